@@ -1,0 +1,13 @@
+"""Names and versions of the capture format; ``docs/capture-format.md`` is its description."""
+
+from __future__ import annotations
+
+FORMAT_VERSION = 1
+
+PROCESS_FILE = "process.json"
+LAUNCHES_FILE = "launches.jsonl"
+END_FILE = "end.json"
+KERNELS_FOLDER = "kernels"
+KERNEL_FILE = "kernel.json"
+TTGIR_FILE = "kernel.ttgir"
+SOURCES_FILE = "sources.json"

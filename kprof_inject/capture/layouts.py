@@ -1,0 +1,91 @@
+"""Where things stand in Proton's buffer: one class for each layout.
+
+Sources: Proton's ``CircularLayoutParser`` and ``InitializeOp``/``FinalizeOp`` lowering in triton
+(third_party/proton), checked on an H200 with Triton 3.6.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.errors import KprofError
+
+PREAMBLE = 0xDEADBEEF
+
+
+@dataclass(frozen=True, slots=True)
+class RawCtas:
+    """The CTAs that ran, one row each, and what their warps wrote.
+
+    ``written_words`` (CTA, warp) is never clamped. ``entries`` (CTA, warp, slot, 2) is the ring of each warp, two
+    words an entry; slots that were never written hold anything. ``never_ran`` counts the rows without a preamble,
+    ``damaged`` those whose header contradicts itself; neither has a row here.
+    """
+
+    cta: NDArray[np.int64]
+    sm: NDArray[np.int64]
+    init_ns: NDArray[np.int64]
+    pre_final_ns: NDArray[np.int64]
+    post_final_ns: NDArray[np.int64]
+    written_words: NDArray[np.int64]
+    entries: NDArray[np.uint32]
+    never_ran: int
+    damaged: int
+
+
+class Layout(Protocol):
+    """How one kind of Triton lays the buffer out."""
+
+    def read(self, words: NDArray[np.uint32], num_warps: int) -> RawCtas: ...
+
+
+class TimedLayout:
+    """Triton 3.6 and later: a header of four words and three timer readings, then counts, then the rings."""
+
+    _TIMES_AT = 4
+    _COUNTS_AT = 10
+
+    def read(self, words: NDArray[np.uint32], num_warps: int) -> RawCtas:
+        """``words`` has one row for each CTA of the grid; every warp of ``num_warps`` has a ring."""
+        rings_at = self._COUNTS_AT + num_warps
+        if words.shape[1] < rings_at:
+            raise KprofError(
+                f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {num_warps} warps",
+                hint="the kernel's metadata and its buffer do not belong together; capture again",
+            )
+        ran = words[:, 0] == PREAMBLE
+        ring_words = (words[:, 3] // 4 // num_warps).astype(np.int64)
+        usual = int(np.median(ring_words[ran])) if ran.any() else 0
+        fits = usual > 0 and usual % 2 == 0 and rings_at + usual * num_warps <= words.shape[1]
+        sound = ran & (ring_words == usual) & fits
+        rows = words[sound]
+        times = np.ascontiguousarray(rows[:, self._TIMES_AT : self._COUNTS_AT]).view("<u8").astype(np.int64)
+        rings = rows[:, rings_at : rings_at + usual * num_warps]
+        return RawCtas(
+            rows[:, 1].astype(np.int64),
+            rows[:, 2].astype(np.int64),
+            times[:, 0],
+            times[:, 1],
+            times[:, 2],
+            rows[:, self._COUNTS_AT : rings_at].astype(np.int64),
+            rings.reshape(len(rows), num_warps, usual // 2 if sound.any() else 0, 2),
+            int((~ran).sum()),
+            int((ran & ~sound).sum()),
+        )
+
+
+LAYOUTS: dict[str, Layout] = {"timed": TimedLayout()}
+
+
+def layout_named(name: str) -> Layout:
+    """Raises ``KprofError`` for a name that no class here has."""
+    if name not in LAYOUTS:
+        raise KprofError(
+            f"the capture's buffer layout {name!r} is unknown",
+            hint=f"this version reads {', '.join(sorted(LAYOUTS))}; update kprof-inject",
+        )
+    return LAYOUTS[name]

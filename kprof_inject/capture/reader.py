@@ -1,0 +1,171 @@
+"""Reads a capture. Needs numpy alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.format import (
+    END_FILE,
+    FORMAT_VERSION,
+    KERNEL_FILE,
+    KERNELS_FOLDER,
+    LAUNCHES_FILE,
+    PROCESS_FILE,
+    SOURCES_FILE,
+    TTGIR_FILE,
+)
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.errors import KprofError
+from kprof_inject.files import read_json
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
+    ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock."""
+
+    variant: str
+    name: str
+    num_warps: int
+    stride_bytes: int
+    layout: str
+    scope_ids: dict[int, str]
+    scopes: ScopeTable
+    sm_clock_hz: float
+    metadata: dict[str, Any]
+    folder: Path
+
+    def ttgir(self) -> str:
+        """The module as the compiler made it, before records were inserted."""
+        return (self.folder / TTGIR_FILE).read_text()
+
+    def sources(self) -> dict[str, str]:
+        """The text of each source file that the module refers to, by the path it is referred to by."""
+        return dict(read_json(self.folder / SOURCES_FILE))
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process."""
+
+    kernel: Kernel
+    index: int
+    grid: tuple[int, int, int]
+    device: int
+    stream: int
+    host_ns: int
+    path: Path
+    buffer_bytes: int
+
+    def words(self) -> NDArray[np.uint32]:
+        """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
+        raw = np.fromfile(self.path, dtype="<u4", count=self.buffer_bytes // 4)
+        stride = self.kernel.stride_bytes // 4
+        if stride == 0 or raw.size % stride or raw.size * 4 != self.buffer_bytes:
+            raise KprofError(
+                f"{self.path} is damaged: {raw.size * 4} bytes, where {self.buffer_bytes} were saved "
+                f"in rows of {self.kernel.stride_bytes}",
+                hint="capture again: kprof-inject run",
+            )
+        return raw.reshape(-1, stride)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of the program. ``ended`` is false if it was killed before it could say what it left out."""
+
+    pid: int
+    info: dict[str, Any]
+    launches: tuple[Launch, ...]
+    ended: bool
+    left_out: dict[str, int]
+    """Launches seen but not saved, by the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What one ``run`` saved."""
+
+    folder: Path
+    processes: tuple[Process, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches of all processes, in the order of the host's clock."""
+        launches = [launch for process in self.processes for launch in process.launches]
+        return tuple(sorted(launches, key=lambda launch: launch.host_ns))
+
+
+def is_capture(folder: Path) -> bool:
+    return any(folder.glob(f"*/{PROCESS_FILE}"))
+
+
+def read_capture(folder: Path) -> Capture:
+    """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none."""
+    if not is_capture(folder):
+        raise KprofError(f"{folder} is no capture", hint="make one: kprof-inject profile -- PROG, or run after insert")
+    return Capture(folder, tuple(_process(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))))
+
+
+def _process(folder: Path) -> Process:
+    info = read_json(folder / PROCESS_FILE)
+    if info.get("version") != FORMAT_VERSION:
+        raise KprofError(
+            f"{folder} has capture format {info.get('version')}, this program reads {FORMAT_VERSION}",
+            hint="capture again with this version, or read it with the version that wrote it",
+        )
+    end = read_json(folder / END_FILE) if (folder / END_FILE).exists() else None
+    kernels: dict[str, Kernel] = {}
+    launches: dict[str, Launch] = {}
+    for line in _complete_lines(folder / LAUNCHES_FILE):
+        if "drop" in line:
+            launches.pop(line["drop"], None)
+            continue
+        variant = line["variant"]
+        if variant not in kernels:
+            kernels[variant] = _kernel(folder / KERNELS_FOLDER / variant, variant)
+        launches[line["file"]] = Launch(
+            kernels[variant],
+            line["index"],
+            (line["grid"][0], line["grid"][1], line["grid"][2]),
+            line["device"],
+            line["stream"],
+            line["host_ns"],
+            folder / line["file"],
+            line["buffer_bytes"],
+        )
+    left_out = dict(end["left_out"]) if end else {}
+    return Process(info["pid"], info, tuple(launches.values()), end is not None, left_out)
+
+
+def _complete_lines(path: Path) -> list[dict[str, Any]]:
+    """All lines that were written to their end; of a killed program the last may be cut."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise KprofError(f"{path} is damaged: {error}", hint="capture again: kprof-inject run") from None
+
+
+def _kernel(folder: Path, variant: str) -> Kernel:
+    values = read_json(folder / KERNEL_FILE)
+    return Kernel(
+        variant,
+        values["name"],
+        values["metadata"]["num_warps"],
+        values["metadata"]["profile_scratch_size"],
+        values["layout"],
+        {int(scope_id): name for scope_id, name in values["scope_ids"].items()},
+        ScopeTable.from_json(values["scope_table"]),
+        float(values["sm_clock_hz"]),
+        values["metadata"],
+        folder,
+    )

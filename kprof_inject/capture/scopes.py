@@ -1,0 +1,56 @@
+"""The scope table as the decoder and the reports read it: what each record name means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kprof_inject.errors import KprofError
+
+_READABLE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeInfo:
+    """One scope. ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it.
+
+    ``parent`` is the index of the scope around it, or -1."""
+
+    record: str
+    name: str
+    kind: str
+    source: str
+    called_from: tuple[str, ...]
+    parent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeTable:
+    """The scopes of one kernel, outer before inner, in the order of the text."""
+
+    scopes: tuple[ScopeInfo, ...]
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> ScopeTable:
+        if values.get("version") != _READABLE_VERSION:
+            raise KprofError(
+                f"the scope table has version {values.get('version')}, this program reads {_READABLE_VERSION}",
+                hint="insert again with this version",
+            )
+        return cls(
+            tuple(
+                ScopeInfo(
+                    scope["record"],
+                    scope["name"],
+                    scope["kind"],
+                    _line(scope["source"]),
+                    tuple(_line(point) for point in scope["called_from"]),
+                    scope["parent"],
+                )
+                for scope in values["scopes"]
+            )
+        )
+
+
+def _line(point: dict[str, Any] | None) -> str:
+    return f"{point['file']}:{point['line']}" if point else ""

@@ -1,0 +1,63 @@
+"""Writes one process's part of a capture, so that at every moment what is on disk is readable.
+
+Imports the standard library alone: it runs inside the user's program.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.capture.format import (
+    END_FILE,
+    FORMAT_VERSION,
+    KERNEL_FILE,
+    KERNELS_FOLDER,
+    LAUNCHES_FILE,
+    PROCESS_FILE,
+    SOURCES_FILE,
+    TTGIR_FILE,
+)
+from kprof_inject.files import write_bytes, write_json, write_text
+
+
+class CaptureWriter:
+    """One process's folder. A launch's line is written after its buffer, so a killed program loses at most one."""
+
+    def __init__(self, folder: Path, process: dict[str, Any]) -> None:
+        self._folder = folder
+        self._kernels: set[str] = set()
+        self._files = 0
+        write_json(folder / PROCESS_FILE, {"version": FORMAT_VERSION, **process})
+
+    def add_kernel(self, variant: str, kernel: dict[str, Any], ttgir: str, sources: dict[str, str]) -> None:
+        """Save what is known of a compiled kernel; a variant is saved once."""
+        if variant in self._kernels:
+            return
+        folder = self._folder / KERNELS_FOLDER / variant
+        write_text(folder / TTGIR_FILE, ttgir)
+        write_json(folder / SOURCES_FILE, sources)
+        write_json(folder / KERNEL_FILE, kernel)
+        self._kernels.add(variant)
+
+    def add_launch(self, launch: dict[str, Any], buffer: memoryview) -> str:
+        """Save one launch's buffer, then its line; returns the name of the buffer's file."""
+        name = f"launch-{self._files:06d}.bin"
+        self._files += 1
+        write_bytes(self._folder / name, buffer)
+        self._append({**launch, "file": name})
+        return name
+
+    def drop_launch(self, name: str) -> None:
+        """Take a launch out again, because a later one stands for it."""
+        self._append({"drop": name})
+        (self._folder / name).unlink()
+
+    def finish(self, counts: dict[str, Any]) -> None:
+        """Save what was left out. Its absence tells a reader that the program was killed."""
+        write_json(self._folder / END_FILE, counts)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with (self._folder / LAUNCHES_FILE).open("a") as file:
+            file.write(json.dumps(line, sort_keys=True) + "\n")

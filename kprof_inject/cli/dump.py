@@ -1,0 +1,33 @@
+"""``kprof-inject dump``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kprof_inject.cli.console import say
+from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
+from kprof_inject.runtime import steps
+from kprof_inject.workspace import Workspace
+
+
+@click.command("dump", context_settings=PROGRAM_SETTINGS)
+@workspace_option
+@kernel_option
+@program_argument
+@click.pass_context
+def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
+    """Run PROGRAM and save every kernel's TTGIR, metadata and source lines."""
+    ctx.exit(dump_into(Workspace.create(workspace), kernel, program))
+
+
+def dump_into(workspace: Workspace, kernel: str, program: tuple[str, ...]) -> int:
+    """Dump and say what was saved; returns the program's exit code."""
+    result = steps.dump(workspace, kernel, program)
+    kernels = workspace.kernels()
+    say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
+    for dumped in kernels:
+        target = dumped.info["target"]
+        say(f"  {dumped.name} ({target['backend']}:{target['arch']}) {dumped.ttgir_path}")
+    return result.exit_code

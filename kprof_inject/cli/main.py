@@ -1,0 +1,68 @@
+"""The command line's root: one file for each command, loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from kprof_inject import __version__
+from kprof_inject.cli.console import print_error
+from kprof_inject.errors import KprofError
+
+# The help text of the list stands here, so that listing loads no command.
+_COMMANDS = {
+    "dump": "Run a program and save every kernel's TTGIR.",
+    "insert": "Insert records into the dumped kernels, or into a .ttgir file.",
+    "strip": "Remove all records from a .ttgir file.",
+    "run": "Rerun the program with the records and save the raw buffers.",
+    "trace": "Decode a capture and write a trace file.",
+    "profile": "dump, insert, run and trace in one go.",
+    "demo": "Profile a shipped example, or replay a recorded capture.",
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"kprof_inject.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kprof-inject")
+def root() -> None:
+    """Shows where the time goes inside one launch of a Triton kernel, without touching the kernel's code."""
+
+
+def main() -> None:
+    """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    try:
+        root.main(standalone_mode=False, prog_name="kprof-inject")
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except KprofError as error:
+        print_error(error)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away (``| head``): nothing is wrong, and nothing more can be said.
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,83 @@
+"""``kprof-inject profile``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.dump import dump_into
+from kprof_inject.cli.insert import insert_into
+from kprof_inject.cli.options import (
+    PROGRAM_SETTINGS,
+    at_option,
+    capture_options,
+    json_option,
+    kernel_option,
+    program_argument,
+    trace_option,
+    workspace_option,
+)
+from kprof_inject.cli.run import run_into
+from kprof_inject.cli.trace import decode_capture, write_and_say
+from kprof_inject.export.registry import trace_writer
+from kprof_inject.report.summary import print_summaries, summarise
+from kprof_inject.runtime.launches import parse_launches
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace import Workspace
+
+
+@click.command("profile", context_settings=PROGRAM_SETTINGS)
+@workspace_option
+@at_option
+@kernel_option
+@capture_options
+@trace_option
+@json_option
+@program_argument
+@click.pass_context
+def command(
+    ctx: click.Context,
+    workspace: Path,
+    selectors: tuple[str, ...],
+    kernel: str,
+    launches: str,
+    buffer: str,
+    buffer_bytes: int,
+    max_bytes: int,
+    trace_path: Path | None,
+    as_json: bool,
+    program: tuple[str, ...],
+) -> None:
+    """Run PROGRAM twice (once to dump, once with records) and show where its kernels' time goes."""
+    trace_path = trace_path or workspace / "trace.json"
+    # Whatever can be wrong with the options is found before the program runs.
+    trace_writer(trace_path)
+    parse_selectors(selectors)
+    parse_launches(launches)
+
+    opened = Workspace.create(workspace)
+    dump_exit_code = dump_into(opened, kernel, program)
+    insert_into(opened, selectors)
+    capture_folder, exit_code = run_into(opened, launches, max_bytes, Mode(buffer, buffer_bytes), program)
+    timelines = decode_capture(read_capture(capture_folder))
+    write_and_say(trace_path, timelines)
+    print_table(timelines, as_json)
+    ctx.exit(exit_code or dump_exit_code)
+
+
+def print_table(timelines: list[Timeline], as_json: bool) -> None:
+    """The summary on stdout: JSON, or a table that is never cut when it is piped."""
+    summaries = [summarise(timeline) for timeline in timelines]
+    if as_json:
+        click.echo(json.dumps([summary.to_json() for summary in summaries], indent=1))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(200, console.width))
+    print_summaries(summaries, console)

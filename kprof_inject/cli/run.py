@@ -1,0 +1,50 @@
+"""``kprof-inject run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.cli.console import say
+from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
+from kprof_inject.runtime import steps
+from kprof_inject.runtime.launches import parse_launches
+from kprof_inject.workspace import Workspace
+
+
+@click.command("run", context_settings=PROGRAM_SETTINGS)
+@click.argument("workspace", type=path_type())
+@capture_options
+@program_argument
+@click.pass_context
+def command(
+    ctx: click.Context,
+    workspace: Path,
+    launches: str,
+    buffer: str,
+    buffer_bytes: int,
+    max_bytes: int,
+    program: tuple[str, ...],
+) -> None:
+    """Rerun PROGRAM with the records that insert planned in WORKSPACE, and save the raw buffers."""
+    opened = Workspace.open(workspace)
+    _, exit_code = run_into(opened, launches, max_bytes, Mode(buffer, buffer_bytes), program)
+    ctx.exit(exit_code)
+
+
+def run_into(
+    workspace: Workspace, launches: str, max_bytes: int, mode: Mode, program: tuple[str, ...]
+) -> tuple[Path, int]:
+    """Run and say what was captured; returns the capture's folder and the program's exit code."""
+    parse_launches(launches)  # a bad one is found before the program starts
+    capture_folder = workspace.new_capture_folder()
+    result = steps.run(workspace, capture_folder, launches, max_bytes, mode, program)
+    for state in result.reports.kernels:
+        if state.state == "left alone":
+            say(f"{state.name} ran as it was: {state.reason}")
+    for error in result.reports.errors:
+        say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
+    say(f"captured to {capture_folder}")
+    return capture_folder, result.exit_code

@@ -1,0 +1,60 @@
+"""The one family of errors that a user sees: what, where, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in a text. ``line`` and ``column`` count from 1; ``text`` is that line, without its end."""
+
+    file: str
+    line: int
+    column: int
+    text: str = ""
+
+    @classmethod
+    def at_offset(cls, file: str, text: str, offset: int) -> Position:
+        """The position of the character at ``offset``; an offset past the end means the last line's end."""
+        offset = min(offset, len(text))
+        start = text.rfind("\n", 0, offset) + 1
+        end = text.find("\n", offset)
+        line_text = text[start : end if end >= 0 else len(text)].rstrip("\r")
+        return cls(file, text.count("\n", 0, start) + 1, offset - start + 1, line_text)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class KprofError(Exception):
+    """A failure that the user can act on.
+
+    ``what`` is one sentence, ``where`` the place if there is text to point at, ``hint`` what to do next.
+    ``exit_code`` is the status that the command line ends with.
+    """
+
+    def __init__(self, what: str, *, where: Position | None = None, hint: str = "", exit_code: int = 1) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def render(self) -> str:
+        """The diagnostic as it is printed: one to four lines, without colour."""
+        lines = [f"error: {self.what}" if self.where is None else f"{self.where}: error: {self.what}"]
+        if self.where is not None and self.where.text:
+            lines += excerpt(self.where)
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+
+def excerpt(where: Position, width: int = 160) -> list[str]:
+    """The line at ``where`` and a caret under its column; a long line is cut around the column."""
+    first = max(0, min(where.column - 1 - width // 2, len(where.text) - width))
+    shown = where.text[first : first + width]
+    # A tab keeps its width in the line above, so the caret line repeats it.
+    pad = "".join("\t" if c == "\t" else " " for c in shown[: where.column - 1 - first])
+    return [f"  {shown}", f"  {pad}^"]

@@ -1,0 +1,160 @@
+"""Chrome's Trace Event Format, for ui.perfetto.dev and chrome://tracing.
+
+Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+Times are microseconds there; ours are printed from whole nanoseconds with exactly three decimals, and an event's end is
+rounded once, so that a child never outlasts its parent. One process for each launch, one thread for each warp.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.timeline import Timeline
+
+_CHUNK_EVENTS = 1 << 14
+_LOST = "lost records"
+
+
+def chrome_trace(timelines: Sequence[Timeline]) -> Iterator[bytes]:
+    """The file's bytes, in chunks. Launches stand on one axis, whose zero is the first CTA's begin."""
+    yield b'{"displayTimeUnit":"ns","otherData":' + _json(_other_data(timelines)).encode()
+    yield b',"traceEvents":[\n'
+    zero_ns = min((int(t.ctas["init_ns"].min()) for t in timelines if t.ctas.size), default=0)
+    # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
+    first_tid = len(timelines) + 1
+    separator = b""
+    for number, timeline in enumerate(timelines):
+        pid = number + 1
+        threads = _Threads(timeline, first_tid)
+        first_tid += threads.count
+        for events in _events_of(timeline, pid, threads, zero_ns):
+            if events:
+                yield separator + ",\n".join(events).encode()
+                separator = b",\n"
+    yield b"\n]}\n"
+
+
+class _Threads:
+    """The threads of one launch, in order of SM, CTA and warp, with ids from ``first_tid`` on."""
+
+    def __init__(self, timeline: Timeline, first_tid: int) -> None:
+        columns = ["sm", "cta", "warp"]
+        seen = np.concatenate((timeline.scopes[columns], timeline.lost[columns]))
+        keys = np.stack([seen[name].astype(np.int64) for name in columns], axis=1)
+        self.keys, inverse = np.unique(keys, axis=0, return_inverse=True)
+        tids = first_tid + inverse.reshape(-1)
+        self.count = len(self.keys)
+        self.first_tid = first_tid
+        self.scope_tids: NDArray[np.int64] = tids[: len(timeline.scopes)]
+        self.lost_tids: NDArray[np.int64] = tids[len(timeline.scopes) :]
+
+
+def _events_of(timeline: Timeline, pid: int, threads: _Threads, zero_ns: int) -> Iterator[list[str]]:
+    yield list(_names(timeline, pid, threads))
+    yield _lost_windows(timeline, pid, threads, zero_ns)
+    for start in range(0, len(timeline.scopes), _CHUNK_EVENTS):
+        part = slice(start, start + _CHUNK_EVENTS)
+        yield _slices(timeline, pid, threads.scope_tids[part], timeline.scopes[part], zero_ns)
+
+
+def _names(timeline: Timeline, pid: int, threads: _Threads) -> Iterator[str]:
+    launch = timeline.launch
+    grid = "x".join(map(str, launch.grid))
+    name = f"{launch.kernel.name} launch {launch.index}, grid {grid}, device {launch.device}"
+    yield _metadata("process_name", pid, None, {"name": name})
+    yield _metadata("process_sort_index", pid, None, {"sort_index": pid})
+    for position, (sm, cta, warp) in enumerate(threads.keys.tolist()):
+        tid = threads.first_tid + position
+        yield _metadata("thread_name", pid, tid, {"name": f"SM {sm} CTA {cta} warp {warp}"})
+        yield _metadata("thread_sort_index", pid, tid, {"sort_index": position})
+
+
+def _metadata(name: str, pid: int, tid: int | None, args: dict[str, Any]) -> str:
+    thread = {} if tid is None else {"tid": tid}
+    return _json({"ph": "M", "name": name, "pid": pid, **thread, "args": args})
+
+
+def _slices(timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArray[np.void], zero_ns: int) -> list[str]:
+    # What is the same for all events of a scope is made into text once.
+    heads = [
+        f'{{"ph":"X","cat":"{scope.kind}","name":{_json(scope.name)},"pid":{pid},"tid":'
+        for scope in timeline.table.scopes
+    ]
+    tails = [_source_args(scope.source, scope.called_from) + "}}" for scope in timeline.table.scopes]
+    return [
+        f'{heads[scope]}{tid},{times}{iteration}{start_cycles},"cycles":{cycles}{tails[scope]}'
+        for scope, tid, times, iteration, start_cycles, cycles in zip(
+            scopes["scope"].tolist(),
+            tids.tolist(),
+            _times(scopes["start_ns"] - zero_ns, scopes["end_ns"] - zero_ns),
+            _iteration_args(scopes["iteration"]),
+            scopes["start_cycles"].tolist(),
+            (scopes["end_cycles"] - scopes["start_cycles"]).tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _times(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> list[str]:
+    start = np.divmod(start_ns, 1000)
+    duration = np.divmod(end_ns - start_ns, 1000)
+    return [
+        f'"ts":{ts}.{ts_part:03d},"dur":{dur}.{dur_part:03d}'
+        for ts, ts_part, dur, dur_part in zip(
+            start[0].tolist(), start[1].tolist(), duration[0].tolist(), duration[1].tolist(), strict=True
+        )
+    ]
+
+
+def _iteration_args(iterations: NDArray[np.int64]) -> list[str]:
+    return [
+        ',"args":{"start_cycles":' if i < 0 else f',"args":{{"iteration":{i},"start_cycles":'
+        for i in iterations.tolist()
+    ]
+
+
+def _source_args(source: str, called_from: Sequence[str]) -> str:
+    args = ""
+    if source:
+        args += f',"source":{_json(source)}'
+    if called_from:
+        args += f',"called_from":{_json(" < ".join(called_from))}'
+    return args
+
+
+def _lost_windows(timeline: Timeline, pid: int, threads: _Threads, zero_ns: int) -> list[str]:
+    lost = timeline.lost
+    return [
+        f'{{"ph":"X","cat":"lost","name":"{_LOST}","pid":{pid},"tid":{tid},{times},"args":{{"records":{records}}}}}'
+        for tid, times, records in zip(
+            threads.lost_tids.tolist(),
+            _times(lost["start_ns"] - zero_ns, lost["end_ns"] - zero_ns),
+            lost["records"].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _other_data(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
+    return [
+        {
+            "kernel": t.launch.kernel.name,
+            "variant": t.launch.kernel.variant,
+            "launch": t.launch.index,
+            "clock_mhz": round(t.clock.clock_hz / 1e6, 3),
+            "clock_residual_ns": round(t.clock.residual_ns, 1),
+            "records_written": t.records_written,
+            "records_lost": t.records_lost,
+            "ctas_never_ran": t.ctas_never_ran,
+        }
+        for t in timelines
+    ]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

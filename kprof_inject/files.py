@@ -1,0 +1,63 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.errors import KprofError
+
+
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Replace ``path`` by ``data`` at once. Raises ``OSError``; the old file is then still there."""
+    write_chunks(path, (data,))
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
+    """Replace ``path`` by the chunks' bytes once the last is written; returns how many bytes they are."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    size = 0
+    try:
+        with temporary.open("wb") as file:
+            for chunk in chunks:
+                size += file.write(chunk)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return size
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, values: Any) -> None:
+    write_text(path, json.dumps(values, indent=1, sort_keys=True) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in a file of ours. Raises ``KprofError`` if it is missing or damaged."""
+    try:
+        return json.loads(path.read_text())
+    except OSError as error:
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise KprofError(f"{path} is damaged: {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """A text file of the user's, bytes kept as they are (line ends too). Raises ``KprofError``."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise KprofError(
+            f"{path} is no text file (byte {error.start} is not UTF-8)",
+            hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
+        ) from None

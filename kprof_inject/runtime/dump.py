@@ -1,0 +1,77 @@
+"""The dump step inside the program: save every kernel's TTGIR as the compiler made it."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import re
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import triton
+
+from kprof_inject.runtime.compiler import Compile, wrap_compiler
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.variants import Variant, variant_of
+from kprof_inject.workspace import Workspace
+
+_SOURCE_FILE = re.compile(r'loc\("([^"]+)":[0-9]+:[0-9]+')
+_LARGEST_SOURCE_BYTES = 4 << 20
+
+
+def install(session: Session, report: ProcessReport) -> None:
+    """Called once, right after Triton was imported."""
+    workspace = Workspace(Path(session.workspace))
+
+    def around(original: Compile, args: Any, kwargs: Any) -> Any:
+        kernel = original(*args, **kwargs)
+        with report.guard("saving a kernel"):
+            variant = variant_of(original, args, kwargs)
+            if variant is not None and fnmatchcase(variant.name, session.kernel):
+                _save(workspace, variant, kernel)
+                report.add_kernel(variant.key, variant.name, "dumped")
+        return kernel
+
+    wrap_compiler(around)
+    atexit.register(note_gpu, report)
+
+
+def note_gpu(report: ProcessReport) -> None:
+    """Say whether the program could have used a GPU, if it has loaded what can tell."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        with report.guard("looking for a GPU"):
+            report.gpu = bool(torch.cuda.is_available())
+            report.write()
+
+
+def _save(workspace: Workspace, variant: Variant, kernel: Any) -> None:
+    ttgir = kernel.asm["ttgir"]
+    info = {
+        "name": kernel.metadata.name,
+        "source_hash": variant.source_hash,
+        "file_name": variant.file_name,
+        "target": variant.target.__dict__,
+        "options": variant.options,
+        "metadata": kernel.metadata._asdict(),
+        "triton_version": triton.__version__,
+    }
+    workspace.write_kernel(variant.key, json.loads(json.dumps(info, default=_plain)), ttgir, _sources(ttgir))
+
+
+def _sources(ttgir: str) -> dict[str, str]:
+    """The source files that the module's locations name, as they are now."""
+    texts = {}
+    for name in dict.fromkeys(_SOURCE_FILE.findall(ttgir)):
+        path = Path(name)
+        if path.is_file() and path.stat().st_size <= _LARGEST_SOURCE_BYTES:
+            texts[name] = path.read_text(errors="replace")
+    return texts
+
+
+def _plain(value: Any) -> Any:
+    """What JSON cannot hold by itself: targets as their fields, all else as text."""
+    return vars(value) if hasattr(value, "__dict__") else str(value)

@@ -1,0 +1,48 @@
+"""What the command line tells the processes of the program: one JSON file, named in the environment.
+
+Imports the standard library alone: it runs before the program's own code.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.files import read_json, write_json
+
+SESSION_VARIABLE = "KPROF_INJECT_SESSION"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One step over one program. ``step`` is ``dump`` or ``run``; ``kernel`` a glob; ``launches`` a launch
+    specification; paths are absolute."""
+
+    step: str
+    workspace: str
+    reports: str
+    kernel: str = "*"
+    capture: str = ""
+    launches: str = "last"
+    max_bytes: int = 1 << 30
+    buffer: str = "shared"
+    buffer_bytes: int = 0
+
+    @property
+    def mode(self) -> Mode:
+        return Mode(self.buffer, self.buffer_bytes)
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))
+
+    @classmethod
+    def from_environment(cls) -> Session | None:
+        """The session that this process belongs to, or None outside of any."""
+        path = os.environ.get(SESSION_VARIABLE)
+        if not path:
+            return None
+        values: dict[str, Any] = read_json(Path(path))
+        return cls(**values)

@@ -1,0 +1,105 @@
+"""The dump and run steps as the command line calls them: start the program, then judge what it left.
+
+Imports neither Triton nor torch: both are the program's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.process_report import Reports, read_reports
+from kprof_inject.runtime.program import run_program
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """How the program ended and what its processes reported."""
+
+    exit_code: int
+    reports: Reports
+
+
+def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str]) -> StepResult:
+    """Run the program and save its kernels. Raises ``KprofError`` if there are none to save."""
+    reports_folder = workspace.new_reports_folder("dump")
+    session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
+    exit_code = run_program(program, session)
+    reports = read_reports(reports_folder)
+    if not workspace.kernels():
+        raise _nothing_happened("compiled no kernel", exit_code, reports, kernel_glob)
+    return StepResult(exit_code, reports)
+
+
+def run(
+    workspace: Workspace,
+    capture_folder: Path,
+    launches: str,
+    max_bytes: int,
+    mode: Mode,
+    program: Sequence[str],
+) -> StepResult:
+    """Rerun the program with the planned records and save its launches into ``capture_folder``.
+
+    Raises ``KprofError`` if none was saved.
+    """
+    reports_folder = workspace.new_reports_folder("run")
+    session = Session(
+        "run",
+        str(workspace.folder.resolve()),
+        str(reports_folder.resolve()),
+        capture=str(capture_folder.resolve()),
+        launches=launches,
+        max_bytes=max_bytes,
+        buffer=mode.buffer,
+        buffer_bytes=mode.buffer_bytes,
+    )
+    exit_code = run_program(program, session)
+    reports = read_reports(reports_folder)
+    if not any(capture_folder.glob("*/launches.jsonl")):
+        raise _nothing_happened("launched no kernel with records", exit_code, reports, "*")
+    return StepResult(exit_code, reports)
+
+
+def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: str) -> KprofError:
+    """The most telling reason why a step came back with nothing; the program's own failure comes first."""
+    crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
+    code = exit_code or 1
+    if reports.errors:
+        return KprofError(
+            f"the program {what}: {reports.errors[0]}{crashed}",
+            hint="this is a fault of kprof-inject or of the version of Triton; please report it",
+            exit_code=code,
+        )
+    if not reports.processes:
+        hint = "it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment"
+        return KprofError(f"no Python process of the program joined{crashed}", hint=hint, exit_code=code)
+    left_alone = [state for state in reports.kernels if state.state == "left alone"]
+    if left_alone:
+        reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
+        return KprofError(
+            f"the program {what}{crashed}: {reasons}",
+            hint="select less, or another buffer (--buffer, --buffer-bytes)",
+            exit_code=code,
+        )
+    if reports.gpu is False:
+        return KprofError(
+            f"the program {what}{crashed}: torch sees no GPU on this machine",
+            hint="run it where there is one; 'kprof-inject demo' works without",
+            exit_code=code,
+        )
+    if exit_code:
+        return KprofError(
+            f"the program {what}: it ended with exit code {exit_code}",
+            hint="its own messages are above; make it run by itself first",
+            exit_code=code,
+        )
+    if not reports.triton_versions:
+        return KprofError("the program never imported Triton", hint="give the program that launches the kernels")
+    hint = "check --kernel" if kernel_glob != "*" else "check that it launches the kernels that were dumped"
+    return KprofError(f"the program {what}", hint=hint)

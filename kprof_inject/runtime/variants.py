@@ -1,0 +1,56 @@
+"""Tells compiled variants of one kernel apart.
+
+Triton keys its dump and override folders by the source hash, which leaves out ``num_warps``, ``num_stages`` and
+every other compile option: two configurations of an autotuner share one key. A variant's key has them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+from triton.runtime.driver import driver
+
+_UNSAFE = re.compile(r"[^\w.-]")
+# Triton cuts the names of its files here (compiler.py, "255 character limit").
+_FILE_NAME_LENGTH = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One call of Triton's compiler: ``key`` names it in file names, ``options`` are the parsed ones."""
+
+    key: str
+    name: str
+    source_hash: str
+    file_name: str
+    target: GPUTarget
+    options: dict[str, Any]
+
+
+def variant_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> Variant | None:
+    """The variant that this call compiles; None for one that starts from an IR file instead of a function."""
+    call = inspect.signature(compile_function).bind(*args, **kwargs).arguments
+    source = call["src"]
+    if isinstance(source, str):
+        return None
+    target = call.get("target") or driver.active.get_current_target()
+    given = dict(call.get("options") or {}, **source.parse_options())
+    options = make_backend(target).parse_options(given)
+    source_hash = source.hash()
+    digest = hashlib.sha256(f"{source_hash} {target} {options.hash()}".encode()).hexdigest()[:16]
+    name = str(source.name)
+    return Variant(
+        f"{_UNSAFE.sub('_', name)[:80]}-{digest}",
+        name,
+        source_hash,
+        name[:_FILE_NAME_LENGTH],
+        target,
+        dict(options.__dict__),
+    )

@@ -1,0 +1,189 @@
+"""Where in the user's source an operation comes from.
+
+MLIR's location attributes: https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import LarkError
+
+from kprof_inject.ttgir.nodes import Module, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """``loc(unknown)``, and whatever cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePoint:
+    """``"file.py":12:5``; line and column count from 1 (Triton prints column 0 for a whole function)."""
+
+    file: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """``"acc"(#loc3)``: the name of the variable that the value was assigned to, and where."""
+
+    name: str
+    child: Location
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """``callsite(#loc1 at #loc2)``: code of an inlined function, and the place that called it."""
+
+    callee: Location
+    caller: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """``fused[#loc1, #loc2]``: one operation made from several."""
+
+    children: tuple[Location, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """``#loc3``, before it is looked up."""
+
+    name: str
+
+
+Location = Unknown | SourcePoint | Named | CallSite | Fused | Alias
+
+
+class LocationTable:
+    """Looks up locations of one module; each alias is parsed once, when it is first asked for."""
+
+    def __init__(self, module: Module) -> None:
+        self._aliases = module.aliases
+        self._resolved: dict[str, Location] = {}
+
+    def of(self, operation: Operation) -> Location:
+        """The operation's location with every alias replaced by what it stands for."""
+        return self.resolve(_parse(operation.location_text))
+
+    def resolve(self, location: Location) -> Location:
+        match location:
+            case Alias(name):
+                if name not in self._resolved:
+                    # An alias that names itself is no valid MLIR; it must not hang us either.
+                    self._resolved[name] = Unknown()
+                    self._resolved[name] = self.resolve(_parse(self._aliases.get(name, "")))
+                return self._resolved[name]
+            case Named(name, child):
+                return Named(name, self.resolve(child))
+            case CallSite(callee, caller):
+                return CallSite(self.resolve(callee), self.resolve(caller))
+            case Fused(children):
+                return Fused(tuple(self.resolve(child) for child in children))
+        return location
+
+
+def written_at(location: Location) -> SourcePoint | None:
+    """The source line that the code was written on: of inlined code, its own line, not its caller's."""
+    match location:
+        case SourcePoint():
+            return location
+        case Named(_, child):
+            return written_at(child)
+        case CallSite(callee, caller):
+            return written_at(callee) or written_at(caller)
+        case Fused(children):
+            return next((point for child in children if (point := written_at(child))), None)
+    return None
+
+
+def called_from(location: Location) -> tuple[SourcePoint, ...]:
+    """The call lines that lead to inlined code, the innermost first; empty for code of the kernel itself."""
+    match location:
+        case Named(_, child):
+            return called_from(child)
+        case CallSite(callee, caller):
+            call = written_at(caller)
+            return called_from(callee) + ((call,) if call else ()) + called_from(caller)
+        case Fused(children):
+            return next((calls for child in children if (calls := called_from(child))), ())
+    return ()
+
+
+def _parse(text: str) -> Location:
+    if not text:
+        return Unknown()
+    try:
+        parsed: Location = _location_parser().parse(text)
+    except LarkError:
+        return Unknown()
+    return parsed
+
+
+@cache
+def _location_parser() -> Any:
+    return Lark.open(
+        "ttgir.lark",
+        rel_to=__file__,
+        start="location",
+        parser="lalr",
+        lexer="contextual",
+        transformer=_Builder(visit_tokens=False),
+    )
+
+
+class _Builder(Transformer[Token, Any]):
+    """Builds locations; the methods bear the names of the grammar's rules."""
+
+    def location(self, children: list[Any]) -> Location:
+        place: Location = children[0]
+        return place
+
+    nested = location
+
+    def unknown(self, _: list[Any]) -> Unknown:
+        return Unknown()
+
+    def reference(self, children: list[Token]) -> Alias:
+        return Alias(children[0].value)
+
+    def position(self, children: list[Token]) -> SourcePoint:
+        file, line, column = children[:3]
+        return SourcePoint(_unquote(file), int(line), int(column))
+
+    def named(self, children: list[Any]) -> Named:
+        return Named(_unquote(children[0]), children[1] if len(children) > 1 else Unknown())
+
+    def callsite(self, children: list[Any]) -> CallSite:
+        return CallSite(children[0], children[1])
+
+    def fused(self, children: list[Any]) -> Fused:
+        return Fused(tuple(child for child in children if not isinstance(child, Token)))
+
+
+def _unquote(text: str) -> str:
+    r"""The string that MLIR prints as ``"a\22b\5C"``: a backslash and two hexadecimal digits stand for a byte."""
+    body = text[1:-1]
+    if "\\" not in body:
+        return body
+    raw = body.encode()
+    out = bytearray()
+    at = 0
+    while at < len(raw):
+        if raw[at] != 0x5C:
+            out.append(raw[at])
+            at += 1
+        elif raw[at + 1 : at + 2] in (b"\\", b'"'):
+            out.append(raw[at + 1])
+            at += 2
+        else:
+            out.append(int(raw[at + 1 : at + 3], 16))
+            at += 3
+    return out.decode(errors="replace")

