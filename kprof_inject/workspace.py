@@ -18,8 +18,9 @@ _MARK = "workspace.json"
 
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """One compiled variant that ``dump`` saved. ``info`` holds ``name``, ``source_hash``, ``file_name`` (what
-    Triton looks for in an override folder), ``target``, ``options``, ``metadata`` and ``triton_version``."""
+    """One compiled variant that ``dump`` saved. ``info`` holds ``name``, ``override_key`` and ``file_name`` (the
+    folder and the file that Triton looks for in an override folder), ``target``, ``options``, ``metadata`` and
+    ``triton_version``."""
 
     variant: str
     info: dict[str, Any]
@@ -149,7 +150,7 @@ class Workspace:
         shutil.rmtree(self.override_folder, ignore_errors=True)
 
     def override_path(self, kernel: DumpedKernel) -> Path:
-        folder = self.override_folder / kernel.variant / str(kernel.info["source_hash"])
+        folder = self.override_folder / kernel.variant / str(kernel.info["override_key"])
         return folder / f"{kernel.info['file_name']}.ttgir"
 
     def scope_table(self, variant: str) -> dict[str, Any] | None:

@@ -157,4 +157,17 @@ def _other_data(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    """JSON that Perfetto's own tokenizer reads back: it decodes escapes only in strings that hold a quote, and a
+    string that ends in a backslash fails the whole load. So no escape but the quote's is left in."""
+    return json.dumps(_printable(value), separators=(",", ":"), ensure_ascii=False)
+
+
+def _printable(value: Any) -> Any:
+    match value:
+        case str():
+            return "".join("/" if c == "\\" else c if c.isprintable() else " " for c in value)
+        case dict():
+            return {key: _printable(item) for key, item in value.items()}
+        case list():
+            return [_printable(item) for item in value]
+    return value

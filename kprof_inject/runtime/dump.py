@@ -52,7 +52,7 @@ def _save(workspace: Workspace, variant: Variant, kernel: Any) -> None:
     ttgir = kernel.asm["ttgir"]
     info = {
         "name": kernel.metadata.name,
-        "source_hash": variant.source_hash,
+        "override_key": variant.override_key,
         "file_name": variant.file_name,
         "target": variant.target.__dict__,
         "options": variant.options,

@@ -16,6 +16,7 @@ from typing import Any
 import triton
 import triton.compiler.compiler
 from triton import knobs
+from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from kprof_inject.errors import KprofError
@@ -86,8 +87,7 @@ class _RunStep:
         return _Planned(kernel, scope_table)
 
     def _compile_with_records(self, plain: Compile, variant: Variant, planned: _Planned) -> Any:
-        device = driver.active.get_current_device()
-        properties = driver.active.utils.get_device_properties(device)
+        properties = _device_properties(variant.target)
         shared_bytes = properties.get("max_shared_mem") or shared_bytes_of(variant.target)
         with (
             _overriding(self._workspace, planned.kernel),
@@ -168,6 +168,17 @@ def _overriding(workspace: Workspace, kernel: DumpedKernel) -> Iterator[None]:
             yield
         finally:
             del compiler.print
+
+
+def _device_properties(target: GPUTarget) -> dict[str, Any]:
+    """What the driver tells of the current device; nothing if the program compiles for another target."""
+    try:
+        if driver.active.get_current_target() != target:
+            return {}
+        device = driver.active.get_current_device()
+        return dict(driver.active.utils.get_device_properties(device))
+    except RuntimeError:  # no active driver: a machine without a GPU
+        return {}
 
 
 def _changed_metadata(kernel: Any) -> dict[str, Any]:

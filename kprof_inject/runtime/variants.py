@@ -11,10 +11,12 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
+from triton.runtime.cache import get_override_manager
 from triton.runtime.driver import driver
 
 _UNSAFE = re.compile(r"[^\w.-]")
@@ -24,11 +26,13 @@ _FILE_NAME_LENGTH = 150
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One call of Triton's compiler: ``key`` names it in file names, ``options`` are the parsed ones."""
+    """One call of Triton's compiler: ``key`` names it in file names, ``options`` are the parsed ones.
+
+    ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder."""
 
     key: str
     name: str
-    source_hash: str
+    override_key: str
     file_name: str
     target: GPUTarget
     options: dict[str, Any]
@@ -49,7 +53,7 @@ def variant_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> 
     return Variant(
         f"{_UNSAFE.sub('_', name)[:80]}-{digest}",
         name,
-        source_hash,
+        Path(get_override_manager(source_hash).cache_dir).name,
         name[:_FILE_NAME_LENGTH],
         target,
         dict(options.__dict__),

@@ -1,13 +1,11 @@
-"""Cycles to nanoseconds: one rate for the launch, one offset for each SM.
+"""Cycles to nanoseconds.
 
-Every CTA reads the device's globaltimer when it begins (init) and when it is about to copy its records out
-(pre-final). Its first record comes a little after the first reading, its last a little before the second. With ``g``
-the sum of both gaps, a reading ``y`` at the clock value ``x`` of the nearest record obeys
+Each SM has a counter of its own, and its clock is not steady: under load an H200 was seen to move by 20 % within
+15 µs, and its SMs by a few per cent against each other. The fit has two steps:
 
-    y = rate * x + offset(SM) - g/2     (init)          y = rate * x + offset(SM) + g/2     (pre-final)
-
-All SMs share the rate. It and ``g`` are fitted by weighted least squares; a weak prior on either keeps the fit sound
-where the readings alone do not decide, as with one CTA on each SM.
+1. one rate for the launch, by weighted least squares over all readings, each SM with an offset of its own;
+2. on each SM, what the readings leave of that straight line: a curve of straight pieces, drawn towards the line where
+   there are no readings. Launches too short for their readings to tell a change of rate keep the line.
 """
 
 from __future__ import annotations
@@ -17,37 +15,37 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.timeline.records import Records, lost_records
+from kprof_inject.timeline.readings import Readings
 
-# globaltimer moves in steps of 32 ns on an H200: a reading is off by 32/sqrt(12) ns.
-_READING_ERROR_NS = 9.2
-# Between a timer reading and the record of a scope that spans the function, measured on an H200: both gaps together.
-_FUNCTION_GAP_NS = (60.0, 40.0)
-# Between a timer reading and the record of some scope within the function: nothing is known.
-_OTHER_GAP_NS = (500.0, 5000.0)
 # A GPU under load runs within this share of its nominal clock.
-_NOMINAL_RATE_SHARE = 0.25
+_NOMINAL_SPREAD = 0.25
 _FALLBACK_CLOCK_HZ = 1.5e9
+# How far an SM's rate strays from the launch's over one piece of the curve.
+_PIECE_SPREAD = 0.03
+_PIECE_NS = 4000.0
+_MOST_PIECES = 64
 _ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """The fitted clock. ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error.
+    """The fitted clock of a launch.
 
-    ``residual_ns`` is the root mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how
-    many there were. ``gap_ns`` is what lies between readings and records, both ends together.
+    ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error. ``residual_ns`` is the root
+    mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were.
+    ``base_cycles`` and ``base_ns`` (SM) fix each SM's line; ``curve_ns`` (SM, knot) is added to it, with a knot at every
+    ``knot_cycles`` from the base.
     """
 
     rate_ns: float
     rate_error: float
-    gap_ns: float
     residual_ns: float
     worst_ns: float
     readings: int
     base_cycles: NDArray[np.int64]
     base_ns: NDArray[np.int64]
+    knot_cycles: float
+    curve_ns: NDArray[np.float64]
 
     @property
     def clock_hz(self) -> float:
@@ -56,93 +54,113 @@ class ClockFit:
     def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
         """Clock values of the given SMs on the device's globaltimer, rounded to whole nanoseconds."""
         since = (cycles - self.base_cycles[sm]).astype(np.float64)
-        return self.base_ns[sm] + np.rint(since * self.rate_ns).astype(np.int64)
+        knot, part = _knots(since, self.knot_cycles, self.curve_ns.shape[1])
+        curve = self.curve_ns[sm, knot] * (1 - part) + self.curve_ns[sm, knot + 1] * part
+        return self.base_ns[sm] + np.rint(since * self.rate_ns + curve).astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Readings:
-    """Timer readings and the clock values nearest to them; ``side`` is -1/2 for init and +1/2 for pre-final."""
-
-    sm: NDArray[np.int64]
-    cycles: NDArray[np.int64]
-    ns: NDArray[np.int64]
-    side: NDArray[np.float64]
-
-
-def fit_clock(ctas: RawCtas, records: Records, nominal_hz: float, *, spans_function: bool) -> ClockFit:
-    """Fit the clock of one launch. ``nominal_hz`` is the device's, or 0 if unknown; ``spans_function`` says whether
-    the first and last record of a CTA belong to a scope around the whole function."""
-    readings = _readings(ctas, records)
-    sm_count = int(ctas.sm.max(initial=-1)) + 1
+def fit_clock(readings: Readings, sm_count: int, nominal_hz: float) -> ClockFit:
+    """Fit the clock of one launch; ``nominal_hz`` is the device's, or 0 if unknown."""
     nominal_ns = 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
     if not readings.sm.size:
         nothing = np.zeros(sm_count, dtype=np.int64)
-        return ClockFit(nominal_ns, _NOMINAL_RATE_SHARE, 0.0, 0.0, 0.0, 0, nothing, nothing)
-
-    # int64 differences first: globaltimer values do not fit into a double.
-    first_cycles = _smallest(readings.sm, readings.cycles, sm_count)
+        return ClockFit(nominal_ns, _NOMINAL_SPREAD, 0.0, 0.0, 0, nothing, nothing, 1.0, np.zeros((sm_count, 2)))
+    # Differences of integers first: globaltimer values do not fit into a double.
+    base_cycles = np.full(sm_count, np.iinfo(np.int64).max)
+    np.minimum.at(base_cycles, readings.sm, readings.cycles)
+    base_cycles[base_cycles == np.iinfo(np.int64).max] = 0
     first_ns = int(readings.ns.min())
-    x = (readings.cycles - first_cycles[readings.sm]).astype(np.float64)
-    y = (readings.ns - first_ns).astype(np.float64)
+    x = (readings.cycles - base_cycles[readings.sm]).astype(np.float64)
+    y = (readings.ns - first_ns) + readings.shift_ns
 
-    gap = _FUNCTION_GAP_NS if spans_function else _OTHER_GAP_NS
-    prior_mean = np.array([nominal_ns, gap[0]])
-    prior_weight = 1 / np.array([_NOMINAL_RATE_SHARE * nominal_ns, gap[1]]) ** 2
-    columns = np.stack((x, readings.side), axis=1)
-    weight = np.ones(len(x))
-    scale = _READING_ERROR_NS
-    for _ in range(_ROUNDS):  # iteratively reweighted: a reading far off (a context switch) counts less
-        centred = columns - _means(readings.sm, columns, weight, sm_count)[readings.sm]
-        target = y - _means(readings.sm, y[:, None], weight, sm_count)[readings.sm, 0]
-        normal = (centred * weight[:, None]).T @ centred / scale**2 + np.diag(prior_weight)
-        moment = (centred * weight[:, None]).T @ target / scale**2 + prior_weight * prior_mean
-        solution = np.linalg.solve(normal, moment)
-        residual = target - centred @ solution
-        scale = max(_READING_ERROR_NS, 1.4826 * float(np.median(np.abs(residual))))
-        weight = np.minimum(1.0, 3 * scale / np.maximum(np.abs(residual), 1e-9))
+    (rate_ns, more_shift_ns), rate_error, weight = _fit_rate(readings, x, y, sm_count, nominal_ns)
+    left = y - rate_ns * x + readings.side * more_shift_ns
+    offset = _means(readings.sm, left, weight, sm_count)
+    left -= offset[readings.sm]
 
-    rate_ns, gap_ns = (float(value) for value in solution)
-    offset = _means(readings.sm, (y - columns @ solution)[:, None], weight, sm_count)[:, 0]
-    rate_error = float(np.sqrt(np.linalg.inv(normal)[0, 0])) / rate_ns
+    pieces = int(np.clip(x.max() * rate_ns / _PIECE_NS, 1, _MOST_PIECES))
+    knot_cycles = max(float(x.max()) / pieces, 1.0)
+    curve = _fit_curves(readings.sm, x / knot_cycles, left, weight, sm_count, pieces, knot_cycles * rate_ns)
+    knot, part = _knots(x, knot_cycles, pieces + 1)
+    left -= curve[readings.sm, knot] * (1 - part) + curve[readings.sm, knot + 1] * part
     return ClockFit(
         rate_ns,
         rate_error,
-        gap_ns,
-        float(np.sqrt(np.mean(residual**2))),
-        float(np.max(np.abs(residual))),
-        len(residual),
-        first_cycles,
+        float(np.sqrt(np.average(left**2, weights=weight))),
+        float(np.max(np.abs(left))),
+        len(left),
+        base_cycles,
         first_ns + np.rint(offset).astype(np.int64),
+        knot_cycles,
+        curve,
     )
 
 
-def _readings(ctas: RawCtas, records: Records) -> _Readings:
-    """The readings that have a record near: every pre-final one, and init where no warp lost its first record."""
-    count = len(ctas.sm)
-    first = np.full(count, np.iinfo(np.int64).max)
-    np.minimum.at(first, records.row, records.cycles)
-    last = np.full(count, np.iinfo(np.int64).min)
-    np.maximum.at(last, records.row, records.cycles)
-    recorded = np.isin(np.arange(count), records.row)
-    whole = recorded & (lost_records(ctas).sum(axis=1) == 0)
-    return _Readings(
-        np.concatenate((ctas.sm[whole], ctas.sm[recorded])),
-        np.concatenate((first[whole], last[recorded])),
-        np.concatenate((ctas.init_ns[whole], ctas.pre_final_ns[recorded])),
-        np.repeat((-0.5, 0.5), (int(whole.sum()), int(recorded.sum()))),
-    )
+def _fit_rate(
+    readings: Readings, x: NDArray[np.float64], y: NDArray[np.float64], sm_count: int, nominal_ns: float
+) -> tuple[tuple[float, float], float, NDArray[np.float64]]:
+    """The launch's rate and the shift that all its readings have in common, the rate's relative error, and the weight
+    of each reading.
+
+    Reweighted in rounds, so that a reading far off (a preempted CTA) counts less. The nominal rate and no shift are
+    weak priors: they decide where the readings do not.
+    """
+    columns = np.stack((x, -readings.side), axis=1)
+    prior_mean = np.array([nominal_ns, 0.0])
+    prior_weight = 1 / np.array([_NOMINAL_SPREAD * nominal_ns, readings.more_shift_ns]) ** 2
+    weight = 1 / readings.error_ns**2
+    scale = 1.0
+    for _ in range(_ROUNDS):
+        means = [_means(readings.sm, column, weight, sm_count)[readings.sm] for column in columns.T]
+        centred = columns - np.stack(means, axis=1)
+        target = y - _means(readings.sm, y, weight, sm_count)[readings.sm]
+        weighted = centred * (weight / scale**2)[:, None]
+        information = weighted.T @ centred + np.diag(prior_weight)
+        solution = np.linalg.solve(information, weighted.T @ target + prior_weight * prior_mean)
+        deviation = np.abs(target - centred @ solution) / readings.error_ns
+        scale = max(1.0, 1.4826 * float(np.median(deviation)))
+        weight = np.minimum(1.0, 3 * scale / np.maximum(deviation, 1e-9)) / readings.error_ns**2
+    rate_ns, more_shift_ns = (float(value) for value in solution)
+    rate_error = float(np.sqrt(np.linalg.inv(information)[0, 0])) / rate_ns
+    return (rate_ns, more_shift_ns), rate_error, weight
 
 
-def _smallest(sm: NDArray[np.int64], values: NDArray[np.int64], sm_count: int) -> NDArray[np.int64]:
-    smallest = np.full(sm_count, np.iinfo(np.int64).max)
-    np.minimum.at(smallest, sm, values)
-    return np.where(smallest == np.iinfo(np.int64).max, 0, smallest)
+def _fit_curves(
+    sm: NDArray[np.int64],
+    at: NDArray[np.float64],
+    left: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    sm_count: int,
+    pieces: int,
+    piece_ns: float,
+) -> NDArray[np.float64]:
+    """The heights of each SM's curve at its knots: penalised least squares, all SMs at once; shape (SM, knot)."""
+    knots = pieces + 1
+    knot, part = _knots(at, 1.0, knots)
+    normal = np.zeros((sm_count, knots, knots))
+    moment = np.zeros((sm_count, knots))
+    sides = ((knot, 1 - part), (knot + 1, part))
+    for left_knot, left_share in sides:
+        np.add.at(moment, (sm, left_knot), weight * left_share * left)
+        for right_knot, right_share in sides:
+            np.add.at(normal, (sm, left_knot, right_knot), weight * left_share * right_share)
+    steps = np.diff(np.eye(knots), axis=0)
+    normal += steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2
+    normal += np.eye(knots) * 1e-12  # an SM without readings keeps its line
+    heights: NDArray[np.float64] = np.linalg.solve(normal, moment[:, :, None])[:, :, 0]
+    return heights
+
+
+def _knots(since: NDArray[np.float64], spacing: float, count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The knot before each value, and how far it is on the way to the next; beyond the last piece, none of it."""
+    position = np.clip(since / spacing, 0, count - 1)
+    knot = np.minimum(position.astype(np.int64), count - 2)
+    return knot, position - knot
 
 
 def _means(
     sm: NDArray[np.int64], values: NDArray[np.float64], weight: NDArray[np.float64], sm_count: int
 ) -> NDArray[np.float64]:
-    """Weighted means of each column over each SM's rows; 0 for an SM without rows."""
+    """The weighted mean over each SM's rows; 0 for an SM without rows."""
     total = np.bincount(sm, weight, sm_count)
-    sums = [np.bincount(sm, weight * column, sm_count) for column in values.T]
-    return np.stack(sums, axis=1) / np.where(total == 0, 1, total)[:, None]
+    return np.bincount(sm, weight * values, sm_count) / np.where(total == 0, 1, total)

@@ -13,6 +13,7 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.nesting import depths, iterations
 from kprof_inject.timeline.pairs import pair_records
+from kprof_inject.timeline.readings import readings_of
 from kprof_inject.timeline.records import Records, decode_records, lost_records
 
 SCOPE_COLUMNS = np.dtype(
@@ -79,11 +80,11 @@ def decode_launch(launch: Launch) -> Timeline:
     records = decode_records(raw)
     pairs = pair_records(records, _scope_of_id(launch.kernel.scope_ids, table), len(table.scopes))
     lost = lost_records(raw)
+    spans_function = any(scope.kind == "func" for scope in table.scopes)
     clock = fit_clock(
-        raw,
-        records,
+        readings_of(raw, records, spans_function=spans_function),
+        int(raw.sm.max(initial=-1)) + 1,
         launch.kernel.sm_clock_hz,
-        spans_function=any(scope.kind == "func" for scope in table.scopes),
     )
 
     sm = raw.sm[pairs.row]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import (  # type: ignore[import-untyped]
+from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
     descriptor_pb2,
     descriptor_pool,
     message,

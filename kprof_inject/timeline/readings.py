@@ -1,0 +1,88 @@
+"""Timer readings of a launch, each with the clock value that it belongs to: what the clock is fitted to.
+
+Every CTA reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record
+reads the SM's cycle counter shortly after the one and shortly before the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.timeline.records import Records, lost_records
+
+# globaltimer moves in steps of 32 ns on an H200: a reading is off by 32/sqrt(12) ns.
+_STEP_ERROR_NS = 9.2
+# From init to the first record of a scope around the function, and from its last to pre-final. Measured on an H200
+# against globaltimer readings of the kernel's own (tests/gpu/timed_kernels.py).
+_AFTER_INIT_NS = 30.0
+_BEFORE_FINAL_NS = 43.0
+# How much more it may be: to a scope around the function, and to one somewhere within it.
+_MORE_AROUND_FUNCTION_NS = 0.1
+_MORE_WITHIN_FUNCTION_NS = 300.0
+# How far the records that a ring lost may have been from the mean distance of those that it kept.
+_LOST_DISTANCE_ERROR = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """One row for each reading. At the clock value ``cycles`` of SM ``sm`` the globaltimer showed ``ns`` (a whole
+    number of nanoseconds) plus ``shift_ns``, with a standard error of ``error_ns``.
+
+    ``shift_ns`` is the least that lies between the reading and the record. All readings of a side (``side`` is +1 for
+    init and -1 for pre-final) may have more of it, in the order of ``more_shift_ns``.
+    """
+
+    sm: NDArray[np.int64]
+    cycles: NDArray[np.int64]
+    ns: NDArray[np.int64]
+    shift_ns: NDArray[np.float64]
+    side: NDArray[np.float64]
+    error_ns: NDArray[np.float64]
+    more_shift_ns: float
+
+
+def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Readings:
+    """Two readings for each CTA that recorded something.
+
+    Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
+    stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
+    """
+    recorded = np.unique(records.row)
+    first, first_error_cycles = _first_cycles(ctas, records)
+    last = np.full(len(ctas.sm), np.iinfo(np.int64).min)
+    np.maximum.at(last, records.row, records.cycles)
+    count = len(recorded)
+    return Readings(
+        np.concatenate((ctas.sm[recorded], ctas.sm[recorded])),
+        np.concatenate((first[recorded], last[recorded])),
+        np.concatenate((ctas.init_ns[recorded], ctas.pre_final_ns[recorded])),
+        np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS), count),
+        np.repeat((1.0, -1.0), count),
+        # A cycle is about half a nanosecond to one: close enough for an error.
+        np.concatenate((np.hypot(_STEP_ERROR_NS, first_error_cycles[recorded]), np.full(count, _STEP_ERROR_NS))),
+        _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS,
+    )
+
+
+def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The clock value of each CTA's first record, and its error: of lost ones, reckoned."""
+    warps = ctas.written_words.shape[1]
+    group = records.row * warps + records.warp
+    size = len(ctas.sm) * warps
+    first = np.full(size, np.iinfo(np.int64).max)
+    np.minimum.at(first, group, records.cycles)
+    last = np.full(size, np.iinfo(np.int64).min)
+    np.maximum.at(last, group, records.cycles)
+    kept = np.bincount(group, minlength=size)
+    lost = lost_records(ctas).reshape(-1)
+    span = np.where(kept > 1, last - first, 0)
+    missing = lost * span / np.maximum(kept - 1, 1)
+    begin = np.where(kept > 0, first - np.rint(missing).astype(np.int64), np.iinfo(np.int64).max)
+    by_cta = begin.reshape(-1, warps)
+    earliest = np.argmin(by_cta, axis=1)
+    rows = np.arange(len(by_cta))
+    return by_cta[rows, earliest], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, earliest]

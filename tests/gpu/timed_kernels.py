@@ -1,0 +1,78 @@
+"""A program whose kernels read the device's globaltimer at the ends of their loop: the truth for the timeline.
+
+``python timed_kernels.py OUT.npz`` launches each kernel a few times and saves, for each launch, an array of shape
+(CTAs, 2): globaltimer in nanoseconds right before and right after the loop, read by the CTA's first thread.
+"""
+
+import sys
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import globaltimer
+
+LAUNCHES = 3
+
+
+@triton.jit
+def spin_kernel(times_ptr, sink_ptr, rounds):
+    """A light load: a chain of dependent multiplications."""
+    pid = tl.program_id(0)
+    value = pid.to(tl.float32)
+    before = globaltimer()
+    for _ in range(rounds):
+        for _ in tl.static_range(64):
+            value = value * 0.999 + 1.0
+    after = globaltimer()
+    tl.store(sink_ptr + pid, value)
+    tl.store(times_ptr + 2 * pid, before)
+    tl.store(times_ptr + 2 * pid + 1, after)
+
+
+@triton.jit
+def gemm_kernel(
+    a_ptr, b_ptr, c_ptr, times_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """A heavy load, under which the chip lowers its clock: C = A B with square tiles, N columns, sizes divisible."""
+    pid = tl.program_id(0)
+    tiles_n = N // BLOCK_N
+    rows = (pid // tiles_n) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = (pid % tiles_n) * BLOCK_N + tl.arange(0, BLOCK_N)
+    inner = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + rows[:, None] * K + inner[None, :]
+    b_ptrs = b_ptr + inner[:, None] * N + columns[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    before = globaltimer()
+    for _ in range(0, K, BLOCK_K):
+        total = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), total)
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K * N
+    after = globaltimer()
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16))
+    tl.store(times_ptr + 2 * pid, before)
+    tl.store(times_ptr + 2 * pid + 1, after)
+
+
+def run_spin(ctas: int, rounds: int) -> list[np.ndarray]:
+    sink = torch.zeros(ctas, device="cuda")
+    times = [torch.zeros((ctas, 2), dtype=torch.int64, device="cuda") for _ in range(LAUNCHES)]
+    for saved in times:
+        spin_kernel[(ctas,)](saved, sink, rounds, num_warps=4)
+    return [saved.cpu().numpy() for saved in times]
+
+
+def run_gemm(size: int, depth: int) -> list[np.ndarray]:
+    torch.manual_seed(0)
+    a = torch.randn((size, depth), device="cuda", dtype=torch.float16)
+    b = torch.randn((depth, size), device="cuda", dtype=torch.float16)
+    c = torch.empty((size, size), device="cuda", dtype=torch.float16)
+    ctas = (size // 128) ** 2
+    times = [torch.zeros((ctas, 2), dtype=torch.int64, device="cuda") for _ in range(LAUNCHES)]
+    for saved in times:
+        gemm_kernel[(ctas,)](a, b, c, saved, size, depth, 128, 128, 64, num_warps=8, num_stages=3)
+    return [saved.cpu().numpy() for saved in times]
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], spin_kernel=run_spin(528, 40), gemm_kernel=run_gemm(4096, 4096))
