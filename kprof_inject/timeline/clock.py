@@ -33,7 +33,7 @@ class ClockFit:
 
     ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error. ``residual_ns`` is the root
     mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were.
-    ``base_cycles`` and ``base_ns`` (SM) fix each SM's line; ``curve_ns`` (SM, knot) is added to it, with a knot at every
+    ``base_cycles`` and ``base_ns`` (SM) fix each SM's line; ``curve_ns`` (SM, knot) is added to it, a knot each
     ``knot_cycles`` from the base.
     """
 
@@ -108,7 +108,7 @@ def _fit_rate(
     columns = np.stack((x, -readings.side), axis=1)
     prior_mean = np.array([nominal_ns, 0.0])
     prior_weight = 1 / np.array([_NOMINAL_SPREAD * nominal_ns, readings.more_shift_ns]) ** 2
-    weight = 1 / readings.error_ns**2
+    weight: NDArray[np.float64] = 1 / readings.error_ns**2
     scale = 1.0
     for _ in range(_ROUNDS):
         means = [_means(readings.sm, column, weight, sm_count)[readings.sm] for column in columns.T]
@@ -119,7 +119,8 @@ def _fit_rate(
         solution = np.linalg.solve(information, weighted.T @ target + prior_weight * prior_mean)
         deviation = np.abs(target - centred @ solution) / readings.error_ns
         scale = max(1.0, 1.4826 * float(np.median(deviation)))
-        weight = np.minimum(1.0, 3 * scale / np.maximum(deviation, 1e-9)) / readings.error_ns**2
+        trust = np.minimum(1.0, 3 * scale / np.maximum(deviation, 1e-9))
+        weight = (trust / readings.error_ns**2).astype(np.float64)
     rate_ns, more_shift_ns = (float(value) for value in solution)
     rate_error = float(np.sqrt(np.linalg.inv(information)[0, 0])) / rate_ns
     return (rate_ns, more_shift_ns), rate_error, weight
@@ -145,8 +146,9 @@ def _fit_curves(
         for right_knot, right_share in sides:
             np.add.at(normal, (sm, left_knot, right_knot), weight * left_share * right_share)
     steps = np.diff(np.eye(knots), axis=0)
-    normal += steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2
-    normal += np.eye(knots) * 1e-12  # an SM without readings keeps its line
+    stiffness = steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2
+    # The small diagonal: an SM without readings keeps its line.
+    normal = normal + stiffness + np.eye(knots) * 1e-12
     heights: NDArray[np.float64] = np.linalg.solve(normal, moment[:, :, None])[:, :, 0]
     return heights
 

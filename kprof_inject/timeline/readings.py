@@ -16,10 +16,10 @@ from kprof_inject.timeline.records import Records, lost_records
 
 # globaltimer moves in steps of 32 ns on an H200: a reading is off by 32/sqrt(12) ns.
 _STEP_ERROR_NS = 9.2
-# From init to the first record of a scope around the function, and from its last to pre-final. Measured on an H200
-# against globaltimer readings of the kernel's own (tests/gpu/timed_kernels.py).
+# From init to the first record of a scope around the function, in the warp that reads the timer, and from the last of
+# all warps to pre-final. Measured on an H200 against readings of the kernel's own (tests/gpu/timed_kernels.py).
 _AFTER_INIT_NS = 30.0
-_BEFORE_FINAL_NS = 43.0
+_BEFORE_FINAL_NS = 28.0
 # How much more it may be: to a scope around the function, and to one somewhere within it.
 _MORE_AROUND_FUNCTION_NS = 0.1
 _MORE_WITHIN_FUNCTION_NS = 300.0
@@ -69,7 +69,10 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
 
 
 def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The clock value of each CTA's first record, and its error: of lost ones, reckoned."""
+    """The clock value of each CTA's first record, and its error: of lost ones, reckoned.
+
+    The first of warp 0, whose first thread reads the timer; of another only if warp 0 recorded nothing.
+    """
     warps = ctas.written_words.shape[1]
     group = records.row * warps + records.warp
     size = len(ctas.sm) * warps
@@ -83,6 +86,6 @@ def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], N
     missing = lost * span / np.maximum(kept - 1, 1)
     begin = np.where(kept > 0, first - np.rint(missing).astype(np.int64), np.iinfo(np.int64).max)
     by_cta = begin.reshape(-1, warps)
-    earliest = np.argmin(by_cta, axis=1)
+    chosen = np.where(kept.reshape(-1, warps)[:, 0] > 0, 0, np.argmin(by_cta, axis=1))
     rows = np.arange(len(by_cta))
-    return by_cta[rows, earliest], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, earliest]
+    return by_cta[rows, chosen], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, chosen]
