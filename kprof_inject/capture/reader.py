@@ -20,6 +20,7 @@ from kprof_inject.capture.format import (
     SOURCES_FILE,
     TTGIR_FILE,
 )
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_json
@@ -38,6 +39,7 @@ class Kernel:
     scope_ids: dict[int, str]
     scopes: ScopeTable
     sm_clock_hz: float
+    mode: Mode
     metadata: dict[str, Any]
     folder: Path
 
@@ -166,6 +168,7 @@ def _kernel(folder: Path, variant: str) -> Kernel:
         {int(scope_id): name for scope_id, name in values["scope_ids"].items()},
         ScopeTable.from_json(values["scope_table"]),
         float(values["sm_clock_hz"]),
+        Mode.from_json(values["mode"]),
         values["metadata"],
         folder,
     )

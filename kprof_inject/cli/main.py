@@ -49,9 +49,8 @@ def root() -> None:
 def main() -> None:
     """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted."""
     try:
-        root.main(standalone_mode=False, prog_name="kprof-inject")
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
+        # Outside of standalone mode, click returns the code that a command gave to ``ctx.exit``.
+        sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
         error.show()
         sys.exit(error.exit_code)

@@ -63,11 +63,12 @@ def _save(workspace: Workspace, variant: Variant, kernel: Any) -> None:
 
 
 def _sources(ttgir: str) -> dict[str, str]:
-    """The source files that the module's locations name, as they are now."""
+    """The user's source files that the module's locations name, as they are now; not Triton's own library."""
     texts = {}
+    library = Path(triton.__file__).parent
     for name in dict.fromkeys(_SOURCE_FILE.findall(ttgir)):
         path = Path(name)
-        if path.is_file() and path.stat().st_size <= _LARGEST_SOURCE_BYTES:
+        if library not in path.parents and path.is_file() and path.stat().st_size <= _LARGEST_SOURCE_BYTES:
             texts[name] = path.read_text(errors="replace")
     return texts
 

@@ -12,7 +12,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from kprof_inject.errors import KprofError
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 
@@ -28,7 +27,7 @@ def install() -> None:
             return
         report = ProcessReport(session.reports)
         report.write()
-    except (KprofError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
         sys.stderr.write(f"kprof-inject: not active in this process: {error}\n")
         return
     sys.meta_path.insert(0, _AfterImport("triton", lambda: _install_step(session, report)))

@@ -11,6 +11,7 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.runtime.diagnostics import without_false_alarms
 from kprof_inject.runtime.versions import installed_version
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
@@ -72,7 +73,7 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
         else:
             proton.add_convert_proton_amd_gpu_to_llvm(pass_manager, str(target.arch))
 
-    with installed_version().attach(backend, to_llvmir, to_llvm):
+    with installed_version().attach(backend, to_llvmir, to_llvm), without_false_alarms():
         yield
 
 
@@ -84,4 +85,5 @@ def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
     proton.load_dialects(context)
     module = ir.parse_mlir_module(ttgir_path, context)
     module.context = context  # the module must not outlive it
-    return {int(scope_id): str(name) for scope_id, name in proton.get_scope_id_names(module)}
+    with without_false_alarms():
+        return {int(scope_id): str(name) for scope_id, name in proton.get_scope_id_names(module)}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import builtins
 import functools
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,12 +160,16 @@ def _overriding(workspace: Workspace, kernel: DumpedKernel) -> Iterator[None]:
         knobs.compilation.store_binary_only = False
         knobs.cache.override_dir = str(workspace.override_folder / kernel.variant)
         knobs.cache.dir = str(workspace.cache_folder("instrumented"))
-        # Triton says on stdout that it overrides; the program's output is not ours to write to.
-        compiler.print = functools.partial(builtins.print, file=sys.stderr)
+        # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
+        compiler.print = _say_nothing
         try:
             yield
         finally:
             del compiler.print
+
+
+def _say_nothing(*_: object, **__: object) -> None:
+    pass
 
 
 def _device_properties(target: GPUTarget) -> dict[str, Any]:

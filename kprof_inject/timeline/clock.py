@@ -145,12 +145,10 @@ def _fit_curves(
         np.add.at(moment, (sm, left_knot), weight * left_share * left)
         for right_knot, right_share in sides:
             np.add.at(normal, (sm, left_knot, right_knot), weight * left_share * right_share)
-    steps = np.diff(np.eye(knots), axis=0)
-    stiffness = steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2
+    steps = np.diff(np.eye(knots, dtype=np.float64), axis=0)
     # The small diagonal: an SM without readings keeps its line.
-    normal = normal + stiffness + np.eye(knots) * 1e-12
-    heights: NDArray[np.float64] = np.linalg.solve(normal, moment[:, :, None])[:, :, 0]
-    return heights
+    penalty = steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2 + np.eye(knots) * 1e-12
+    return np.linalg.solve(normal + penalty, moment[:, :, None])[:, :, 0].astype(np.float64)
 
 
 def _knots(since: NDArray[np.float64], spacing: float, count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

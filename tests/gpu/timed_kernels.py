@@ -1,7 +1,9 @@
-"""A program whose kernels read the device's globaltimer at the ends of their loop: the truth for the timeline.
+"""A program whose kernels read the device's globaltimer at the ends of scopes: the truth for the timeline.
 
 ``python timed_kernels.py OUT.npz`` launches each kernel a few times and saves, for each launch, an array of shape
-(CTAs, 2): globaltimer in nanoseconds right before and right after the loop, read by the CTA's first thread.
+(CTAs, 4) of globaltimer readings in nanoseconds, by the CTA's first thread: as its first and as its last act in the
+function, and right before and right after the loop. The barriers keep the compiler from moving a reading past the
+memory accesses before it, so that a reading after the loop is one after all warps have left it.
 """
 
 import sys
@@ -16,25 +18,36 @@ LAUNCHES = 3
 
 
 @triton.jit
+def save_times(times_ptr, pid, enter, before, after, leave):
+    tl.store(times_ptr + 4 * pid, enter)
+    tl.store(times_ptr + 4 * pid + 1, before)
+    tl.store(times_ptr + 4 * pid + 2, after)
+    tl.store(times_ptr + 4 * pid + 3, leave)
+
+
+@triton.jit
 def spin_kernel(times_ptr, sink_ptr, rounds):
     """A light load: a chain of dependent multiplications."""
+    enter = globaltimer()
     pid = tl.program_id(0)
     value = pid.to(tl.float32)
     before = globaltimer()
     for _ in range(rounds):
         for _ in tl.static_range(64):
             value = value * 0.999 + 1.0
+    tl.debug_barrier()
     after = globaltimer()
     tl.store(sink_ptr + pid, value)
-    tl.store(times_ptr + 2 * pid, before)
-    tl.store(times_ptr + 2 * pid + 1, after)
+    tl.debug_barrier()
+    save_times(times_ptr, pid, enter, before, after, globaltimer())
 
 
 @triton.jit
 def gemm_kernel(
     a_ptr, b_ptr, c_ptr, times_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):
-    """A heavy load, under which the chip lowers its clock: C = A B with square tiles, N columns, sizes divisible."""
+    """A heavy load, under which the chip lowers its clock: C = A B with N columns; sizes are multiples of blocks."""
+    enter = globaltimer()
     pid = tl.program_id(0)
     tiles_n = N // BLOCK_N
     rows = (pid // tiles_n) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -48,31 +61,38 @@ def gemm_kernel(
         total = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), total)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K * N
+    tl.debug_barrier()
     after = globaltimer()
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], total.to(tl.float16))
-    tl.store(times_ptr + 2 * pid, before)
-    tl.store(times_ptr + 2 * pid + 1, after)
+    tl.debug_barrier()
+    save_times(times_ptr, pid, enter, before, after, globaltimer())
 
 
 def run_spin(ctas: int, rounds: int) -> list[np.ndarray]:
     sink = torch.zeros(ctas, device="cuda")
-    times = [torch.zeros((ctas, 2), dtype=torch.int64, device="cuda") for _ in range(LAUNCHES)]
+    times = [torch.zeros((ctas, 4), dtype=torch.int64, device="cuda") for _ in range(LAUNCHES)]
     for saved in times:
         spin_kernel[(ctas,)](saved, sink, rounds, num_warps=4)
     return [saved.cpu().numpy() for saved in times]
 
 
-def run_gemm(size: int, depth: int) -> list[np.ndarray]:
+def run_gemm(size: int, depth: int, stages: int) -> list[np.ndarray]:
+    """``stages`` 1 leaves the loop's loads in the loop; with more, their prologue stands between timer and loop."""
     torch.manual_seed(0)
     a = torch.randn((size, depth), device="cuda", dtype=torch.float16)
     b = torch.randn((depth, size), device="cuda", dtype=torch.float16)
     c = torch.empty((size, size), device="cuda", dtype=torch.float16)
     ctas = (size // 128) ** 2
-    times = [torch.zeros((ctas, 2), dtype=torch.int64, device="cuda") for _ in range(LAUNCHES)]
+    times = [torch.zeros((ctas, 4), dtype=torch.int64, device="cuda") for _ in range(LAUNCHES)]
     for saved in times:
-        gemm_kernel[(ctas,)](a, b, c, saved, size, depth, 128, 128, 64, num_warps=8, num_stages=3)
+        gemm_kernel[(ctas,)](a, b, c, saved, size, depth, 128, 128, 64, num_warps=8, num_stages=stages)
     return [saved.cpu().numpy() for saved in times]
 
 
 if __name__ == "__main__":
-    np.savez(sys.argv[1], spin_kernel=run_spin(528, 40), gemm_kernel=run_gemm(4096, 4096))
+    np.savez(
+        sys.argv[1],
+        spin=run_spin(528, 40),
+        plain_gemm=run_gemm(4096, 2048, stages=1),
+        pipelined_gemm=run_gemm(4096, 4096, stages=3),
+    )

@@ -29,5 +29,7 @@ def _install() -> None:
     hook.install()
 
 
-_run_shadowed()
-_install()
+try:
+    _run_shadowed()
+finally:  # a fault of the shadowed one is Python's to report, as it is without us
+    _install()

@@ -1,0 +1,72 @@
+"""``kprof-inject demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kprof_inject.capture.reader import Kernel, read_capture
+from kprof_inject.cli.console import say
+from kprof_inject.cli.options import workspace_option
+from kprof_inject.cli.profile import command as profile_command
+from kprof_inject.cli.profile import print_table
+from kprof_inject.cli.trace import decode_capture, write_and_say
+from kprof_inject.errors import KprofError
+from kprof_inject.insertion import insert_module
+from kprof_inject.runtime.gpu import has_gpu
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import Workspace
+
+_PACKAGE = Path(__file__).parents[1]
+_CAPTURE = _PACKAGE / "demo" / "capture"
+# In an installed package the example lies beside the capture, in a checkout where its readers look for it.
+_EXAMPLES = (_PACKAGE / "demo" / "matmul.py", _PACKAGE.parent / "examples" / "matmul.py")
+
+
+@click.command("demo")
+@workspace_option
+@click.pass_context
+def command(ctx: click.Context, workspace: Path) -> None:
+    """Profile a matmul. Without a GPU: check the insertion by compiling, and replay a capture from an H200."""
+    if has_gpu():
+        ctx.invoke(profile_command, workspace=workspace, program=(str(_example()),))
+    else:
+        _replay(workspace)
+
+
+def _example() -> Path:
+    for path in _EXAMPLES:
+        if path.exists():
+            return path
+    raise KprofError("the demo's example is missing from this installation", hint="install kprof-inject again")
+
+
+def _replay(workspace: Path) -> None:
+    opened = Workspace.create(workspace)
+    capture = read_capture(_CAPTURE)
+    say("no GPU here: replaying a capture of examples/matmul.py that was recorded on an NVIDIA H200")
+    _prove_that_it_lowers(capture.launches[0].kernel)
+    timelines = decode_capture(capture)
+    write_and_say(opened.folder / "trace.json", timelines)
+    print_table(timelines, as_json=False)
+
+
+def _prove_that_it_lowers(kernel: Kernel) -> None:
+    """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
+    from kprof_inject.runtime.lower import lower, target_of
+
+    target = kernel.metadata["target"]
+    plan, instrumented = insert_module(parse(kernel.ttgir(), "matmul.ttgir"), parse_selectors(()))
+    lowered = lower(
+        instrumented,
+        target_of(target["backend"], target["arch"], target["warp_size"]),
+        {"num_warps": kernel.num_warps},
+        kernel.mode,
+    )
+    say(
+        f"inserted {len(plan.records)} records into {kernel.name} and compiled it for "
+        f"{target['backend']}:{target['arch']}: {len(lowered.binary)} bytes of machine code, "
+        f"{lowered.clock_reads} clock reads"
+    )

@@ -1,0 +1,43 @@
+"""Keeps a false alarm of Proton's off the program's stderr.
+
+Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an end
+without a start. It prints that as an error and goes on; the machine code is right (the entry gets an id of its own, and
+we match by name). A user would take it for a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_FALSE_ALARM = re.compile(
+    rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
+    rb"|is closed without being opened|must appear in pairs)\n"
+    rb"(?: *proton\.record end [^\n]*\n *\^\n)?"
+)
+
+
+@contextmanager
+def without_false_alarms() -> Iterator[None]:
+    """Hold back what is written to stderr, by this thread or another, and write it at the end without false alarms.
+
+    MLIR writes to the file descriptor itself, so Python's ``sys.stderr`` is not the place to stand in.
+    """
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            held.seek(0)
+            rest = _FALSE_ALARM.sub(b"", held.read())
+            if rest:
+                os.write(2, rest)

@@ -1,0 +1,46 @@
+"""These tests need a GPU; scripts/gpu-test runs them. Elsewhere they are skipped, and say so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpu_support import ROOT, Kprof
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not Path("/dev/nvidia0").exists():
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason="no GPU on this machine"))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A user of one's own: nothing of ~/.triton is there beforehand."""
+    home = tmp_path / "home"
+    home.mkdir()
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "HOME": str(home), "PYTHONPATH": path}
+
+
+@pytest.fixture
+def kprof(environment: dict[str, str], tmp_path: Path) -> Kprof:
+    """Runs the command line as a user would; a non-zero exit code is an error unless ``check=False``."""
+
+    def run(*arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        ended = subprocess.run(
+            [sys.executable, "-m", "kprof_inject", *map(str, arguments)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        if check and ended.returncode:
+            raise AssertionError(f"exit code {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
+        return ended
+
+    return run

@@ -1,0 +1,74 @@
+"""The timeline against globaltimer readings that the kernels take themselves, at the ends of scopes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+PROGRAM = Path(__file__).with_name("timed_kernels.py")
+LAUNCHES = 3
+# Where the readings of each column of the program's arrays stand: scope and end.
+FUNC, LOOP = 0, 1
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Timeline, np.ndarray]]]:
+    """The timeline of each launch, and the kernel's own readings, in CTA order."""
+    folder = tmp_path_factory.mktemp("timed")
+    command = [sys.executable, "-m", "kprof_inject", "profile", "-o", str(folder / "ws")]
+    command += ["--at", "func", "--at", "loop", "--launches", "all", "--", str(PROGRAM), str(folder / "times.npz")]
+    subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
+    launches = read_capture(folder / "ws" / "captures" / "001").launches
+    names = ("spin", "plain_gemm", "pipelined_gemm")
+    with np.load(folder / "times.npz") as saved:
+        truth = [times for name in names for times in saved[name]]
+    pairs = [(decode_launch(launch), times) for launch, times in zip(launches, truth, strict=True)]
+    return {name: pairs[LAUNCHES * i : LAUNCHES * (i + 1)] for i, name in enumerate(names)}
+
+
+def errors_ns(timeline: Timeline, times: np.ndarray, scope: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Timeline minus truth at the scope's start and end in each CTA, and the true durations.
+
+    Warp 0 takes the readings. Where one waits for all warps (after the loop), the last of them counts.
+    """
+    begin, end = times[:, 0 if scope == FUNC else 1], times[:, 3 if scope == FUNC else 2]
+    mine = timeline.scopes[timeline.scopes["scope"] == scope]
+    first = mine[mine["warp"] == 0]
+    assert len(first) == len(times)
+    last_end_ns = np.zeros(len(times), dtype=np.int64)
+    counted = first if scope == FUNC else mine
+    np.maximum.at(last_end_ns, counted["cta"], counted["end_ns"])
+    first = first[np.argsort(first["cta"])]
+    return first["start_ns"] - begin, last_end_ns - end, end - begin
+
+
+def spread(errors: np.ndarray) -> str:
+    low, middle, high = np.percentile(errors, (0, 50, 100))
+    return f"{low:+.0f} to {high:+.0f} (median {middle:+.0f}) ns"
+
+
+# In the pipelined kernel the loop's prologue stands between the reading and the loop, so only its function is compared.
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [("spin", FUNC), ("spin", LOOP), ("plain_gemm", FUNC), ("plain_gemm", LOOP), ("pipelined_gemm", FUNC)],
+)
+def test_the_timeline_agrees_with_the_kernels_own_timer(timed: dict, name: str, scope: int) -> None:
+    for timeline, times in timed[name]:
+        start, end, duration = errors_ns(timeline, times, scope)
+        worst = 100 * np.abs((end - start) / duration).max()
+        print(
+            f"{name} {'func' if scope == FUNC else 'loop'}: start {spread(start)}, end {spread(end)}, "
+            f"duration ({np.median(duration):.0f} ns) off by {worst:.2f} % at most; "
+            f"clock {timeline.clock.clock_hz / 1e6:.1f} MHz, residual {timeline.clock.residual_ns:.1f} ns"
+        )
+        assert np.all(np.abs(start) <= 100 + 0.01 * duration)
+        assert np.all(np.abs(end) <= 100 + 0.01 * duration)
+        assert np.all(np.abs(end - start) <= 100 + 0.01 * duration)

@@ -1,0 +1,190 @@
+"""The main job on the real thing: counts of scopes, losses, and results that do not change by a bit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpu_support import EXAMPLES, Kprof
+
+from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.timeline.timeline import decode_launch
+
+EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")
+LARGE_BUFFER = ("--buffer", "global", "--buffer-bytes", "65536")
+
+# The example's arguments, the selectors, and what the grid and the loop's bounds come to.
+CASES = {
+    "vector_add": ("vector_add", (), ("--at", "func"), {"func": 1024 * 4}),
+    "matmul": ("matmul", (), EVERYTHING, {"func": 256 * 4, "loop[0]": 256 * 4, "iter[0]": 256 * 4 * 16}),
+    "deep matmul": (
+        "matmul",
+        ("--k", "16384"),
+        EVERYTHING,
+        {"func": 256 * 4, "loop[0]": 256 * 4, "iter[0]": 256 * 4 * 256},
+    ),
+    "attention": ("attention", (), EVERYTHING, {"func": 128 * 4, "loop[0]": 128 * 4, "iter[0]": 128 * 4 * 16}),
+    "causal attention": (
+        "attention",
+        ("--causal",),
+        EVERYTHING,
+        {
+            "func": 128 * 4,
+            "loop[0]": 128 * 4,
+            # Query block i of 8 sees 2 i key blocks without a mask, then 2 with one.
+            "iter[0]": 16 * 4 * sum(2 * i for i in range(8)),
+            "loop[1]": 128 * 4,
+            "iter[1]": 128 * 4 * 2,
+        },
+    ),
+}
+
+
+def run_plain(example: str, arguments: tuple[str, ...], save: Path, environment: dict[str, str]) -> str:
+    command = [sys.executable, str(EXAMPLES / f"{example}.py"), *arguments, "--save", str(save)]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+
+
+def saved_bytes(path: Path) -> bytes:
+    import torch
+
+    return bytes(torch.load(path).numpy().tobytes())
+
+
+def slow_counts(launch: Launch) -> tuple[Counter[str], int, int]:
+    """Whole scopes by name, records written and records lost, word by word from the raw buffer."""
+    found: Counter[str] = Counter()
+    written = lost = 0
+    warps = launch.kernel.num_warps
+    for row in launch.words().tolist():
+        ring_words = row[3] // 4 // warps
+        for warp in range(warps):
+            count = row[10 + warp]
+            at = 10 + warps + warp * ring_words
+            ring = row[at : at + ring_words]
+            if count > ring_words:
+                oldest = count % ring_words
+                ring = ring[oldest:] + ring[:oldest]
+                lost += (count - ring_words) // 2
+            else:
+                ring = ring[:count]
+            written += count // 2
+            entries = sorted(
+                ((ring[i] & 0x7FF) << 32 | ring[i + 1], i, ring[i] >> 31, ring[i] >> 23 & 0xFF)
+                for i in range(0, len(ring), 2)
+            )
+            is_open: dict[str, bool] = {}
+            for _, _, is_end, scope_id in entries:
+                name = launch.kernel.scope_ids[scope_id]
+                found[name] += bool(is_end and is_open.get(name))
+                is_open[name] = not is_end
+    return found, written, lost
+
+
+def slices(trace: Path) -> Counter[str]:
+    events = json.loads(trace.read_text())["traceEvents"]
+    return Counter(event["name"] for event in events if event["ph"] == "X")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_large_buffer_keeps_every_scope_and_the_result_is_bit_identical(
+    case: str, kprof: Kprof, environment: dict[str, str], tmp_path: Path
+) -> None:
+    example, arguments, selectors, expected = CASES[case]
+    stdout = run_plain(example, arguments, tmp_path / "plain.pt", environment)
+    profiled = kprof(
+        "profile", *selectors, *LARGE_BUFFER, "--", EXAMPLES / f"{example}.py", *arguments, "--save", "with.pt"
+    )
+    assert slices(tmp_path / "kprof_out" / "trace.json") == expected
+    assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")
+    # Both runs print the program's own line, with the hash of its result, and nothing else comes between.
+    assert profiled.stdout.startswith(stdout * 2)
+    assert "lost:" not in profiled.stdout
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_default_buffer_keeps_what_the_count_words_say(
+    case: str, kprof: Kprof, environment: dict[str, str], tmp_path: Path
+) -> None:
+    example, arguments, selectors, expected = CASES[case]
+    run_plain(example, arguments, tmp_path / "plain.pt", environment)
+    profiled = kprof("profile", *selectors, "--", EXAMPLES / f"{example}.py", *arguments, "--save", "with.pt")
+    (launch,) = read_capture(tmp_path / "kprof_out" / "captures" / "001").launches
+    survived, written, lost = slow_counts(launch)
+    timeline = decode_launch(launch)
+    assert written == timeline.records_written == 2 * sum(expected.values())
+    assert lost == timeline.records_lost
+    drawn = slices(tmp_path / "kprof_out" / "trace.json")
+    windows = drawn.pop("lost records", 0)
+    assert drawn == +survived
+    assert windows == len(timeline.lost) == (len(timeline.ctas) * launch.kernel.num_warps if lost else 0)
+    assert ("lost:" in profiled.stdout) == (lost > 0)
+    if case == "deep matmul":
+        assert lost > 0, "this case is here to overflow the ring"
+    assert saved_bytes(tmp_path / "with.pt") == saved_bytes(tmp_path / "plain.pt")
+
+
+def test_iterations_stand_in_their_loop_in_their_function(kprof: Kprof, tmp_path: Path) -> None:
+    kprof("profile", *EVERYTHING, "--", EXAMPLES / "matmul.py")
+    (launch,) = read_capture(tmp_path / "kprof_out" / "captures" / "001").launches
+    scopes = decode_launch(launch).scopes
+    assert np.array_equal(np.unique(scopes[["scope", "depth"]]).tolist(), [(0, 0), (1, 1), (2, 2)])
+    iterations = scopes[scopes["scope"] == 2]
+    assert np.array_equal(np.bincount(iterations["iteration"]), [256 * 4] * 16)
+
+
+def test_only_the_launches_that_were_asked_for_are_kept(kprof: Kprof, tmp_path: Path) -> None:
+    kept = {}
+    for spec in ("last", "first", "all", "2", "1:4"):
+        kprof("profile", "--launches", spec, "--", EXAMPLES / "vector_add.py", "--repeat", "5")
+        captures = sorted((tmp_path / "kprof_out" / "captures").iterdir())
+        kept[spec] = [launch.index for launch in read_capture(captures[-1]).launches]
+    assert kept == {"last": [4], "first": [0], "all": [0, 1, 2, 3, 4], "2": [2], "1:4": [1, 2, 3]}
+
+
+def test_the_users_triton_folder_is_untouched(kprof: Kprof, environment: dict[str, str]) -> None:
+    kprof("profile", "--", EXAMPLES / "matmul.py")
+    assert not (Path(environment["HOME"]) / ".triton").exists()
+
+
+def test_a_killed_program_leaves_what_it_had_captured(kprof: Kprof, tmp_path: Path) -> None:
+    program = tmp_path / "killed.py"
+    program.write_text(
+        f"import os, sys, time\nsys.path.insert(0, {str(EXAMPLES)!r})\n"
+        "import torch, vector_add\n"
+        "x = torch.ones(1 << 20, device='cuda')\n"
+        "for _ in range(3): vector_add.vector_add(x, x)\n"
+        "torch.cuda.synchronize()\n"
+        "time.sleep(1)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    ended = kprof("profile", "--launches", "all", "--", program, check=False)
+    assert ended.returncode == 137
+    capture = read_capture(tmp_path / "kprof_out" / "captures" / "001")
+    assert [launch.index for launch in capture.launches] == [0, 1, 2]
+    assert not capture.processes[0].ended
+    assert slices(tmp_path / "kprof_out" / "trace.json") == {"func": 3 * 1024 * 4}
+
+
+def test_a_kernel_that_cannot_take_records_runs_as_it_was(kprof: Kprof, tmp_path: Path) -> None:
+    program = tmp_path / "noinline.py"
+    program.write_text(
+        "import torch, triton, triton.language as tl\n"
+        "@triton.jit(noinline=True)\n"
+        "def helper(x):\n    return x * 2\n"
+        "@triton.jit\n"
+        "def kernel(p):\n    tl.store(p, helper(tl.load(p)))\n"
+        "p = torch.ones(1, device='cuda')\n"
+        "kernel[(1,)](p)\n"
+        "print(p.item())\n"
+    )
+    ended = kprof("profile", "--", program, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout == "2.0\n"
+    assert "Proton lowers modules of one function only" in ended.stderr
+    assert "Traceback" not in ended.stderr
