@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Protocol
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedInput
+from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.select.functions import Function, Loop
@@ -126,7 +126,9 @@ def parse_selector(text: str) -> Selector:
     try:
         parsed: Selector = _parser().parse(text)
     except UnexpectedInput as error:
-        column = len(text) if error.column in (None, -1) else error.column - 1
+        # Lark gives the end of the text the column of the token before it.
+        at_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
+        column = len(text) if at_end else error.column - 1
         raise KprofError(
             f"cannot read the selector {text!r}",
             where=Position("--at", 1, column + 1, text),

@@ -24,6 +24,8 @@ _FALLBACK_CLOCK_HZ = 1.5e9
 _PIECE_SPREAD = 0.03
 _PIECE_NS = 4000.0
 _MOST_PIECES = 64
+# Readings within so many standard errors of the fit count in full.
+_TRUSTED_ERRORS = 3.0
 _ROUNDS = 8
 
 
@@ -80,9 +82,7 @@ def fit_clock(readings: Readings, sm_count: int, nominal_hz: float) -> ClockFit:
 
     pieces = int(np.clip(x.max() * rate_ns / _PIECE_NS, 1, _MOST_PIECES))
     knot_cycles = max(float(x.max()) / pieces, 1.0)
-    curve = _fit_curves(readings.sm, x / knot_cycles, left, weight, sm_count, pieces, knot_cycles * rate_ns)
-    knot, part = _knots(x, knot_cycles, pieces + 1)
-    left -= curve[readings.sm, knot] * (1 - part) + curve[readings.sm, knot + 1] * part
+    curve, left, weight = _fit_curves(readings, x / knot_cycles, left, sm_count, pieces, knot_cycles * rate_ns)
     return ClockFit(
         rate_ns,
         rate_error,
@@ -117,38 +117,55 @@ def _fit_rate(
         weighted = centred * (weight / scale**2)[:, None]
         information = weighted.T @ centred + np.diag(prior_weight)
         solution = np.linalg.solve(information, weighted.T @ target + prior_weight * prior_mean)
-        deviation = np.abs(target - centred @ solution) / readings.error_ns
-        scale = max(1.0, 1.4826 * float(np.median(deviation)))
-        trust = np.minimum(1.0, 3 * scale / np.maximum(deviation, 1e-9))
-        weight = (trust / readings.error_ns**2).astype(np.float64)
+        rest = (target - centred @ solution) / readings.error_ns
+        scale = max(1.0, 1.4826 * float(np.median(np.abs(rest))))
+        weight = _trust(rest / scale, readings.side) / readings.error_ns**2
     rate_ns, more_shift_ns = (float(value) for value in solution)
     rate_error = float(np.sqrt(np.linalg.inv(information)[0, 0])) / rate_ns
     return (rate_ns, more_shift_ns), rate_error, weight
 
 
 def _fit_curves(
-    sm: NDArray[np.int64],
+    readings: Readings,
     at: NDArray[np.float64],
     left: NDArray[np.float64],
-    weight: NDArray[np.float64],
     sm_count: int,
     pieces: int,
     piece_ns: float,
-) -> NDArray[np.float64]:
-    """The heights of each SM's curve at its knots: penalised least squares, all SMs at once; shape (SM, knot)."""
-    knots = pieces + 1
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The heights of each SM's curve at its knots (shape (SM, knot)), what it leaves of ``left``, and the weights.
+
+    Penalised least squares, all SMs at once, reweighted in rounds.
+    """
+    sm, knots = readings.sm, pieces + 1
     knot, part = _knots(at, 1.0, knots)
-    normal = np.zeros((sm_count, knots, knots))
-    moment = np.zeros((sm_count, knots))
     sides = ((knot, 1 - part), (knot + 1, part))
-    for left_knot, left_share in sides:
-        np.add.at(moment, (sm, left_knot), weight * left_share * left)
-        for right_knot, right_share in sides:
-            np.add.at(normal, (sm, left_knot, right_knot), weight * left_share * right_share)
-    steps = np.diff(np.eye(knots, dtype=np.float64), axis=0)
+    steps = np.diff(np.eye(knots), axis=0)
     # The small diagonal: an SM without readings keeps its line.
     penalty = steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2 + np.eye(knots) * 1e-12
-    return np.linalg.solve(normal + penalty, moment[:, :, None])[:, :, 0].astype(np.float64)
+    weight = 1 / readings.error_ns**2
+    for _ in range(_ROUNDS):
+        normal = np.zeros((sm_count, knots, knots))
+        moment = np.zeros((sm_count, knots))
+        for row, row_share in sides:
+            np.add.at(moment, (sm, row), weight * row_share * left)
+            for column, column_share in sides:
+                np.add.at(normal, (sm, row, column), weight * row_share * column_share)
+        curve = np.linalg.solve(normal + penalty, moment[:, :, None])[:, :, 0].astype(np.float64)
+        rest = left - (curve[sm, knot] * (1 - part) + curve[sm, knot + 1] * part)
+        weight = _trust(rest / readings.error_ns, readings.side) / readings.error_ns**2
+    return curve, rest, weight
+
+
+def _trust(errors: NDArray[np.float64], side: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much each reading counts, 0 to 1, by how many standard errors it is later than the fit.
+
+    A reading can only be too far from its record: where the memory is busy, the store of the timer's value holds the
+    warp up. So what is off to that side (too early for init, too late for pre-final) is trusted less.
+    """
+    deviation = errors / _TRUSTED_ERRORS
+    is_delay = deviation * side < 0
+    return np.where(is_delay, 1 / (1 + deviation**2), 1 / np.maximum(np.abs(deviation), 1))
 
 
 def _knots(since: NDArray[np.float64], spacing: float, count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -23,6 +23,8 @@ _BEFORE_FINAL_NS = 28.0
 # How much more it may be: to a scope around the function, and to one somewhere within it.
 _MORE_AROUND_FUNCTION_NS = 0.1
 _MORE_WITHIN_FUNCTION_NS = 300.0
+# How much of that may differ from CTA to CTA.
+_SHIFT_VARIATION = 0.2
 # How far the records that a ring lost may have been from the mean distance of those that it kept.
 _LOST_DISTANCE_ERROR = 0.05
 
@@ -56,6 +58,8 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
     last = np.full(len(ctas.sm), np.iinfo(np.int64).min)
     np.maximum.at(last, records.row, records.cycles)
     count = len(recorded)
+    more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
+    error_ns = np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns)
     return Readings(
         np.concatenate((ctas.sm[recorded], ctas.sm[recorded])),
         np.concatenate((first[recorded], last[recorded])),
@@ -63,8 +67,8 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
         np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS), count),
         np.repeat((1.0, -1.0), count),
         # A cycle is about half a nanosecond to one: close enough for an error.
-        np.concatenate((np.hypot(_STEP_ERROR_NS, first_error_cycles[recorded]), np.full(count, _STEP_ERROR_NS))),
-        _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS,
+        np.concatenate((np.hypot(error_ns, first_error_cycles[recorded]), np.full(count, error_ns))),
+        more_shift_ns,
     )
 
 
