@@ -14,7 +14,23 @@ from kprof_inject.runtime.launches import parse_launches
 from kprof_inject.workspace import Workspace
 
 
-@click.command("run", context_settings=PROGRAM_SETTINGS)
+class _WorkspaceFirst(click.Command):
+    """Takes ``WORKSPACE [OPTIONS] -- PROGRAM``: click, which must stop at the program's first word, would stop at the
+    workspace."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-"):
+            workspace, *rest = args
+            options_alone = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
+            _, program, _ = options_alone.make_parser(ctx).parse_args(list(rest))
+            options = rest[: len(rest) - len(program)]
+            if options and options[-1] == "--":
+                options.pop()
+            args = [*options, "--", workspace, *program]
+        return super().parse_args(ctx, args)
+
+
+@click.command("run", cls=_WorkspaceFirst, context_settings=PROGRAM_SETTINGS)
 @click.argument("workspace", type=path_type())
 @capture_options
 @program_argument

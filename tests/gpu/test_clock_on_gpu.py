@@ -27,7 +27,7 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Time
     command += ["--at", "func", "--at", "loop", "--launches", "all", "--", str(PROGRAM), str(folder / "times.npz")]
     subprocess.run(command, check=True, env=dict(os.environ), stdout=subprocess.DEVNULL)
     launches = read_capture(folder / "ws" / "captures" / "001").launches
-    names = ("spin", "plain_gemm", "pipelined_gemm")
+    names = ("spin", "gemm")
     with np.load(folder / "times.npz") as saved:
         truth = [times for name in names for times in saved[name]]
     pairs = [(decode_launch(launch), times) for launch, times in zip(launches, truth, strict=True)]
@@ -35,19 +35,13 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Time
 
 
 def errors_ns(timeline: Timeline, times: np.ndarray, scope: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Timeline minus truth at the scope's start and end in each CTA, and the true durations.
+    """Timeline minus truth at the start and at the end of warp 0's scope in each CTA, and the true durations.
 
-    Warp 0 takes the readings. Where one waits for all warps (after the loop), the last of them counts.
-    """
-    begin, end = times[:, 0 if scope == FUNC else 1], times[:, 3 if scope == FUNC else 2]
-    mine = timeline.scopes[timeline.scopes["scope"] == scope]
-    first = mine[mine["warp"] == 0]
-    assert len(first) == len(times)
-    last_end_ns = np.zeros(len(times), dtype=np.int64)
-    counted = first if scope == FUNC else mine
-    np.maximum.at(last_end_ns, counted["cta"], counted["end_ns"])
-    first = first[np.argsort(first["cta"])]
-    return first["start_ns"] - begin, last_end_ns - end, end - begin
+    Warp 0 takes the readings."""
+    mine = timeline.scopes[(timeline.scopes["scope"] == scope) & (timeline.scopes["warp"] == 0)]
+    assert len(mine) == len(times)
+    begin, end = (times[mine["cta"], column] for column in ((0, 3) if scope == FUNC else (1, 2)))
+    return mine["start_ns"] - begin, mine["end_ns"] - end, end - begin
 
 
 def spread(errors: np.ndarray) -> str:
@@ -55,11 +49,9 @@ def spread(errors: np.ndarray) -> str:
     return f"{low:+.0f} to {high:+.0f} (median {middle:+.0f}) ns"
 
 
-# In the pipelined kernel the loop's prologue stands between the reading and the loop, so only its function is compared.
-@pytest.mark.parametrize(
-    ("name", "scope"),
-    [("spin", FUNC), ("spin", LOOP), ("plain_gemm", FUNC), ("plain_gemm", LOOP), ("pipelined_gemm", FUNC)],
-)
+# Between a reading and the function's ends the GEMM stores to a busy memory, which holds it up by hundreds of ns: its
+# function's ends are no places to compare at. Nor is the start of a pipelined loop, whose prologue comes before it.
+@pytest.mark.parametrize(("name", "scope"), [("spin", FUNC), ("spin", LOOP), ("gemm", LOOP)])
 def test_the_timeline_agrees_with_the_kernels_own_timer(timed: dict, name: str, scope: int) -> None:
     for timeline, times in timed[name]:
         start, end, duration = errors_ns(timeline, times, scope)
