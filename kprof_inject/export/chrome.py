@@ -21,10 +21,12 @@ _LOST = "lost records"
 
 
 def chrome_trace(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """The file's bytes, in chunks. Launches stand on one axis, whose zero is the first CTA's begin."""
+    """The file's bytes, in chunks. Launches stand on one axis, whose zero is the first CTA's or scope's begin."""
     yield b'{"displayTimeUnit":"ns","otherData":' + _json(_other_data(timelines)).encode()
     yield b',"traceEvents":[\n'
-    zero_ns = min((int(t.ctas["init_ns"].min()) for t in timelines if t.ctas.size), default=0)
+    # Perfetto drops what is before zero, and a fitted clock may put a record before the timer reading it followed.
+    begins = [column for t in timelines for column in (t.ctas["init_ns"], t.scopes["start_ns"]) if column.size]
+    zero_ns = min((int(column.min()) for column in begins), default=0)
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
     first_tid = len(timelines) + 1
     separator = b""
@@ -43,13 +45,16 @@ class _Threads:
     """The threads of one launch, in order of SM, CTA and warp, with ids from ``first_tid`` on."""
 
     def __init__(self, timeline: Timeline, first_tid: int) -> None:
-        columns = ["sm", "cta", "warp"]
-        seen = np.concatenate((timeline.scopes[columns], timeline.lost[columns]))
-        keys = np.stack([seen[name].astype(np.int64) for name in columns], axis=1)
-        self.keys, inverse = np.unique(keys, axis=0, return_inverse=True)
-        tids = first_tid + inverse.reshape(-1)
-        self.count = len(self.keys)
+        sm, cta, warp = (
+            np.concatenate((timeline.scopes[name], timeline.lost[name])).astype(np.int64)
+            for name in ("sm", "cta", "warp")
+        )
+        # One number that sorts like all three: a CTA's id has 32 bits, a warp's 8.
+        _, first, inverse = np.unique(sm << 40 | cta << 8 | warp, return_index=True, return_inverse=True)
+        self.places = [column[first].tolist() for column in (sm, cta, warp)]
+        self.count = len(first)
         self.first_tid = first_tid
+        tids = first_tid + inverse
         self.scope_tids: NDArray[np.int64] = tids[: len(timeline.scopes)]
         self.lost_tids: NDArray[np.int64] = tids[len(timeline.scopes) :]
 
@@ -66,17 +71,12 @@ def _names(timeline: Timeline, pid: int, threads: _Threads) -> Iterator[str]:
     launch = timeline.launch
     grid = "x".join(map(str, launch.grid))
     name = f"{launch.kernel.name} launch {launch.index}, grid {grid}, device {launch.device}"
-    yield _metadata("process_name", pid, None, {"name": name})
-    yield _metadata("process_sort_index", pid, None, {"sort_index": pid})
-    for position, (sm, cta, warp) in enumerate(threads.keys.tolist()):
-        tid = threads.first_tid + position
-        yield _metadata("thread_name", pid, tid, {"name": f"SM {sm} CTA {cta} warp {warp}"})
-        yield _metadata("thread_sort_index", pid, tid, {"sort_index": position})
-
-
-def _metadata(name: str, pid: int, tid: int | None, args: dict[str, Any]) -> str:
-    thread = {} if tid is None else {"tid": tid}
-    return _json({"ph": "M", "name": name, "pid": pid, **thread, "args": args})
+    yield f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{_json(name)}}}}}'
+    yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{pid}}}}}'
+    for position, (sm, cta, warp) in enumerate(zip(*threads.places, strict=True)):
+        thread = f'"pid":{pid},"tid":{threads.first_tid + position}'
+        yield f'{{"ph":"M","name":"thread_name",{thread},"args":{{"name":"SM {sm} CTA {cta} warp {warp}"}}}}'
+        yield f'{{"ph":"M","name":"thread_sort_index",{thread},"args":{{"sort_index":{position}}}}}'
 
 
 def _slices(timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArray[np.void], zero_ns: int) -> list[str]:

@@ -86,7 +86,7 @@ class LaunchCapture:
         return buffer
 
     def end(self, variant: str, grid: tuple[int, int, int], stream: int) -> None:
-        """Queue the copy of the buffer behind the launch, on the launch's own stream."""
+        """Hand the buffer on, with an event behind the launch that tells when it is complete."""
         known = self._variants[variant]
         buffer = self._current.buffer
         self._current.buffer = None
@@ -100,11 +100,11 @@ class LaunchCapture:
             "buffer_bytes": buffer.numel(),
         }
         with _on(stream):
-            host = torch.empty(buffer.numel(), dtype=torch.uint8, pin_memory=True)
-            host.copy_(buffer, non_blocking=True)
             done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             done.record()
-        self._running_copier().put(CopyJob(variant, known.description, known.ttgir, known.sources, launch, host, done))
+        self._running_copier().put(
+            CopyJob(variant, known.description, known.ttgir, known.sources, launch, buffer, done)
+        )
 
     def _shared_scratch(self, size_bytes: int) -> torch.Tensor:
         # Launches that are not kept may overwrite each other: nobody reads this.

@@ -1,4 +1,4 @@
-"""The thread that waits for copied buffers and writes them."""
+"""The thread that brings buffers from the device and writes them."""
 
 from __future__ import annotations
 
@@ -13,26 +13,31 @@ import torch
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.process_report import ProcessReport
 
-MAX_WAITING_BYTES = 256 << 20
-"""How much pinned memory may wait to be written before launches are left out."""
+MAX_WAITING_BYTES = 1 << 30
+"""How much device memory may wait to be written before launches are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyJob:
-    """One launch's buffer on its way: ``host`` holds it once ``done`` has happened."""
+    """One launch's buffer, on the device: complete once ``done`` has happened."""
 
     variant: str
     description: dict[str, Any]
     ttgir: str
     sources: dict[str, str]
     launch: dict[str, Any]
-    host: torch.Tensor
+    buffer: torch.Tensor
     done: torch.cuda.Event
+
+    @property
+    def size_bytes(self) -> int:
+        return self.buffer.numel()
 
 
 class BufferCopier:
     """Writes jobs in order, in bounded memory and bounded disk. What it leaves out is counted by reason.
 
+    The copy runs on a stream of the thread's own: on the launch's stream, the program's next kernel would wait for it.
     With ``replaces``, only the newest launch of each variant stays: on disk, and in the queue too.
     """
 
@@ -53,6 +58,8 @@ class BufferCopier:
         self._waiting_bytes = 0
         self._written: dict[str, tuple[str, int]] = {}
         self._written_bytes = 0
+        self._staging = torch.empty(0, dtype=torch.uint8)
+        self._streams: dict[int, torch.cuda.Stream] = {}
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="kprof-inject-writer", daemon=True)
@@ -61,15 +68,14 @@ class BufferCopier:
 
     def put(self, job: CopyJob) -> None:
         """Take a job; returns at once."""
-        size = job.host.numel()
         with self._changed:
             if self._replaces:
                 self._forget_waiting(job.variant)
-            if self._waiting_bytes + size > MAX_WAITING_BYTES and self._waiting:
+            if self._waiting_bytes + job.size_bytes > MAX_WAITING_BYTES and self._waiting:
                 self._left_out["the disk was too slow"] += 1
                 return
             self._waiting.append(job)
-            self._waiting_bytes += size
+            self._waiting_bytes += job.size_bytes
             self._changed.notify()
 
     def close(self) -> None:
@@ -86,7 +92,7 @@ class BufferCopier:
     def _forget_waiting(self, variant: str) -> None:
         for job in [job for job in self._waiting if job.variant == variant]:
             self._waiting.remove(job)
-            self._waiting_bytes -= job.host.numel()
+            self._waiting_bytes -= job.size_bytes
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -100,20 +106,35 @@ class BufferCopier:
             if not self._waiting:
                 return None
             job = self._waiting.popleft()
-            self._waiting_bytes -= job.host.numel()
+            self._waiting_bytes -= job.size_bytes
             return job
 
     def _save(self, job: CopyJob) -> None:
-        size = job.host.numel()
         replaced = self._written.get(job.variant) if self._replaces else None
-        if self._written_bytes + size - (replaced[1] if replaced else 0) > self._max_bytes:
+        if self._written_bytes + job.size_bytes - (replaced[1] if replaced else 0) > self._max_bytes:
             self._left_out["the capture reached its size limit"] += 1
             return
-        job.done.synchronize()
+        data = self._fetch(job)
         self._writer.add_kernel(job.variant, job.description, job.ttgir, job.sources)
-        name = self._writer.add_launch(job.launch, job.host.numpy().data)
-        self._written[job.variant] = (name, size)
-        self._written_bytes += size
+        name = self._writer.add_launch(job.launch, data)
+        self._written[job.variant] = (name, job.size_bytes)
+        self._written_bytes += job.size_bytes
         if replaced is not None:
             self._writer.drop_launch(replaced[0])
             self._written_bytes -= replaced[1]
+
+    def _fetch(self, job: CopyJob) -> memoryview:
+        """The buffer's bytes, in pinned memory that is good until the next call."""
+        if self._staging.numel() < job.size_bytes:
+            self._staging = torch.empty(job.size_bytes, dtype=torch.uint8, pin_memory=True)
+        device = job.buffer.device.index
+        with torch.cuda.device(device):
+            if device not in self._streams:
+                self._streams[device] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream = self._streams[device]
+            with torch.cuda.stream(stream):
+                job.done.synchronize()
+                host = self._staging[: job.size_bytes]
+                host.copy_(job.buffer, non_blocking=True)
+                stream.synchronize()
+        return host.numpy().data
