@@ -37,8 +37,8 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Time
 def errors_ns(timeline: Timeline, times: np.ndarray, scope: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Timeline minus truth at the start and at the end of warp 0's scope in each CTA, and the true durations.
 
-    A reading is close to its scope's end, but not at it: the kernel's stores stand between, and a busy memory holds them
-    up for hundreds of nanoseconds. The cycle counter that was read with the timer tells how far it is.
+    A reading is close to its scope's end, but not at it: the kernel's stores stand between, and a busy memory holds
+    them up for hundreds of nanoseconds. The cycle counter that was read with the timer tells how far it is.
     """
     mine = timeline.scopes[(timeline.scopes["scope"] == scope) & (timeline.scopes["warp"] == 0)]
     assert len(mine) == len(times)

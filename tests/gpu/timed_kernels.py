@@ -1,8 +1,8 @@
 """A program whose kernels read the device's globaltimer at the ends of scopes: the truth for the timeline.
 
 ``python timed_kernels.py OUT.npz`` launches each kernel a few times and saves, for each launch, an array of shape
-(CTAs, 4, 2): globaltimer in nanoseconds, and the SM's cycle counter right after it, read by the CTA's first thread as its
-first and as its last act in the function (0, 3), and right before and right after the loop (1, 2).
+(CTAs, 4, 2): globaltimer in nanoseconds, and the SM's cycle counter right after it, read by the CTA's first thread as
+its first and as its last act in the function (0, 3), and right before and right after the loop (1, 2).
 """
 
 import sys
