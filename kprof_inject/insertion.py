@@ -47,8 +47,8 @@ def insert_workspace(workspace: Workspace, selectors: Sequence[Selector]) -> lis
     for kernel in kernels:
         try:
             module = parse(kernel.ttgir(), str(kernel.ttgir_path))
-            modules.append(module)
             plan = make_plan(module, selectors)
+            modules.append(module)
             texts.append(apply(module, plan))
             insertions.append(KernelInsertion(kernel, plan, None))
         except KprofError as error:

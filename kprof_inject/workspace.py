@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.errors import KprofError
-from kprof_inject.files import read_json, read_text, write_json, write_text
+from kprof_inject.files import read_object, read_text, write_json, write_text
 
 WORKSPACE_VERSION = 1
 
@@ -62,7 +62,7 @@ class Workspace:
         """An existing workspace. Raises ``KprofError`` if it is none or of another version."""
         if not (folder / _MARK).exists():
             raise KprofError(f"{folder} is no workspace", hint=f"make one: kprof-inject dump -o {folder} -- PROG")
-        version = read_json(folder / _MARK).get("version")
+        version = read_object(folder / _MARK).get("version")
         if version != WORKSPACE_VERSION:
             raise KprofError(
                 f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
@@ -128,10 +128,11 @@ class Workspace:
 
     def kernel(self, variant: str) -> DumpedKernel:
         folder = self.kernels_folder / variant
-        return DumpedKernel(variant, read_json(folder / "kernel.json"), folder / "kernel.ttgir")
+        info = read_object(folder / "kernel.json", "name", "override_key", "file_name")
+        return DumpedKernel(variant, info, folder / "kernel.ttgir")
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
-        return dict(read_json(self.kernels_folder / variant / "sources.json"))
+        return read_object(self.kernels_folder / variant / "sources.json")
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
         """Save a kernel's plan; returns the path of its instrumented TTGIR.
@@ -156,4 +157,4 @@ class Workspace:
     def scope_table(self, variant: str) -> dict[str, Any] | None:
         """The plan's scope table, or None if this variant has no plan."""
         path = self.plans_folder / variant / "scopes.json"
-        return dict(read_json(path)) if path.exists() else None
+        return read_object(path) if path.exists() else None

@@ -23,7 +23,7 @@ from kprof_inject.capture.format import (
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.files import read_json
+from kprof_inject.files import object_with, read_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Kernel:
 
     def sources(self) -> dict[str, str]:
         """The text of each source file that the module refers to, by the path it is referred to by."""
-        return dict(read_json(self.folder / SOURCES_FILE))
+        return read_object(self.folder / SOURCES_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,10 @@ class Capture:
         return tuple(sorted(launches, key=lambda launch: launch.host_ns))
 
 
+_LAUNCH_KEYS = ("variant", "index", "grid", "device", "stream", "host_ns", "buffer_bytes", "file")
+_KERNEL_KEYS = ("name", "metadata", "layout", "scope_ids", "scope_table", "sm_clock_hz", "mode")
+
+
 def is_capture(folder: Path) -> bool:
     return any(folder.glob(f"*/{PROCESS_FILE}"))
 
@@ -116,20 +120,20 @@ def read_capture(folder: Path) -> Capture:
 
 
 def _process(folder: Path) -> Process:
-    info = read_json(folder / PROCESS_FILE)
+    info = read_object(folder / PROCESS_FILE, "version", "pid")
     if info.get("version") != FORMAT_VERSION:
         raise KprofError(
             f"{folder} has capture format {info.get('version')}, this program reads {FORMAT_VERSION}",
             hint="capture again with this version, or read it with the version that wrote it",
         )
-    end = read_json(folder / END_FILE) if (folder / END_FILE).exists() else None
+    end = read_object(folder / END_FILE, "left_out") if (folder / END_FILE).exists() else None
     kernels: dict[str, Kernel] = {}
     launches: dict[str, Launch] = {}
     for line in _complete_lines(folder / LAUNCHES_FILE):
         if "drop" in line:
             launches.pop(line["drop"], None)
             continue
-        variant = line["variant"]
+        variant = object_with(_LAUNCH_KEYS, line, folder / LAUNCHES_FILE)["variant"]
         if variant not in kernels:
             kernels[variant] = _kernel(folder / KERNELS_FOLDER / variant, variant)
         launches[line["file"]] = Launch(
@@ -158,7 +162,7 @@ def _complete_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _kernel(folder: Path, variant: str) -> Kernel:
-    values = read_json(folder / KERNEL_FILE)
+    values = read_object(folder / KERNEL_FILE, *_KERNEL_KEYS)
     return Kernel(
         variant,
         values["name"],

@@ -65,3 +65,7 @@ def main() -> None:
         # The reader of our output went away (``| head``): nothing is wrong, and nothing more can be said.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        place = f" {error.filename}" if error.filename else ""
+        print_error(KprofError(f"cannot use{place}: {error.strerror}", hint="name another place with -o"))
+        sys.exit(1)

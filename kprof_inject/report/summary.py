@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from kprof_inject.timeline.timeline import Timeline
 
@@ -107,14 +108,16 @@ def print_summaries(summaries: Sequence[LaunchSummary], console: Console) -> Non
     for summary in summaries:
         console.print(_table(summary))
         for note in _notes(summary):
-            console.print(note, highlight=False)
+            console.print(Text(note))
 
 
 def _table(summary: LaunchSummary) -> Table:
     grid = "x".join(map(str, summary.grid))
     table = Table(
-        title=f"{summary.kernel}, launch {summary.launch}: grid {grid}, {summary.warps} warps, "
-        f"{_time(summary.duration_ns)}, SM clock {summary.clock_mhz:.0f} MHz",
+        title=Text(
+            f"{summary.kernel}, launch {summary.launch}: grid {grid}, {summary.warps} warps, "
+            f"{_time(summary.duration_ns)}, SM clock {summary.clock_mhz:.0f} MHz"
+        ),
         title_justify="left",
     )
     table.add_column("scope", no_wrap=True)
@@ -123,8 +126,8 @@ def _table(summary: LaunchSummary) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for scope in summary.scopes:
         table.add_row(
-            "  " * scope.depth + scope.scope,
-            _short(scope.source),
+            Text("  " * scope.depth + scope.scope),
+            Text(_short(scope.source)),
             f"{scope.count}",
             _time(scope.total_ns),
             _time(scope.mean_ns),

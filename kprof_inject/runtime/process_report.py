@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.files import read_json, write_json
+from kprof_inject.files import read_object, write_json
 
 
 class ProcessReport:
@@ -82,7 +82,8 @@ class Reports:
 
 def read_reports(folder: Path) -> Reports:
     """Merge what the processes wrote. ``gpu`` is None if none could tell."""
-    values = [read_json(path) for path in sorted(folder.glob("*.json"))]
+    keys = ("triton_version", "gpu", "kernels", "errors")
+    values = [read_object(path, *keys) for path in sorted(folder.glob("*.json"))]
     seen = [value["gpu"] for value in values if value["gpu"] is not None]
     kernels = {
         (variant, kernel["state"]): KernelState(variant, kernel["name"], kernel["state"], kernel["reason"])

@@ -6,12 +6,11 @@ Imports the standard library alone: it runs before the program's own code.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.files import read_json, write_json
+from kprof_inject.files import read_object, write_json
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 
@@ -44,5 +43,5 @@ class Session:
         path = os.environ.get(SESSION_VARIABLE)
         if not path:
             return None
-        values: dict[str, Any] = read_json(Path(path))
-        return cls(**values)
+        values = read_object(Path(path), *(field.name for field in fields(cls)))
+        return cls(**{field.name: values[field.name] for field in fields(cls)})

@@ -151,6 +151,8 @@ def _nearest_loops(module: Module, operation: Operation) -> Iterator[Operation]:
                 if child.name in _LOOPS:
                     if not holds_records(operation):
                         raise illegal_block(module, operation)
+                    if not child.regions:
+                        raise KprofError("this loop has no body", where=module.position(child.start))
                     yield child
                 elif child.regions:
                     yield from _nearest_loops(module, child)

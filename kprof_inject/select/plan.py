@@ -104,14 +104,18 @@ def _nest(found: Sequence[tuple[Selector, Site]]) -> tuple[Scope, ...]:
     )
     totals = Counter(selector.name or site.label for selector, site in ordered)
     numbers: Counter[str] = Counter()
+    taken: set[str] = set()
     scopes: list[Scope] = []
     enclosing: list[int] = []
     for selector, site in ordered:
         while enclosing and scopes[enclosing[-1]].site.last_end_offset <= site.start.offset:
             enclosing.pop()
         name = selector.name or site.label
-        record = f"{name}#{numbers[name]}" if totals[name] > 1 else name
-        numbers[name] += 1
+        record = name
+        while record in taken or (record == name and totals[name] > 1):
+            record = f"{name}#{numbers[name]}"
+            numbers[name] += 1
+        taken.add(record)
         scopes.append(Scope(record, name, selector.text, site, enclosing[-1] if enclosing else -1))
         enclosing.append(len(scopes) - 1)
     return tuple(scopes)
@@ -122,9 +126,10 @@ def _records(scopes: Sequence[Scope]) -> Iterator[Record]:
     placed: list[tuple[tuple[int, int, int, int], Record]] = []
     for order, scope in enumerate(scopes):
         start = scope.site.start
-        is_empty = scope.site.last_end_offset == start.offset
-        placed.append(((start.offset, 1 if is_empty else 2, order, 0), Record(start, True, scope.record)))
+        # A function whose entry is only a return begins and ends at one offset, and has other ends elsewhere.
+        begins_empty = any(end.offset == start.offset for end in scope.site.ends)
+        placed.append(((start.offset, 1 if begins_empty else 2, order, 0), Record(start, True, scope.record)))
         for end in scope.site.ends:
-            key = (end.offset, 1, order, 1) if is_empty else (end.offset, 0, -order, 0)
+            key = (end.offset, 1, order, 1) if end.offset == start.offset else (end.offset, 0, -order, 0)
             placed.append((key, Record(end, False, scope.record)))
     return (record for _, record in sorted(placed, key=lambda item: item[0]))

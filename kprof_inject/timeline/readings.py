@@ -27,6 +27,10 @@ _MORE_WITHIN_FUNCTION_NS = 300.0
 _SHIFT_VARIATION = 0.2
 # How far the records that a ring lost may have been from the mean distance of those that it kept.
 _LOST_DISTANCE_ERROR = 0.05
+# The share of distances that count as usual.
+_USUAL_DISTANCES = 0.96
+# A clock does not run this many times as fast as the others.
+_WILD = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +52,41 @@ class Readings:
 
 
 def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Readings:
-    """Two readings for each CTA that recorded something.
+    """Two readings for each CTA that recorded something, less those whose clock values cannot be.
 
     Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
     stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
     """
-    recorded = np.unique(records.row)
     first, first_error_cycles = _first_cycles(ctas, records)
     last = np.full(len(ctas.sm), np.iinfo(np.int64).min)
     np.maximum.at(last, records.row, records.cycles)
-    count = len(recorded)
+    rows = _sound_rows(np.unique(records.row), first, last, ctas)
+    count = len(rows)
     more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
     error_ns = np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns)
     return Readings(
-        np.concatenate((ctas.sm[recorded], ctas.sm[recorded])),
-        np.concatenate((first[recorded], last[recorded])),
-        np.concatenate((ctas.init_ns[recorded], ctas.pre_final_ns[recorded])),
+        np.concatenate((ctas.sm[rows], ctas.sm[rows])),
+        np.concatenate((first[rows], last[rows])),
+        np.concatenate((ctas.init_ns[rows], ctas.pre_final_ns[rows])),
         np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS), count),
         np.repeat((1.0, -1.0), count),
         # A cycle is about half a nanosecond to one: close enough for an error.
-        np.concatenate((np.hypot(error_ns, first_error_cycles[recorded]), np.full(count, error_ns))),
+        np.concatenate((np.hypot(error_ns, first_error_cycles[rows]), np.full(count, error_ns))),
         more_shift_ns,
     )
+
+
+def _sound_rows(
+    rows: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], ctas: RawCtas
+) -> NDArray[np.int64]:
+    """The CTAs whose cycles and nanoseconds are in about the proportion of the others'.
+
+    One corrupted word can put a record hours away, and a least squares fit with it."""
+    cycles = (last[rows] - first[rows]).astype(np.float64)
+    duration_ns = (ctas.pre_final_ns[rows] - ctas.init_ns[rows]).astype(np.float64)
+    cycles_per_ns = np.maximum(cycles, 1) / np.maximum(duration_ns, 1)
+    usual = np.median(cycles_per_ns) if rows.size else 1.0
+    return rows[(cycles_per_ns < _WILD * usual) & (duration_ns > 0)]
 
 
 def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -82,14 +99,27 @@ def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], N
     size = len(ctas.sm) * warps
     first = np.full(size, np.iinfo(np.int64).max)
     np.minimum.at(first, group, records.cycles)
-    last = np.full(size, np.iinfo(np.int64).min)
-    np.maximum.at(last, group, records.cycles)
-    kept = np.bincount(group, minlength=size)
-    lost = lost_records(ctas).reshape(-1)
-    span = np.where(kept > 1, last - first, 0)
-    missing = lost * span / np.maximum(kept - 1, 1)
-    begin = np.where(kept > 0, first - np.rint(missing).astype(np.int64), np.iinfo(np.int64).max)
-    by_cta = begin.reshape(-1, warps)
-    chosen = np.where(kept.reshape(-1, warps)[:, 0] > 0, 0, np.argmin(by_cta, axis=1))
-    rows = np.arange(len(by_cta))
-    return by_cta[rows, chosen], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, chosen]
+    missing = _missing_cycles(lost_records(ctas).reshape(-1), group, records.cycles)
+    kept = np.bincount(group, minlength=size) > 0
+    begin = np.where(kept, first - np.rint(missing).astype(np.int64), np.iinfo(np.int64).max).reshape(-1, warps)
+    chosen = np.where(kept.reshape(-1, warps)[:, 0], 0, np.argmin(begin, axis=1))
+    rows = np.arange(len(begin))
+    return begin[rows, chosen], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, chosen]
+
+
+def _missing_cycles(
+    lost: NDArray[np.int64], group: NDArray[np.int64], cycles: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """How long the lost records of each warp took, by the mean distance of those that it kept.
+
+    The widest distances do not count: what follows a loop takes long for few records, and the lost ones were in it.
+    """
+    missing = np.zeros(len(lost))
+    losers = np.flatnonzero(lost)
+    if losers.size:
+        # A ring that lost records is full, so that all of these have the same number.
+        kept = cycles[np.isin(group, losers)].reshape(losers.size, -1)
+        distances = np.sort(np.diff(kept, axis=1), axis=1)
+        usual = distances[:, : max(1, int(distances.shape[1] * _USUAL_DISTANCES))]
+        missing[losers] = lost[losers] * usual.mean(axis=1) if usual.size else 0
+    return missing
