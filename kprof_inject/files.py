@@ -61,12 +61,17 @@ def object_with(keys: Iterable[str], value: Any, path: Path) -> dict[str, Any]:
 def read_text(path: Path) -> str:
     """A text file of the user's, bytes kept as they are (line ends too). Raises ``KprofError``."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return file.read()
+        return decode_text(path.read_bytes(), str(path))
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """A text's bytes as text. Raises ``KprofError`` if they are none; ``name`` is what to call them."""
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
         raise KprofError(
-            f"{path} is no text file (byte {error.start} is not UTF-8)",
+            f"{name} is no text file (byte {error.start} is not UTF-8)",
             hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
         ) from None

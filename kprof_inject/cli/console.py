@@ -1,10 +1,14 @@
-"""Messages for the person at the terminal: stderr for progress and errors, stdout for results."""
+"""The terminal: messages on stderr, results on stdout, and ``-`` for stdin."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import click
 
 from kprof_inject.errors import KprofError
+from kprof_inject.files import decode_text, read_text
 
 
 def say(message: str) -> None:
@@ -14,3 +18,8 @@ def say(message: str) -> None:
 
 def print_error(error: KprofError) -> None:
     click.echo(error.render(), err=True)
+
+
+def read_input(file: Path) -> str:
+    """The text of a file that was named on the command line, where ``-`` is stdin; line ends as they are."""
+    return decode_text(sys.stdin.buffer.read(), "<stdin>") if str(file) == "-" else read_text(file)

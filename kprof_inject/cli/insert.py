@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import print_error, say
+from kprof_inject.cli.console import print_error, read_input, say
 from kprof_inject.cli.options import at_option, path_type
-from kprof_inject.files import read_text, write_json, write_text
+from kprof_inject.files import write_json, write_text
 from kprof_inject.insertion import insert_module, insert_workspace
 from kprof_inject.select.plan import Plan
 from kprof_inject.select.scope_table import scope_table
@@ -31,8 +31,7 @@ def command(place: Path, selectors: tuple[str, ...], output: Path | None, plan_p
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
         insert_into(Workspace.open(place), selectors)
         return
-    text = sys.stdin.read() if str(place) == "-" else read_text(place)
-    plan, instrumented = insert_module(parse(text, str(place)), parse_selectors(selectors))
+    plan, instrumented = insert_module(parse(read_input(place), str(place)), parse_selectors(selectors))
     if plan_path:
         write_json(plan_path, scope_table(plan))
     if output:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.cli.console import read_input
 from kprof_inject.cli.options import path_type
-from kprof_inject.files import read_text, write_text
+from kprof_inject.files import write_text
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
 
@@ -18,8 +19,7 @@ from kprof_inject.ttgir.parser import parse
 @click.option("-o", "--output", type=path_type(), help="Where the result goes. [default: stdout]")
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin)."""
-    text = sys.stdin.read() if str(file) == "-" else read_text(file)
-    stripped = strip(parse(text, str(file)))
+    stripped = strip(parse(read_input(file), str(file)))
     if output:
         write_text(output, stripped)
     else:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
-    rb"|is closed without being opened|must appear in pairs)\n"
+    rb"|is closed without being opened|has duplicate end record|must appear in pairs)\n"
     rb"(?: *proton\.record end [^\n]*\n *\^\n)?"
 )
 
