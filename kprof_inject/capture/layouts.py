@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from kprof_inject.errors import KprofError
 
 PREAMBLE = 0xDEADBEEF
+# No device numbers its SMs or CUs higher: what does is no SM.
+_MOST_SMS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class TimedLayout:
         ring_words = (words[:, 3] // 4 // num_warps).astype(np.int64)
         usual = int(np.median(ring_words[ran])) if ran.any() else 0
         fits = usual > 0 and usual % 2 == 0 and rings_at + usual * num_warps <= words.shape[1]
-        sound = ran & (ring_words == usual) & fits
+        sound = ran & (ring_words == usual) & (words[:, 2] < _MOST_SMS) & fits
         rows = words[sound]
         times = np.ascontiguousarray(rows[:, self._TIMES_AT : self._COUNTS_AT]).view("<u8").astype(np.int64)
         rings = rows[:, rings_at : rings_at + usual * num_warps]

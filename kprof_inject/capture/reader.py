@@ -67,7 +67,10 @@ class Launch:
 
     def words(self) -> NDArray[np.uint32]:
         """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
-        raw = np.fromfile(self.path, dtype="<u4", count=self.buffer_bytes // 4)
+        try:
+            raw = np.fromfile(self.path, dtype="<u4", count=self.buffer_bytes // 4)
+        except OSError as error:
+            raise KprofError(f"cannot read {self.path}: {error.strerror}") from None
         stride = self.kernel.stride_bytes // 4
         if stride == 0 or raw.size % stride or raw.size * 4 != self.buffer_bytes:
             raise KprofError(

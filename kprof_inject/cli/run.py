@@ -15,19 +15,22 @@ from kprof_inject.workspace import Workspace
 
 
 class _WorkspaceFirst(click.Command):
-    """Takes ``WORKSPACE [OPTIONS] -- PROGRAM``: click, which must stop at the program's first word, would stop at the
-    workspace."""
+    """Takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``: click, which must stop at the program's first word, would
+    stop at the workspace."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-"):
-            workspace, *rest = args
-            options_alone = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
-            _, program, _ = options_alone.make_parser(ctx).parse_args(list(rest))
-            options = rest[: len(rest) - len(program)]
-            if options and options[-1] == "--":
-                options.pop()
-            args = [*options, "--", workspace, *program]
+        before, words = self._split(ctx, args)
+        if words:
+            after, program = self._split(ctx, words[1:])
+            args = [*before, *after, "--", words[0], *program]
         return super().parse_args(ctx, args)
+
+    def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
+        """The options that ``args`` begins with, and the rest, without a ``--`` between them."""
+        options_alone = click.Command(None, params=[p for p in self.params if isinstance(p, click.Option)])
+        _, rest, _ = options_alone.make_parser(ctx).parse_args(list(args))
+        options = args[: len(args) - len(rest)]
+        return (options[:-1] if options[-1:] == ["--"] else options), rest
 
 
 @click.command("run", cls=_WorkspaceFirst, context_settings=PROGRAM_SETTINGS)

@@ -23,6 +23,8 @@ _CLOCK_READ = {
     "hip": re.compile(r"\bs_memtime\b"),
 }
 
+_KERNEL = re.compile(r'"?tt\.func"?(?!\s+private\b)')
+
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
@@ -42,8 +44,8 @@ def target_of(backend: str, arch: int | str, warp_size: int) -> GPUTarget:
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
     """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse."""
     # Of a module without a kernel, Triton reads the signature of a function that is not there, and the process dies.
-    if "tt.func" not in text:
-        raise KprofError("there is no tt.func to lower", hint="give a .ttgir file as Triton writes it")
+    if not _KERNEL.search(text):
+        raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
     with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
         knobs.cache.dir = str(Path(folder, "cache"))
         path = Path(folder, "kernel.ttgir")

@@ -10,7 +10,7 @@ Each SM has a counter of its own, and its clock is not steady: under load an H20
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ _FALLBACK_CLOCK_HZ = 1.5e9
 # How far an SM's rate strays from the launch's over one piece of the curve.
 _PIECE_SPREAD = 0.03
 _PIECE_NS = 4000.0
+_STEEPEST = 0.5
 _MOST_PIECES = 64
 # Readings within so many standard errors of the fit count in full.
 _TRUSTED_ERRORS = 3.0
@@ -35,6 +36,7 @@ class ClockFit:
 
     ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error. ``residual_ns`` is the root
     mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were.
+    ``sms`` are the numbers of the SMs that had readings, ascending; the tables below have a row for each.
     ``base_cycles`` and ``base_ns`` (SM) fix each SM's line; ``curve_ns`` (SM, knot) is added to it, a knot each
     ``knot_cycles`` from the base.
     """
@@ -44,6 +46,7 @@ class ClockFit:
     residual_ns: float
     worst_ns: float
     readings: int
+    sms: NDArray[np.int64]
     base_cycles: NDArray[np.int64]
     base_ns: NDArray[np.int64]
     knot_cycles: float
@@ -54,23 +57,28 @@ class ClockFit:
         return 1e9 / self.rate_ns
 
     def to_ns(self, cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Clock values of the given SMs on the device's globaltimer, rounded to whole nanoseconds."""
-        since = (cycles - self.base_cycles[sm]).astype(np.float64)
+        """Clock values of the given SMs on the device's globaltimer, rounded to whole nanoseconds.
+
+        An SM without readings has no time of its own; it is given that of the next."""
+        row = np.minimum(np.searchsorted(self.sms, sm), len(self.sms) - 1)
+        since = (cycles - self.base_cycles[row]).astype(np.float64)
         knot, part = _knots(since, self.knot_cycles, self.curve_ns.shape[1])
-        curve = self.curve_ns[sm, knot] * (1 - part) + self.curve_ns[sm, knot + 1] * part
-        return self.base_ns[sm] + np.rint(since * self.rate_ns + curve).astype(np.int64)
+        curve = self.curve_ns[row, knot] * (1 - part) + self.curve_ns[row, knot + 1] * part
+        return self.base_ns[row] + np.rint(since * self.rate_ns + curve).astype(np.int64)
 
 
-def fit_clock(readings: Readings, sm_count: int, nominal_hz: float) -> ClockFit:
+def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     """Fit the clock of one launch; ``nominal_hz`` is the device's, or 0 if unknown."""
     nominal_ns = 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
     if not readings.sm.size:
-        nothing = np.zeros(sm_count, dtype=np.int64)
-        return ClockFit(nominal_ns, _NOMINAL_SPREAD, 0.0, 0.0, 0, nothing, nothing, 1.0, np.zeros((sm_count, 2)))
+        one = np.zeros(1, dtype=np.int64)
+        return ClockFit(nominal_ns, _NOMINAL_SPREAD, 0.0, 0.0, 0, one, one, one, 1.0, np.zeros((1, 2)))
+    sms, sm = np.unique(readings.sm, return_inverse=True)
+    sm_count = len(sms)
+    readings = replace(readings, sm=sm)
     # Differences of integers first: globaltimer values do not fit into a double.
     base_cycles = np.full(sm_count, np.iinfo(np.int64).max)
     np.minimum.at(base_cycles, readings.sm, readings.cycles)
-    base_cycles[base_cycles == np.iinfo(np.int64).max] = 0
     first_ns = int(readings.ns.min())
     x = (readings.cycles - base_cycles[readings.sm]).astype(np.float64)
     y = (readings.ns - first_ns) + readings.shift_ns
@@ -89,6 +97,7 @@ def fit_clock(readings: Readings, sm_count: int, nominal_hz: float) -> ClockFit:
         float(np.sqrt(np.average(left**2, weights=weight))),
         float(np.max(np.abs(left))),
         len(left),
+        sms,
         base_cycles,
         first_ns + np.rint(offset).astype(np.int64),
         knot_cycles,
@@ -154,6 +163,10 @@ def _fit_curves(
         curve = np.linalg.solve(normal + penalty, moment[:, :, None])[:, :, 0].astype(np.float64)
         rest = left - (curve[sm, knot] * (1 - part) + curve[sm, knot + 1] * part)
         weight = _trust(rest / readings.error_ns, readings.side) / readings.error_ns**2
+    # Of contradictory readings a curve may come that turns time around; a clock does not.
+    most = _STEEPEST * piece_ns
+    climbs = np.clip(np.diff(curve, axis=1), -most, most)
+    curve = curve[:, :1] + np.concatenate((np.zeros((sm_count, 1)), np.cumsum(climbs, axis=1)), axis=1)
     return curve, rest, weight
 
 

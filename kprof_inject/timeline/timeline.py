@@ -81,11 +81,7 @@ def decode_launch(launch: Launch) -> Timeline:
     pairs = pair_records(records, _scope_of_id(launch.kernel.scope_ids, table), len(table.scopes))
     lost = lost_records(raw)
     spans_function = any(scope.kind == "func" for scope in table.scopes)
-    clock = fit_clock(
-        readings_of(raw, records, spans_function=spans_function),
-        int(raw.sm.max(initial=-1)) + 1,
-        launch.kernel.sm_clock_hz,
-    )
+    clock = fit_clock(readings_of(raw, records, spans_function=spans_function), launch.kernel.sm_clock_hz)
 
     sm = raw.sm[pairs.row]
     scopes = np.empty(len(pairs.row), dtype=SCOPE_COLUMNS)

@@ -5,6 +5,7 @@ MLIR's location attributes: https://mlir.llvm.org/docs/Dialects/Builtin/#locatio
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -168,22 +169,15 @@ class _Builder(Transformer[Token, Any]):
         return Fused(tuple(child for child in children if not isinstance(child, Token)))
 
 
+_ESCAPE = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
+
+
 def _unquote(text: str) -> str:
-    r"""The string that MLIR prints as ``"a\22b\5C"``: a backslash and two hexadecimal digits stand for a byte."""
-    body = text[1:-1]
-    if "\\" not in body:
-        return body
-    raw = body.encode()
-    out = bytearray()
-    at = 0
-    while at < len(raw):
-        if raw[at] != 0x5C:
-            out.append(raw[at])
-            at += 1
-        elif raw[at + 1 : at + 2] in (b"\\", b'"'):
-            out.append(raw[at + 1])
-            at += 2
-        else:
-            out.append(int(raw[at + 1 : at + 3], 16))
-            at += 3
-    return out.decode(errors="replace")
+    r"""The string that MLIR prints as ``"a\22b"``: a backslash and two hexadecimal digits stand for a byte."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        digits, letter = found.groups()
+        return bytes.fromhex(digits.decode()) if digits else _LETTERS.get(letter, found.group())
+
+    return _ESCAPE.sub(byte, text[1:-1].encode()).decode(errors="replace")

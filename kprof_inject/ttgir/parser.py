@@ -24,7 +24,6 @@ _EXPECTED = {
     "LINE_OPEN": "the rest of the operation",
     "CLOSE_END": "'}'",
     "CLOSE_OPEN": "'}'",
-    "CLAUSE": "'default {' or 'partition…{'",
     "METADATA": "'{-# … #-}'",
     "$END": "the end of the file",
 }

@@ -1,0 +1,252 @@
+"""Profile buffers and captures made from a known truth, and a slow decoder to hold the fast one against.
+
+Both are written from Proton's description of the buffer and share no code with ``kprof_inject``, so that a wrong offset
+there cannot hide here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.writer import CaptureWriter
+
+PREAMBLE = 0xDEADBEEF
+CLOCK_PERIOD = 1 << 43
+SM_CLOCK_HZ = 1.98e9
+
+# Rings are copied from shared memory as they are, so that a slot without an entry holds what was there before.
+_GARBAGE = 0xA5A5A5A5
+_ALIGN_WORDS = 32
+
+
+class Entry(NamedTuple):
+    """One record as a warp writes it."""
+
+    scope_id: int
+    is_end: bool
+    cycles: int
+
+
+def start(scope_id: int, cycles: int) -> Entry:
+    return Entry(scope_id, False, cycles)
+
+
+def end(scope_id: int, cycles: int) -> Entry:
+    return Entry(scope_id, True, cycles)
+
+
+@dataclass(frozen=True)
+class Cta:
+    """What one CTA did: for each warp its records, in the order in which they were written."""
+
+    warps: Sequence[Sequence[Entry]]
+    sm: int = 0
+    init_ns: int = 1_000
+    pre_final_ns: int = 2_000
+    post_final_ns: int = 2_500
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One row of the scope table. ``record`` is its name in the IR, by default the user's."""
+
+    name: str
+    kind: str = "func"
+    parent: int = -1
+    source: tuple[str, int] | None = None
+    called_from: Sequence[tuple[str, int]] = ()
+    record: str = ""
+
+
+def buffer_words(ctas: Sequence[Cta | None], slots: int) -> NDArray[np.uint32]:
+    """The buffer that Proton leaves: one row for each CTA of the grid, zeros where it never ran (None).
+
+    Every warp has a ring of ``slots`` entries.
+    """
+    used = 10 + num_warps_of(ctas) * (1 + 2 * slots)
+    words = np.zeros((len(ctas), -(-used // _ALIGN_WORDS) * _ALIGN_WORDS), dtype="<u4")
+    for number, cta in enumerate(ctas):
+        if cta is not None:
+            words[number, :used] = _cta_words(number, cta, slots)
+    return words
+
+
+def num_warps_of(ctas: Sequence[Cta | None]) -> int:
+    """How many warps each CTA has: 1 if none ran."""
+    return next((len(cta.warps) for cta in ctas if cta is not None), 1)
+
+
+def _cta_words(number: int, cta: Cta, slots: int) -> list[int]:
+    row = [PREAMBLE, number, cta.sm, len(cta.warps) * slots * 8]
+    for time in (cta.init_ns, cta.pre_final_ns, cta.post_final_ns):
+        row += [time & 0xFFFFFFFF, time >> 32]
+    row += [2 * len(entries) for entries in cta.warps]
+    for entries in cta.warps:
+        ring = [_GARBAGE] * (2 * slots)
+        for position, (scope_id, is_end, cycles) in enumerate(entries):
+            clock = cycles % CLOCK_PERIOD
+            at = 2 * (position % slots)
+            ring[at] = is_end << 31 | scope_id << 23 | clock >> 32
+            ring[at + 1] = clock & 0xFFFFFFFF
+        row += ring
+    return row
+
+
+@dataclass
+class SlowDecode:
+    """What the words of a buffer say, found record by record.
+
+    ``scopes`` has (CTA, warp, scope, start cycles, end cycles), sorted; the counters have one key for each scope.
+    """
+
+    scopes: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    open_starts: Counter[int] = field(default_factory=Counter)
+    stray_ends: Counter[int] = field(default_factory=Counter)
+    unknown: int = 0
+    lost: int = 0
+
+
+def decode_slowly(words: NDArray[np.uint32], num_warps: int, scope_of_id: Mapping[int, int]) -> SlowDecode:
+    """Decode a buffer whose headers are sound."""
+    result = SlowDecode()
+    rows = [row for row in words.tolist() if row[0] == PREAMBLE]
+    records = {}
+    for row in rows:
+        for warp in range(num_warps):
+            records[row[1], warp], lost = _ring_entries(row, num_warps, warp)
+            result.lost += lost
+    for sm in {row[2] for row in rows}:
+        mine = [key for row in rows if row[2] == sm for key in records if key[0] == row[1]]
+        _unwrap_slowly([records[key] for key in mine])
+    for (cta, warp), entries in records.items():
+        _pair_slowly(result, cta, warp, sorted(entries, key=lambda entry: entry.cycles), scope_of_id)
+    result.scopes.sort()
+    return result
+
+
+def _ring_entries(row: list[int], num_warps: int, warp: int) -> tuple[list[Entry], int]:
+    """The entries of one ring from the oldest to the newest, and how many it lost."""
+    slots = row[3] // num_warps // 8
+    written = row[10 + warp] // 2
+    ring_at = 10 + num_warps + warp * slots * 2
+    entries = []
+    for position in range(max(0, written - slots), written):
+        at = ring_at + 2 * (position % slots)
+        high, low = row[at], row[at + 1]
+        entries.append(Entry(high >> 23 & 0xFF, high >> 31 == 1, (high & 0x7FF) << 32 | low))
+    return entries, max(0, written - slots)
+
+
+def _unwrap_slowly(warps: list[list[Entry]]) -> None:
+    """In place: if the records of an SM span more than half of the counter's period, it has wrapped."""
+    cycles = [entry.cycles for entries in warps for entry in entries]
+    if cycles and max(cycles) - min(cycles) > CLOCK_PERIOD // 2:
+        for entries in warps:
+            entries[:] = [
+                entry._replace(cycles=entry.cycles + CLOCK_PERIOD) if entry.cycles < CLOCK_PERIOD // 2 else entry
+                for entry in entries
+            ]
+
+
+def _pair_slowly(
+    result: SlowDecode, cta: int, warp: int, entries: Sequence[Entry], scope_of_id: Mapping[int, int]
+) -> None:
+    opened: dict[int, int] = {}
+    for entry in entries:
+        scope = scope_of_id.get(entry.scope_id, -1)
+        if scope < 0:
+            result.unknown += 1
+        elif not entry.is_end:
+            result.open_starts[scope] += scope in opened
+            opened[scope] = entry.cycles
+        elif scope in opened:
+            result.scopes.append((cta, warp, scope, opened.pop(scope), entry.cycles))
+        else:
+            result.stray_ends[scope] += 1
+    result.open_starts.update(opened.keys())
+
+
+def kernel_json(
+    scopes: Sequence[Scope],
+    words: NDArray[np.uint32],
+    num_warps: int,
+    *,
+    name: str = "kernel",
+    scope_ids: Mapping[int, str] | None = None,
+) -> dict[str, Any]:
+    """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id."""
+    records = [scope.record or scope.name for scope in scopes]
+    return {
+        "name": name,
+        "layout": "timed",
+        "scope_ids": {str(scope_id): record for scope_id, record in (scope_ids or dict(enumerate(records))).items()},
+        "sm_clock_hz": SM_CLOCK_HZ,
+        "mode": {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64},
+        "metadata": {"num_warps": num_warps, "profile_scratch_size": words.shape[1] * 4},
+        "scope_table": {
+            "version": 1,
+            "kernel": name,
+            "scopes": [
+                {
+                    "record": record,
+                    "name": scope.name,
+                    "kind": scope.kind,
+                    "source": _point(scope.source) if scope.source else None,
+                    "called_from": [_point(point) for point in scope.called_from],
+                    "parent": scope.parent,
+                }
+                for scope, record in zip(scopes, records, strict=True)
+            ],
+        },
+    }
+
+
+def _point(place: tuple[str, int]) -> dict[str, Any]:
+    return {"file": place[0], "line": place[1], "column": 1}
+
+
+def launch_json(words: NDArray[np.uint32], *, variant: str = "v0", index: int = 0, host_ns: int = 0) -> dict[str, Any]:
+    """What a capture says of a launch."""
+    return {
+        "variant": variant,
+        "index": index,
+        "grid": [len(words), 1, 1],
+        "device": 0,
+        "stream": 0,
+        "host_ns": host_ns,
+        "buffer_bytes": words.nbytes,
+    }
+
+
+def save_launches(
+    folder: Path, kernel: dict[str, Any], buffers: Sequence[NDArray[np.uint32]], *, variant: str = "v0"
+) -> tuple[Launch, ...]:
+    """A capture of one process that launched one kernel, written to disk and read back."""
+    writer = CaptureWriter(folder / f"process-{variant}", {"pid": 7})
+    writer.add_kernel(variant, kernel, "module {}\n", {})
+    for index, words in enumerate(buffers):
+        writer.add_launch(launch_json(words, variant=variant, index=index, host_ns=index), memoryview(words.tobytes()))
+    writer.finish({"left_out": {}})
+    return read_capture(folder).launches
+
+
+def save_launch(
+    folder: Path,
+    scopes: Sequence[Scope],
+    ctas: Sequence[Cta | None],
+    slots: int,
+    *,
+    scope_ids: Mapping[int, str] | None = None,
+) -> Launch:
+    """As ``save_launches``, of a single launch with these CTAs."""
+    words = buffer_words(ctas, slots)
+    kernel = kernel_json(scopes, words, num_warps_of(ctas), scope_ids=scope_ids)
+    return save_launches(folder, kernel, [words])[0]

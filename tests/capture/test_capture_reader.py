@@ -1,0 +1,213 @@
+"""A capture on disk: what was written is read back, and what a killed or damaged one still gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import Cta, Scope, buffer_words, end, kernel_json, launch_json, save_launches, start
+
+from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.errors import KprofError
+
+SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5), (("b.py", 9), ("c.py", 11)))]
+WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)], []], sm=4)] * 3, slots=4)
+KERNEL = kernel_json(SCOPES, WORDS, 2)
+
+
+def begin_process(folder: Path, *, pid: int = 7, variant: str = "v0") -> CaptureWriter:
+    writer = CaptureWriter(folder, {"pid": pid, "argv": ["train.py"]})
+    writer.add_kernel(variant, KERNEL, "module {}  // é\n", {"a.py": "import é\n"})
+    return writer
+
+
+def add_launch(writer: CaptureWriter, **values: Any) -> str:
+    return writer.add_launch(launch_json(WORDS, **values), memoryview(WORDS.tobytes()))
+
+
+def test_a_kernel_is_read_back(tmp_path: Path) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    (launch,) = read_capture(tmp_path).launches
+    kernel = launch.kernel
+
+    assert (kernel.variant, kernel.name, kernel.num_warps, kernel.layout) == ("v0", "kernel", 2, "timed")
+    assert kernel.stride_bytes == 128
+    assert kernel.scope_ids == {0: "kernel", 1: "loop[0]"}
+    assert kernel.sm_clock_hz == 1.98e9
+    assert kernel.ttgir() == "module {}  // é\n"
+    assert kernel.sources() == {"a.py": "import é\n"}
+    assert [(s.record, s.name, s.kind, s.source, s.called_from, s.parent) for s in kernel.scopes.scopes] == [
+        ("kernel", "kernel", "func", "a.py:3", (), -1),
+        ("loop[0]", "loop[0]", "loop", "a.py:5", ("b.py:9", "c.py:11"), 0),
+    ]
+
+
+def test_a_scope_without_a_source_has_an_empty_one(tmp_path: Path) -> None:
+    (launch,) = save_launches(tmp_path, kernel_json([Scope("k")], WORDS, 2), [WORDS])
+    assert launch.kernel.scopes.scopes[0].source == ""
+
+
+def test_a_launch_is_read_back(tmp_path: Path) -> None:
+    add_launch(begin_process(tmp_path / "p"), index=12, host_ns=34)
+    (launch,) = read_capture(tmp_path).launches
+
+    assert (launch.index, launch.grid, launch.device, launch.stream, launch.host_ns) == (12, (3, 1, 1), 0, 0, 34)
+    assert launch.words().dtype == np.dtype("<u4")
+    assert np.array_equal(launch.words(), WORDS)
+
+
+def test_launches_of_one_variant_share_its_kernel(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    add_launch(writer)
+    add_launch(writer, index=1)
+    first, second = read_capture(tmp_path).launches
+    assert first.kernel is second.kernel
+
+
+def test_a_kernel_is_saved_once(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    writer.add_kernel("v0", {}, "another\n", {})
+    add_launch(writer)
+    assert read_capture(tmp_path).launches[0].kernel.ttgir() == "module {}  // é\n"
+
+
+def test_launches_of_all_processes_stand_in_the_order_of_host_time(tmp_path: Path) -> None:
+    one = begin_process(tmp_path / "1", pid=1)
+    other = begin_process(tmp_path / "2", pid=2, variant="v1")
+    add_launch(one, index=0, host_ns=300)
+    add_launch(one, index=1, host_ns=100)
+    add_launch(other, index=0, host_ns=200, variant="v1")
+    capture = read_capture(tmp_path)
+
+    assert [(launch.host_ns, launch.kernel.variant) for launch in capture.launches] == [
+        (100, "v0"),
+        (200, "v1"),
+        (300, "v0"),
+    ]
+    assert [(process.pid, len(process.launches)) for process in capture.processes] == [(1, 2), (2, 1)]
+    assert capture.processes[0].info["argv"] == ["train.py"]
+
+
+def test_two_processes_may_have_a_variant_of_the_same_name(tmp_path: Path) -> None:
+    for number in (1, 2):
+        writer = CaptureWriter(tmp_path / str(number), {"pid": number})
+        writer.add_kernel("v0", KERNEL, f"module {number}\n", {})
+        add_launch(writer, host_ns=number)
+    assert [launch.kernel.ttgir() for launch in read_capture(tmp_path).launches] == ["module 1\n", "module 2\n"]
+
+
+def test_what_was_left_out_is_told_by_reason(tmp_path: Path) -> None:
+    begin_process(tmp_path / "p").finish({"left_out": {"the disk was too slow": 4}})
+    (process,) = read_capture(tmp_path).processes
+    assert process.ended
+    assert process.left_out == {"the disk was too slow": 4}
+    assert process.launches == ()
+
+
+def test_a_dropped_launch_is_gone(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    names = [add_launch(writer, index=index) for index in range(3)]
+    writer.drop_launch(names[1])
+
+    assert [launch.index for launch in read_capture(tmp_path).launches] == [0, 2]
+    assert sorted(path.name for path in (tmp_path / "p").glob("*.bin")) == ["launch-000000.bin", "launch-000002.bin"]
+
+
+def test_a_file_name_is_not_used_again_after_a_drop(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    writer.drop_launch(add_launch(writer))
+    assert add_launch(writer) == "launch-000001.bin"
+
+
+def test_a_killed_program_leaves_all_whole_lines(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    add_launch(writer, index=0)
+    add_launch(writer, index=1)
+    lines = tmp_path / "p" / "launches.jsonl"
+    lines.write_bytes(lines.read_bytes()[:-20])
+
+    (process,) = read_capture(tmp_path).processes
+    assert not process.ended
+    assert process.left_out == {}
+    assert [launch.index for launch in process.launches] == [0]
+    assert np.array_equal(process.launches[0].words(), WORDS)
+
+
+def test_a_line_without_its_newline_is_not_taken_for_whole(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    add_launch(writer)
+    lines = tmp_path / "p" / "launches.jsonl"
+    lines.write_bytes(lines.read_bytes().removesuffix(b"\n"))
+    assert read_capture(tmp_path).launches == ()
+
+
+def test_a_line_that_was_not_cut_but_garbled_is_an_error(tmp_path: Path) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    lines = tmp_path / "p" / "launches.jsonl"
+    lines.write_bytes(b"{garbage\n" + lines.read_bytes())
+    with pytest.raises(KprofError, match=r"launches\.jsonl is damaged"):
+        read_capture(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 4, 127, 128, 383])
+def test_a_truncated_buffer_is_an_error(tmp_path: Path, size: int) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    (launch,) = read_capture(tmp_path).launches
+    launch.path.write_bytes(launch.path.read_bytes()[:size])
+    with pytest.raises(KprofError, match="where 384 were saved in rows of 128") as caught:
+        launch.words()
+    assert str(launch.path) in caught.value.what
+
+
+def test_a_missing_buffer_is_an_error(tmp_path: Path) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    (launch,) = read_capture(tmp_path).launches
+    launch.path.unlink()
+    with pytest.raises(KprofError, match=r"launch-000000\.bin"):
+        launch.words()
+
+
+def test_a_buffer_that_is_no_whole_number_of_rows_is_an_error(tmp_path: Path) -> None:
+    kernel = kernel_json(SCOPES, np.zeros((1, 60), dtype="<u4"), 2)
+    (launch,) = save_launches(tmp_path, kernel, [WORDS])
+    with pytest.raises(KprofError, match="in rows of 240"):
+        launch.words()
+
+
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_another_format_version_is_an_error_that_names_both(tmp_path: Path, version: int | None) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    path = tmp_path / "p" / "process.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
+    with pytest.raises(KprofError, match=f"has capture format {version}, this program reads 1"):
+        read_capture(tmp_path)
+
+
+def test_another_scope_table_version_is_an_error_that_names_both(tmp_path: Path) -> None:
+    newer = KERNEL | {"scope_table": KERNEL["scope_table"] | {"version": 2}}
+    with pytest.raises(KprofError, match="the scope table has version 2, this program reads 1"):
+        save_launches(tmp_path, newer, [WORDS])
+
+
+def test_a_kernel_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    (tmp_path / "p" / "kernels" / "v0" / "kernel.json").unlink()
+    with pytest.raises(KprofError, match=r"cannot read .*kernel\.json"):
+        read_capture(tmp_path)
+
+
+def test_a_folder_without_a_process_is_no_capture(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    assert not is_capture(tmp_path)
+    with pytest.raises(KprofError, match="is no capture"):
+        read_capture(tmp_path)
+
+
+def test_a_process_that_launched_nothing_is_part_of_the_capture(tmp_path: Path) -> None:
+    CaptureWriter(tmp_path / "p", {"pid": 7})
+    assert is_capture(tmp_path)
+    assert read_capture(tmp_path).launches == ()

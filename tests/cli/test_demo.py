@@ -1,0 +1,26 @@
+"""``demo`` without a GPU: the recorded capture, and a compilation that proves the insertion."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+
+from command_line import CommandLine
+
+
+def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
+    ended = kprof("demo", "-o", "ws")
+    assert ended.exit_code == 0, ended.stderr
+    assert "kprof-inject: no GPU here: replaying a capture" in ended.stderr
+    assert "inserted 6 records into matmul_kernel and compiled it for cuda:90" in ended.stderr
+    assert "6 clock reads" in ended.stderr
+    assert ended.stdout.startswith("matmul_kernel, launch ")
+
+    # 256 CTAs of 4 warps, and 16 steps along K.
+    events = json.loads(kprof.read("ws/trace.json"))["traceEvents"]
+    names = Counter(event["name"] for event in events if event["ph"] == "X")
+    assert names == {"func": 1024, "loop[0]": 1024, "iter[0]": 16384}
+
+    assert sorted(os.listdir(kprof.folder)) == ["home", "ws"]
+    assert os.listdir(kprof.folder / "home") == []

@@ -1,0 +1,75 @@
+"""What the command line says of itself, and how it answers words that it does not know."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from programs.child import REPO, run_python
+
+import kprof_inject
+
+COMMANDS = ["dump", "insert", "strip", "run", "trace", "profile", "demo"]
+
+MODULES_AFTER_HELP = """
+import sys
+from kprof_inject.cli.main import main
+sys.argv = ["kprof-inject", "--help"]
+try:
+    main()
+finally:
+    print("imported:", *sorted({"click", "lark", "numpy", "torch", "triton"} & sys.modules.keys()))
+"""
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    ended = run_python("-c", MODULES_AFTER_HELP, folder=tmp_path)
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("Usage: kprof-inject [OPTIONS] COMMAND")
+    assert ended.stdout.endswith("imported: click\n")
+
+
+def test_the_installed_script_is_the_same_program(tmp_path: Path, kprof: CommandLine) -> None:
+    scripts = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["scripts"]
+    module, function = scripts["kprof-inject"].split(":")
+    script = run_python("-c", f"from {module} import {function}; {function}()", "--version", folder=tmp_path)
+    assert script == kprof("--version")
+    assert script.stdout == f"kprof-inject, version {kprof_inject.__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help(kprof: CommandLine, command: str) -> None:
+    ended = kprof(command, "--help")
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith(f"Usage: kprof-inject {command} ")
+    assert ended.stderr == ""
+
+
+def test_help_lists_every_command_with_what_it_does(kprof: CommandLine) -> None:
+    ended = kprof("-h")
+    listed = {line.split()[0]: line.split()[1:] for line in ended.stdout.split("Commands:\n")[1].splitlines()}
+    for command in COMMANDS:
+        assert len(listed[command]) > 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["--nope"], "--nope"),
+        (["insert", "--nope"], "--nope"),
+        (["insert"], "Missing argument"),
+        (["dump"], "Missing argument"),
+        (["run", "--max-bytes", "0", "kprof_out", "prog.py"], "--max-bytes"),
+        (["run", "--buffer", "heap", "kprof_out", "prog.py"], "'heap' is not one of 'shared', 'global'"),
+        ([], "Usage: kprof-inject"),
+    ],
+)
+def test_wrong_usage_ends_with_2(kprof: CommandLine, arguments: list[str], complaint: str) -> None:
+    ended = kprof(*arguments)
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
+    assert complaint in ended.stderr
+    assert "Traceback" not in ended.stderr

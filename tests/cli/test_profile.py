@@ -1,0 +1,44 @@
+"""``profile`` where it cannot come to its end: no GPU, or options that are wrong."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from command_line import CommandLine
+from programs.child import CROSS_COMPILE
+
+
+def test_without_a_gpu_it_says_so_and_writes_no_trace(kprof: CommandLine) -> None:
+    ended = kprof("profile", "--at", "scale/func", "--trace", "trace.json", "--", CROSS_COMPILE)
+    assert ended.exit_code == 1
+    assert ended.errors() == ["error: the program launched no kernel with records: torch sees no GPU on this machine"]
+    assert ended.stderr.splitlines()[-1] == "hint: run it where there is one; 'kprof-inject demo' works without"
+    # The program's own lines, of the clean run and of the one with records, and no table.
+    assert [values["records"] for values in ended.json_lines()] == [[], [], [], [], [], ["func"]]
+    assert sorted(os.listdir(kprof.folder)) == ["home", "kprof_out"]
+    assert not list(kprof.folder.glob("kprof_out/**/trace*"))
+
+
+def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None:
+    kprof.write("prog.py", "print('ran')\nraise SystemExit(3)\n")
+    ended = kprof("profile", "prog.py")
+    assert (ended.exit_code, ended.stdout) == (3, "ran\n")
+    assert ended.errors() == ["error: the program compiled no kernel: it ended with exit code 3"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "error"),
+    [
+        ("--at", "lop", "--at:1:1: error: cannot read the selector 'lop'"),
+        ("--launches", "-1", "--launches:1:1: error: cannot read the launches '-1'"),
+        ("--trace", "trace.txt", "error: the name trace.txt does not say in which format to write"),
+    ],
+)
+def test_a_wrong_option_is_found_before_the_program_starts(
+    kprof: CommandLine, option: str, value: str, error: str
+) -> None:
+    ended = kprof("profile", option, value, "--", CROSS_COMPILE)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[0] == error
+    assert os.listdir(kprof.folder) == ["home"]

@@ -1,0 +1,119 @@
+"""Programs that fail, or in which nothing is to be found: one diagnostic, the right exit code, no traceback of ours."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from command_line import CommandLine
+from programs.child import ENDING, PROGRAMS, python_path
+
+
+@pytest.mark.parametrize(
+    ("ending", "exit_code"), [("raise", 1), ("kill", 137), ("interrupt", 130)], ids=["raise", "kill", "interrupt"]
+)
+def test_what_a_program_compiled_before_it_failed_is_kept(kprof: CommandLine, ending: str, exit_code: int) -> None:
+    ended = kprof("dump", ENDING, ending)
+    assert ended.exit_code == exit_code
+    assert ended.stdout == ending
+    assert "kprof-inject: dumped 1 kernel(s) to kprof_out" in ended.stderr
+    assert len(list(kprof.folder.glob("kprof_out/kernels/scale-*/kernel.json"))) == 1
+    assert "kprof_inject/" not in ended.stderr  # no file of ours in a traceback
+
+
+NOTHING_TO_SAVE = {
+    "no Triton": (
+        [sys.executable, "-c", "print('hello')"],
+        1,
+        "error: the program never imported Triton",
+        "hint: give the program that launches the kernels",
+    ),
+    "no kernel": (
+        [sys.executable, "-c", "import triton"],
+        1,
+        "error: the program compiled no kernel",
+        None,
+    ),
+    "out of reach": (
+        [sys.executable, "-I", "-c", "print('hello')"],
+        1,
+        "error: no Python process of the program joined",
+        "hint: it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment",
+    ),
+    "not Python": (
+        ["/bin/echo", "hello"],
+        1,
+        "error: no Python process of the program joined",
+        "hint: it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment",
+    ),
+    "not Python, and failing": (
+        ["/bin/sh", "-c", "exit 9"],
+        9,
+        "error: no Python process of the program joined (it ended with exit code 9)",
+        "hint: it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment",
+    ),
+    "no such command": (
+        ["./gone"],
+        1,
+        "error: cannot start ./gone: No such file or directory",
+        "hint: give the program after --, as you run it",
+    ),
+    "a folder": (
+        ["/"],
+        1,
+        "error: cannot start /: Permission denied",
+        "hint: give the program after --, as you run it",
+    ),
+    "no such script": (
+        ["gone.py"],
+        2,
+        "error: the program compiled no kernel: it ended with exit code 2",
+        "hint: its own messages are above; make it run by itself first",
+    ),
+    "own exit code": (
+        [sys.executable, "-c", "import triton, sys; sys.exit(3)"],
+        3,
+        "error: the program compiled no kernel: it ended with exit code 3",
+        "hint: its own messages are above; make it run by itself first",
+    ),
+    "killed early": (
+        [sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"],
+        143,
+        "error: the program compiled no kernel: it ended with exit code 143",
+        "hint: its own messages are above; make it run by itself first",
+    ),
+    "no GPU": (
+        [PROGRAMS / "launch.py"],
+        1,
+        "error: the program compiled no kernel (it ended with exit code 1): torch sees no GPU on this machine",
+        "hint: run it where there is one; 'kprof-inject demo' works without",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING_TO_SAVE)
+def test_a_program_that_leaves_nothing_to_save(kprof: CommandLine, case: str) -> None:
+    program, exit_code, error, hint = NOTHING_TO_SAVE[case]
+    ended = kprof("dump", "--", *program)
+    assert ended.exit_code == exit_code
+    assert ended.errors() == [error]
+    if hint is not None:
+        assert ended.stderr.splitlines()[-1] == hint
+    assert "kprof_inject/" not in ended.stderr
+
+
+def test_a_triton_that_we_cannot_join_is_told_of(kprof: CommandLine) -> None:
+    (kprof.folder / "triton").mkdir()
+    kprof.write("triton/__init__.py", '__version__ = "1.0"\n')
+    kprof.write("prog.py", "import triton\nprint('works')\n")
+    ended = kprof("dump", "prog.py", env={"PYTHONPATH": python_path(kprof.folder)})
+    assert (ended.exit_code, ended.stdout) == (1, "works\n")
+    (error,) = ended.errors()
+    assert error.startswith("error: the program compiled no kernel: joining Triton: ")
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_program_of_two_processes_counts_as_one(kprof: CommandLine) -> None:
+    ended = kprof("dump", PROGRAMS / "children.py", "subprocess")
+    assert ended.exit_code == 0
+    assert len(list(kprof.folder.glob("kprof_out/kernels/*"))) == 1

@@ -1,0 +1,181 @@
+"""``run`` without a GPU: the program cross-compiles its kernels, and says itself what it got."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from programs.child import CROSS_COMPILE, PROGRAMS
+
+ALL_RECORDS = ["func", "loop[0]", "iter[0]"]
+
+
+def reported(workspace: Path) -> dict[tuple[str, str], int]:
+    """How many variants of each kernel the last run left in each state."""
+    counts: dict[tuple[str, str], int] = {}
+    for path in workspace.glob("reports/run/*.json"):
+        for kernel in json.loads(path.read_text())["kernels"].values():
+            key = (kernel["name"], kernel["state"])
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def got(values: dict[str, Any]) -> tuple[str, int, list[str], bool, bool]:
+    """A line of ``cross_compile.py``, once it is sure that the module is the variant's own."""
+    assert values["ttgir_num_warps"] == values["num_warps"]
+    return (
+        values["kernel"],
+        values["num_warps"],
+        values["records"],
+        values["reads_clock"],
+        values["scratch_bytes"] > 0,
+    )
+
+
+def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace: Path) -> None:
+    user_cache = {"TRITON_CACHE_DIR": str(kprof.folder / "user_cache")}
+
+    kprof("insert", workspace)
+    first = kprof("run", workspace, CROSS_COMPILE, env=user_cache)
+    assert [got(values) for values in first.json_lines()] == [
+        ("accumulate", 4, ALL_RECORDS, True, True),
+        ("accumulate", 8, ALL_RECORDS, True, True),
+        ("scale", 4, ["func"], True, True),
+    ]
+    assert reported(workspace) == {("accumulate", "instrumented"): 2, ("scale", "instrumented"): 1}
+
+    # What the first run compiled is of another plan now, and scale has none.
+    kprof("insert", workspace, "--at", "accumulate/loop=sum")
+    second = kprof("run", workspace, CROSS_COMPILE, env=user_cache)
+    assert [got(values) for values in second.json_lines()] == [
+        ("accumulate", 4, ["sum"], True, True),
+        ("accumulate", 8, ["sum"], True, True),
+        ("scale", 4, [], False, False),
+    ]
+    assert reported(workspace) == {("accumulate", "instrumented"): 2}
+
+    # Neither run, nor the dump before, used a cache of the user's.
+    assert sorted(os.listdir(kprof.folder)) == ["home", "workspace"]
+    assert os.listdir(kprof.folder / "home") == []
+
+
+def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func")
+    assert [bool(values["records"]) for values in kprof("run", workspace, CROSS_COMPILE).json_lines()] == [
+        False,
+        False,
+        True,
+    ]
+    kprof("dump", "-o", workspace, CROSS_COMPILE)
+    for ended in (kprof("run", workspace, CROSS_COMPILE), kprof("dump", "-o", workspace, CROSS_COMPILE)):
+        assert [got(values)[2:] for values in ended.json_lines()] == [([], False, False)] * 3
+
+
+def test_nothing_launched_is_an_error_that_says_why(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func")
+    ended = kprof("run", workspace, CROSS_COMPILE)
+    assert ended.exit_code == 1
+    assert ended.errors() == ["error: the program launched no kernel with records: torch sees no GPU on this machine"]
+    assert "Traceback" not in ended.stderr
+    assert not (workspace / "captures").exists()
+
+
+def test_a_kernel_whose_source_changed_after_the_dump_runs_plain(kprof: CommandLine) -> None:
+    program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "cross_compile.py"
+    kprof("dump", program)
+    kprof("insert", "kprof_out", "--at", "func")
+    kernels = kprof.read("program/kernels.py")
+    kprof.write("program/kernels.py", kernels.replace("total += tl.load", "total -= tl.load"))
+
+    ended = kprof("run", "kprof_out", program)
+    assert [got(values)[:3] for values in ended.json_lines()] == [
+        ("accumulate", 4, []),
+        ("accumulate", 8, []),
+        ("scale", 4, ["func"]),
+    ]
+    assert reported(kprof.folder / "kprof_out") == {("scale", "instrumented"): 1}
+
+
+@pytest.mark.parametrize(
+    ("instrumented", "reason"),
+    [
+        ("this is no module", "Triton could not compile it with records: "),
+        (None, "Triton could not compile it with records: the override was not used"),
+    ],
+    ids=["broken", "gone"],
+)
+def test_a_kernel_that_cannot_take_its_records_is_left_alone(
+    kprof: CommandLine, workspace: Path, instrumented: str | None, reason: str
+) -> None:
+    kprof("insert", workspace, "--at", "func")
+    (override,) = workspace.glob("override/scale-*/*/scale.ttgir")
+    override.unlink()
+    if instrumented is not None:
+        override.write_text(instrumented)
+
+    ended = kprof("run", workspace, CROSS_COMPILE)
+    assert [got(values)[:3] for values in ended.json_lines()] == [
+        ("accumulate", 4, ["func"]),
+        ("accumulate", 8, ["func"]),
+        ("scale", 4, []),
+    ]
+    assert reported(workspace) == {("accumulate", "instrumented"): 2, ("scale", "left alone"): 1}
+    (error,) = ended.errors()
+    assert error.startswith(f"error: the program launched no kernel with records: scale: {reason}")
+    assert ended.exit_code == 1
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_kernel_that_another_triton_dumped_is_left_alone(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func")
+    (path,) = workspace.glob("kernels/scale-*/kernel.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "triton_version": "2.0.0"}))
+
+    ended = kprof("run", workspace, CROSS_COMPILE)
+    assert [values["records"] for values in ended.json_lines()] == [[], [], []]
+    (error,) = ended.errors()
+    assert "scale: it was dumped by Triton 2.0.0, and this is " in error
+    assert ended.exit_code == 1
+
+
+def test_a_name_longer_than_tritons_file_names_makes_no_difference(kprof: CommandLine) -> None:
+    program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "cross_compile.py"
+    long = "scale_" + "x" * 194
+    for name in ("kernels.py", "cross_compile.py"):
+        kprof.write(f"program/{name}", kprof.read(f"program/{name}").replace("scale", long))
+    kprof("dump", "--kernel", "scale*", program)
+    assert kprof("insert", "kprof_out").exit_code == 0
+    assert [values["records"] for values in kprof("run", "kprof_out", program).json_lines()] == [[], [], ["func"]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["workspace", "--", CROSS_COMPILE],
+        ["workspace", "--launches", "first", "--", CROSS_COMPILE],
+        ["workspace", "--launches", "first", CROSS_COMPILE],
+        ["--launches", "first", "workspace", CROSS_COMPILE],
+        ["--launches", "first", "workspace", "--", CROSS_COMPILE],
+    ],
+    ids=["--", "option --", "option", "option first", "options on both sides"],
+)
+def test_the_program_may_stand_after_dashes_and_options(
+    kprof: CommandLine, workspace: Path, words: list[str | Path]
+) -> None:
+    kprof("insert", workspace, "--at", "scale/func")
+    assert [values["records"] for values in kprof("run", *words).json_lines()] == [[], [], ["func"]]
+
+
+def test_malformed_launches_are_found_before_the_program_starts(kprof: CommandLine, workspace: Path) -> None:
+    ended = kprof("run", "--launches", "1:x", workspace, CROSS_COMPILE)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[:3] == [
+        "--launches:1:1: error: cannot read the launches '1:x'",
+        "  1:x",
+        "  ^",
+    ]

@@ -1,0 +1,107 @@
+"""The fixtures, and what Triton's own parser makes of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir, proton
+from triton.backends import backends
+from triton.backends.compiler import GPUTarget
+
+from kprof_inject.ttgir.nodes import Module, Operation
+
+FIXTURES = Path(__file__).resolve().parent.parent / "ttgir_fixtures"
+
+Node = tuple[str, tuple[tuple[tuple[Any, ...], ...], ...]]
+"""An operation's name and its regions; a region is a tuple of blocks, a block a tuple of nodes."""
+
+
+def fixtures(version: str = "*") -> list[Path]:
+    """The ``.ttgir`` files that Triton printed: of one version, or of all."""
+    found = FIXTURES.glob(f"{version}/*/*.ttgir")
+    return sorted(path for path in found if not path.name.endswith(".expected.ttgir"))
+
+
+def installed_fixtures() -> list[Path]:
+    """The fixtures of the Triton that is installed: the only ones which it can judge."""
+    return fixtures(triton.__version__)
+
+
+def fixture_id(path: Path) -> str:
+    return str(path.relative_to(FIXTURES).with_suffix(""))
+
+
+def read(path: Path) -> str:
+    """The file's text with its line ends as they are."""
+    return path.read_bytes().decode()
+
+
+def our_tree(module: Module) -> Node:
+    """The module as our parser sees it, in the form of ``triton_tree``."""
+    (root,) = module.operations
+    return _our_node(root)
+
+
+def triton_tree(path: Path) -> Node:
+    """The module as Triton's own parser sees it.
+
+    Printing may leave out what goes without saying, so both trees do: the ``scf.yield`` of nothing, a region of
+    nothing, and the operation that holds the partitions of ``ttg.warp_specialize``.
+    """
+    blocks_of: dict[int, dict[int, list[Node]]] = {}
+    root: list[Node] = []
+
+    def visit(operation: Any) -> None:  # children come before their parents
+        regions = [
+            tuple(tuple(block) for block in blocks_of.get(operation.get_region(index).id(), {}).values())
+            for index in range(operation.get_num_regions())
+        ]
+        node = _node(operation.get_name(), regions)
+        block = operation.get_block()
+        if block is None:
+            root.append(node)
+        else:
+            siblings = blocks_of.setdefault(block.get_parent().id(), {}).setdefault(block.id(), [])
+            if node[0] != "scf.yield" or operation.get_num_operands():
+                siblings.append(node)
+
+    parse_with_triton(path).walk(visit)
+    return root[0]
+
+
+def parse_with_triton(path: Path) -> Any:
+    """Triton's module. Raises ``RuntimeError`` for a file that it does not take."""
+    context = ir.context()
+    ir.load_dialects(context)
+    for backend, target in (("nvidia", GPUTarget("cuda", 90, 32)), ("amd", GPUTarget("hip", "gfx942", 64))):
+        backends[backend].compiler(target).load_dialects(context)
+    proton.load_dialects(context)
+    module = ir.parse_mlir_module(str(path), context)
+    module.context = context  # the module must not outlive it
+    return module
+
+
+def _our_node(operation: Operation) -> Node:
+    regions = [
+        tuple(
+            tuple(_our_node(child) for child in block.operations if not _yields_nothing(child))
+            for block in region.blocks
+        )
+        for region in operation.regions
+    ]
+    return _node(operation.name, regions)
+
+
+def _yields_nothing(operation: Operation) -> bool:
+    return operation.name == "scf.yield" and "%" not in operation.tail
+
+
+def _node(name: str, regions: list[Any]) -> Node:
+    regions = [region for region in regions if any(region)]
+    if name == "ttg.warp_specialize" and len(regions) == 2:
+        holder = regions[1][0][0]
+        if holder[0] == "ttg.warp_specialize.partitions":
+            regions = [regions[0], *holder[1]]
+    return "module" if name == "builtin.module" else name, tuple(regions)

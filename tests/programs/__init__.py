@@ -1,0 +1,1 @@
+"""Small programs that the tests run as child processes, and how to start them."""

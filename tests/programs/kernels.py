@@ -1,0 +1,45 @@
+"""Kernels, and how to compile them for an H200 on a machine that has no GPU."""
+
+import re
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+_POINTERS = {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}
+
+
+@triton.jit
+def accumulate(x_ptr, out_ptr, n):
+    """out = sum of x; one loop."""
+    total = 0.0
+    for i in range(n):
+        total += tl.load(x_ptr + i)
+    tl.store(out_ptr, total)
+
+
+@triton.jit
+def scale(x_ptr, out_ptr, n):
+    """out = n * x; no loop."""
+    pid = tl.program_id(0)
+    tl.store(out_ptr + pid, tl.load(x_ptr + pid) * n)
+
+
+def compile_for_h200(kernel, num_warps):
+    """Triton's compiled kernel, down to the binary."""
+    source = ASTSource(kernel, _POINTERS, {}, {})
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
+
+
+def describe(compiled):
+    """What a test wants to know of a compiled kernel, as JSON values."""
+    ttgir = compiled.asm["ttgir"]
+    return {
+        "kernel": compiled.metadata.name,
+        "num_warps": compiled.metadata.num_warps,
+        "ttgir_num_warps": int(re.search(r'"ttg.num-warps" = (\d+)', ttgir)[1]),
+        "records": re.findall(r'proton\.record start "([^"]+)"', ttgir),
+        "reads_clock": "%clock" in compiled.asm["ptx"],
+        "scratch_bytes": compiled.metadata.profile_scratch_size,
+    }

@@ -1,0 +1,87 @@
+"""What a process says of itself, and that saying it never hurts the program."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kprof_inject.runtime.process_report import KernelState, ProcessReport, read_reports
+
+
+def only_report(folder: Path) -> dict[str, Any]:
+    (path,) = folder.iterdir()
+    return dict(json.loads(path.read_text()))
+
+
+def test_a_guarded_failure_is_reported_and_goes_no_further(tmp_path: Path) -> None:
+    report = ProcessReport(str(tmp_path))
+    with report.guard("saving a kernel"):
+        raise KeyError("ttgir")
+    with report.guard("nothing"):
+        pass
+    assert only_report(tmp_path)["errors"] == ["saving a kernel: KeyError: 'ttgir'"]
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
+def test_a_guard_does_not_keep_the_program_from_ending(tmp_path: Path, ending: type[BaseException]) -> None:
+    with pytest.raises(ending), ProcessReport(str(tmp_path)).guard("saving a kernel"):
+        raise ending
+
+
+def test_a_failure_inside_a_guard_does_not_undo_what_was_reported(tmp_path: Path) -> None:
+    report = ProcessReport(str(tmp_path))
+    report.add_kernel("gemm-1", "gemm", "dumped")
+    with report.guard("saving a kernel"):
+        raise OSError("disk full")
+    assert only_report(tmp_path)["kernels"] == {"gemm-1": {"name": "gemm", "state": "dumped", "reason": ""}}
+
+
+def test_a_report_that_cannot_be_written_is_one_line_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    ProcessReport(str(tmp_path / "file")).write()
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("kprof-inject: cannot report: ")
+    assert output.err.count("\n") == 1
+
+
+def test_a_report_names_its_process_alone(tmp_path: Path) -> None:
+    ProcessReport(str(tmp_path)).write()
+    ProcessReport(str(tmp_path)).write()
+    assert [path.name.split("-")[0] for path in tmp_path.iterdir()] == [str(os.getpid())] * 2
+
+
+def test_processes_are_read_together(tmp_path: Path) -> None:
+    first, second, third = (ProcessReport(str(tmp_path)) for _ in range(3))
+    first.triton_version = "3.6.0"
+    first.add_kernel("gemm-1", "gemm", "instrumented")
+    first.add_kernel("gemm-2", "gemm", "left alone", "too large")
+    second.triton_version = "3.6.0"
+    second.gpu = False
+    second.add_kernel("gemm-1", "gemm", "instrumented")
+    with second.guard("saving a launch"):
+        raise OSError("disk full")
+    third.gpu = True
+    third.write()
+
+    reports = read_reports(tmp_path)
+    assert reports.processes == 3
+    assert reports.triton_versions == {"3.6.0"}
+    assert reports.gpu is True
+    assert set(reports.kernels) == {
+        KernelState("gemm-1", "gemm", "instrumented", ""),
+        KernelState("gemm-2", "gemm", "left alone", "too large"),
+    }
+    assert len(reports.kernels) == 2
+    assert reports.errors == ("saving a launch: OSError: disk full",)
+
+
+def test_no_process_reported(tmp_path: Path) -> None:
+    reports = read_reports(tmp_path)
+    assert (reports.processes, reports.gpu, reports.kernels, reports.errors) == (0, None, (), ())

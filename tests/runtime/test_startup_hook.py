@@ -1,0 +1,173 @@
+"""The start-up hook in real processes: whom it reaches, what it leaves as it was, and that its faults stop none."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+
+from kprof_inject.runtime.program import program_environment
+from kprof_inject.runtime.session import SESSION_VARIABLE, Session
+from kprof_inject.workspace import Workspace
+
+RUN_AND_END_WITH_7 = "print('ran'); raise SystemExit(7)"
+
+
+class Dump:
+    """A dump session that programs can be started in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.workspace = Workspace.create(folder / "workspace")
+        self.session_path = folder / "session.json"
+        self._reports = self.workspace.new_reports_folder("dump")
+        Session("dump", str(self.workspace.folder), str(self._reports)).write(self.session_path)
+
+    def run(self, *arguments: str | Path, path: str | None = None, python: str | Path = sys.executable) -> Ended:
+        """Run Python in the session; ``path`` stands for the user's PYTHONPATH."""
+        inherited = {**clean_environment(self.folder), "PYTHONPATH": python_path() if path is None else path}
+        env = program_environment(inherited, self.session_path, self.workspace.cache_folder("dump"))
+        return run_child([python, *arguments], self.folder, env=env)
+
+    def reports(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in self._reports.glob("*.json")]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Dump:
+    return Dump(tmp_path)
+
+
+@pytest.mark.parametrize("method", ["here", "subprocess", "spawn", "fork", "forkserver"])
+def test_the_process_that_compiles_reports(dump: Dump, method: str) -> None:
+    ended = dump.run(PROGRAMS / "children.py", method)
+    assert ended.exit_code == 0, ended.stderr
+    dumped = {
+        report["pid"]: [(kernel["name"], kernel["state"]) for kernel in report["kernels"].values()]
+        for report in dump.reports()
+        if report["kernels"]
+    }
+    assert dumped == {int(ended.stdout): [("scale", "dumped")]}
+    assert [kernel.name for kernel in dump.workspace.kernels()] == ["scale"]
+    assert [report["errors"] for report in dump.reports() if report["errors"]] == []
+
+
+def test_a_process_without_triton_reports_too(dump: Dump) -> None:
+    dump.run("-c", "pass")
+    (report,) = dump.reports()
+    assert (report["triton_version"], report["gpu"], report["kernels"], report["errors"]) == ("", None, {}, [])
+
+
+def test_waiting_for_triton_imports_nothing_that_the_program_does_not(dump: Dump) -> None:
+    ended = dump.run("-c", "import sys; print({'click', 'lark', 'numpy', 'rich', 'torch', 'triton'} & {*sys.modules})")
+    assert ended.stdout == "set()\n"
+
+
+def test_outside_of_a_session_nothing_happens(tmp_path: Path) -> None:
+    startup = Path(program_environment({}, tmp_path, tmp_path)["PYTHONPATH"])
+    program = "import sys; print([type(f).__name__ for f in sys.meta_path if hasattr(f, '_callback')])"
+    ended = run_child([sys.executable, "-c", program], tmp_path, env={"PYTHONPATH": python_path(startup)})
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (0, "[]\n", "")
+
+
+def test_triton_looks_as_it_does_without_us(tmp_path: Path, dump: Dump) -> None:
+    program = tmp_path / "prog.py"
+    program.write_text(
+        "import inspect, sys, triton\n"
+        "print([type(finder) for finder in sys.meta_path if type(finder) is not type])\n"
+        "print(type(triton.__loader__), type(triton.__spec__.loader), len(inspect.getsource(triton)))\n"
+    )
+    plain = run_child([sys.executable, program], tmp_path)
+    assert plain.stdout.count("SourceFileLoader") == 2
+    assert dump.run(program).stdout == plain.stdout
+
+
+def test_the_sitecustomize_that_it_shadows_runs_as_always(tmp_path: Path, dump: Dump) -> None:
+    (tmp_path / "site").mkdir()
+    shadowed = tmp_path / "site" / "sitecustomize.py"
+    shadowed.write_text("print('customized')\nSETTING = 5\n")
+    program = "import sitecustomize; print(sitecustomize.SETTING, sitecustomize.__file__)"
+    ended = dump.run("-c", program, path=python_path(shadowed.parent))
+    assert ended.stdout == f"customized\n5 {shadowed}\n"
+    assert len(dump.reports()) == 1
+
+
+def test_a_fault_of_the_shadowed_sitecustomize_is_python_s_to_report(tmp_path: Path, dump: Dump) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("raise ValueError('their own')\n")
+    path = python_path(tmp_path / "site")
+    plain = run_child([sys.executable, "-c", RUN_AND_END_WITH_7], tmp_path, env={"PYTHONPATH": path})
+    assert "ValueError: their own" in plain.stderr
+    assert dump.run("-c", RUN_AND_END_WITH_7, path=path) == plain
+    assert len(dump.reports()) == 1
+
+
+@pytest.mark.parametrize(
+    "session",
+    [None, b"", b'{"step": "dump"', b"[]", b"{}", b'{"step": "dump", "unknown": 1}', b"\xff\xfe", b'{"step": 1}'],
+)
+def test_a_session_that_cannot_be_read_is_one_line_on_stderr(dump: Dump, session: bytes | None) -> None:
+    if session is None:
+        dump.session_path.unlink()
+    else:
+        dump.session_path.write_bytes(session)
+    ended = dump.run("-c", RUN_AND_END_WITH_7)
+    assert (ended.exit_code, ended.stdout) == (7, "ran\n")
+    assert ended.stderr.startswith("kprof-inject: not active in this process: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_an_interpreter_without_us_says_so_and_runs(tmp_path: Path, dump: Dump) -> None:
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    ended = dump.run("-c", RUN_AND_END_WITH_7, path="", python=python)
+    assert (ended.exit_code, ended.stdout) == (7, "ran\n")
+    assert ended.stderr == (
+        f"kprof-inject: not active in this process: No module named 'kprof_inject'; install it for {python}\n"
+    )
+
+
+def test_an_unknown_step_is_reported_and_the_program_runs(dump: Dump) -> None:
+    session = json.loads(dump.session_path.read_text())
+    dump.session_path.write_text(json.dumps({**session, "step": "dance"}))
+    ended = dump.run("-c", f"import triton; {RUN_AND_END_WITH_7}")
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (7, "ran\n", "")
+    assert [report["errors"] for report in dump.reports()] == [["joining Triton: KeyError: 'dance'"]]
+
+
+def test_a_triton_that_fails_to_import_fails_as_without_us(tmp_path: Path, dump: Dump) -> None:
+    (tmp_path / "fake" / "triton").mkdir(parents=True)
+    (tmp_path / "fake" / "triton" / "__init__.py").write_text("raise ImportError('no libtriton')\n")
+    program = "try:\n import triton\nexcept ImportError as error:\n print(error)"
+    ended = dump.run("-c", program, path=python_path(tmp_path / "fake"))
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (0, "no libtriton\n", "")
+
+
+def test_kernels_that_cannot_be_saved_do_not_stop_the_program(dump: Dump) -> None:
+    # As on a full disk: what should become a folder cannot.
+    dump.workspace.kernels_folder.write_text("")
+    ended = dump.run(PROGRAMS / "ending.py", "7")
+    assert ended == Ended(7, "7", "begins\nends\n")
+    (report,) = dump.reports()
+    assert [error.split(":")[0] for error in report["errors"]] == ["saving a kernel"]
+
+
+def test_the_environment_is_the_programs_but_for_the_hook_and_the_caches(tmp_path: Path) -> None:
+    before = {"PATH": "/bin", "PYTHONPATH": "/theirs", "TRITON_CACHE_DIR": "/theirs/cache"}
+    after = program_environment(before, tmp_path / "session.json", tmp_path / "cache")
+    assert after[SESSION_VARIABLE] == str(tmp_path / "session.json")
+    assert after["PYTHONPATH"].split(os.pathsep)[1:] == ["/theirs"]
+    assert {name for name in after if after[name] != before.get(name)} == {
+        SESSION_VARIABLE,
+        "PYTHONPATH",
+        "TRITON_HOME",
+        "TRITON_CACHE_DIR",
+        "TORCHINDUCTOR_CACHE_DIR",
+    }
+    assert all(after[name].startswith(str(tmp_path / "cache")) for name in after if name.endswith(("_HOME", "_DIR")))

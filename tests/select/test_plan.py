@@ -1,0 +1,185 @@
+"""The plan's scopes: which encloses which, what they are called, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprof_inject.errors import KprofError
+from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.scope_table import scope_table
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.ttgir.parser import parse
+
+EVERYTHING = ("func", "loop", "iter")
+LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
+
+
+def kernel(*lines: str) -> str:
+    return "module {\n  tt.func public @k(%n: i32) {\n" + "".join(lines) + "    tt.return\n  }\n}\n"
+
+
+def plan_of(text: str, *selectors: str) -> Plan:
+    return make_plan(parse(text), parse_selectors(selectors))
+
+
+def scopes(plan: Plan) -> list[tuple[str, int]]:
+    return [(scope.record, scope.parent) for scope in plan.scopes]
+
+
+def test_scopes_know_the_scope_around_them() -> None:
+    text = kernel("    scf.for %i = %a to %n step %c  : i32 {\n", LOOP, LOOP, "    }\n", LOOP)
+
+    assert scopes(plan_of(text, *EVERYTHING)) == [
+        ("func", -1),
+        ("loop[0]", 0),
+        ("iter[0]", 1),
+        ("loop[0.0]", 2),
+        ("iter[0.0]", 3),
+        ("loop[0.1]", 2),
+        ("iter[0.1]", 5),
+        ("loop[1]", 0),
+        ("iter[1]", 7),
+    ]
+    assert scopes(plan_of(text, "loop[0.1]", "iter[1]", "iter[0]")) == [
+        ("iter[0]", -1),
+        ("loop[0.1]", 0),
+        ("iter[1]", -1),
+    ]
+
+
+def test_a_site_of_two_selectors_is_the_first_ones() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop[1]=second", "loop", "loop[0]=first")
+
+    assert [(scope.name, scope.selector) for scope in plan.scopes] == [
+        ("loop[0]", "loop"),
+        ("second", "loop[1]=second"),
+    ]
+    assert plan.sites_by_selector == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1}
+    assert len(plan.records) == 4
+
+
+def test_records_of_one_name_are_numbered() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop=work", "iter[1]=work", "func=all")
+
+    assert [(scope.record, scope.name) for scope in plan.scopes] == [
+        ("all", "all"),
+        ("work#0", "work"),
+        ("work#1", "work"),
+        ("work#2", "work"),
+    ]
+
+
+def test_a_name_that_looks_like_a_label_is_numbered_with_it() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop[0]", "loop[1]=loop[0]")
+
+    assert [scope.record for scope in plan.scopes] == ["loop[0]#0", "loop[0]#1"]
+
+
+def test_a_name_that_looks_numbered_stays_unique() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop=work", "func=work#0")
+
+    assert [scope.record for scope in plan.scopes] == ["work#0", "work#1", "work#2"]
+
+
+def test_every_record_is_a_start_or_an_end_of_a_scope() -> None:
+    plan = plan_of(kernel(LOOP), "func", "loop")
+
+    assert [(record.name, record.is_start, record.line) for record in plan.records] == [
+        ("func", True, '    proton.record start "func"'),
+        ("loop[0]", True, '    proton.record start "loop[0]"'),
+        ("loop[0]", False, '    proton.record end "loop[0]"'),
+        ("func", False, '    proton.record end "func"'),
+    ]
+
+
+def test_the_scope_table() -> None:
+    text = """\
+#line = loc("/a/k.py":9:4)
+#call = loc("/a/k.py":20:8)
+module {
+  tt.func public @k(%n: i32) {
+    scf.for %i = %a to %n step %c  : i32 {
+    } loc(callsite(#line at #call))
+    tt.return
+  }
+}
+"""
+    assert scope_table(plan_of(text, "loop=main", "func")) == {
+        "version": 1,
+        "kernel": "k",
+        "scopes": [
+            {
+                "record": "func",
+                "name": "func",
+                "kind": "func",
+                "label": "func",
+                "selector": "func",
+                "function": "k",
+                "source": None,
+                "called_from": [],
+                "parent": -1,
+            },
+            {
+                "record": "main",
+                "name": "main",
+                "kind": "loop",
+                "label": "loop[0]",
+                "selector": "loop=main",
+                "function": "k",
+                "source": {"file": "/a/k.py", "line": 9, "column": 4},
+                "called_from": [{"file": "/a/k.py", "line": 20, "column": 8}],
+                "parent": 0,
+            },
+        ],
+    }
+
+
+def refusal(text: str, *selectors: str) -> KprofError:
+    with pytest.raises(KprofError) as caught:
+        plan_of(text, *selectors)
+    return caught.value
+
+
+def test_256_scopes_fit() -> None:
+    assert len(plan_of(kernel(128 * LOOP), "loop", "iter").scopes) == 256
+
+
+def test_257_scopes_do_not_fit() -> None:
+    error = refusal(kernel(256 * LOOP), "func", "loop", "loop[0]=again")
+
+    assert error.what == "257 scopes in k, but a record holds at most 256 ids (loop: 256, func: 1)"
+    assert error.hint == "name the loops that matter, such as --at 'loop[0]'"
+
+
+def test_a_file_that_has_records_is_refused() -> None:
+    error = refusal(kernel('    proton.record start "mine"\n'), "func")
+
+    assert error.what == "this file already has records"
+    assert str(error.where) == "<ttgir>:3:5"
+    assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
+
+
+TWO_FUNCTIONS = """\
+module {
+  tt.func public @k() {
+    tt.return
+  }
+  tt.func private @helper() {
+    tt.return
+  }
+}
+"""
+
+
+def test_a_module_of_two_functions_is_refused() -> None:
+    error = refusal(TWO_FUNCTIONS, "func")
+
+    assert error.what == "this module has 2 functions, and Proton lowers modules of one function only"
+    assert str(error.where) == "<ttgir>:5:3"
+    assert error.hint == "take noinline=True off the helper, so that Triton inlines it, and dump again"
+
+
+def test_what_nothing_is_inserted_into_is_not_refused() -> None:
+    plan = plan_of(TWO_FUNCTIONS, "loop", "other/func")
+
+    assert (plan.kernel, plan.scopes, plan.records, plan.sites_by_selector) == ("k", (), (), {})

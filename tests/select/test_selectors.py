@@ -1,0 +1,147 @@
+"""The selector grammar: every form, and where a selector that cannot be read goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprof_inject.errors import KprofError
+from kprof_inject.select.selectors import (
+    EveryLoop,
+    Func,
+    Iterations,
+    LoopPath,
+    Loops,
+    SourceLine,
+    Target,
+    parse_selector,
+    parse_selectors,
+)
+
+HINT = (
+    "[KERNEL/]SITE[=NAME], where SITE is func, loop or iter; "
+    "loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("func", Func()),
+        ("loop", Loops(EveryLoop())),
+        ("iter", Iterations(EveryLoop())),
+        ("loop[0]", Loops(LoopPath((0,)))),
+        ("loop[0.2]", Loops(LoopPath((0, 2)))),
+        ("iter[10.0.3]", Iterations(LoopPath((10, 0, 3)))),
+        ("loop@57", Loops(SourceLine("", 57))),
+        ("iter@file.py:57", Iterations(SourceLine("file.py", 57))),
+        ("loop@/a b/c/file.py:57", Loops(SourceLine("/a b/c/file.py", 57))),
+    ],
+)
+def test_a_site(text: str, target: Target) -> None:
+    selector = parse_selector(text)
+
+    assert selector.target == target
+    assert (selector.text, selector.kernel, selector.name) == (text, "*", "")
+    assert selector.is_required
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "target", "name"),
+    [
+        ("matmul_kernel/func", "matmul_kernel", Func(), ""),
+        ("*matmul*/loop[1]", "*matmul*", Loops(LoopPath((1,))), ""),
+        ("k?[ab]-x.1/iter", "k?[ab]-x.1", Iterations(EveryLoop()), ""),
+        ("func/func", "func", Func(), ""),
+        ("func=whole kernel", "*", Func(), "whole kernel"),
+        ("loop@k.py:57=main", "*", Loops(SourceLine("k.py", 57)), "main"),
+        ("k*/iter[0.1]=a/b [µs]: it's #1", "k*", Iterations(LoopPath((0, 1))), "a/b [µs]: it's #1"),
+        ("func= padded ", "*", Func(), "padded"),
+    ],
+)
+def test_a_kernel_and_a_name(text: str, kernel: str, target: Target, name: str) -> None:
+    selector = parse_selector(text)
+
+    assert (selector.text, selector.kernel, selector.target, selector.name) == (text, kernel, target, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("lop", 1),
+        ("/func", 1),
+        (" func", 1),
+        ("loops", 5),
+        ("func[0]", 5),
+        ("func@57", 5),
+        ("loop]", 5),
+        ("loop [0]", 5),
+        ("loop[x]", 6),
+        ("loop[-1]", 6),
+        ("loop[]", 6),
+        ("loop[0.]", 8),
+        ("loop[0][1]", 8),
+        ("loop@k.py", 6),
+        ("loop@-1", 6),
+        ("a/b/func", 3),
+        ("k/lop", 3),
+        ("func\n", 5),
+        ('func="a"', 6),
+        ("func=a\\b", 7),
+        ("func=a=b", 7),
+    ],
+)
+def test_the_column_where_a_selector_goes_wrong(text: str, column: int) -> None:
+    assert column_of(text) == column
+
+
+@pytest.mark.parametrize(
+    ("text", "column"), [("", 1), ("k/", 3), ("loop[", 6), ("loop[0", 7), ("loop@", 6), ("func=", 6)]
+)
+def test_a_selector_that_ends_too_early_goes_wrong_behind_its_end(text: str, column: int) -> None:
+    assert column_of(text) == column
+
+
+def column_of(text: str) -> int:
+    with pytest.raises(KprofError) as caught:
+        parse_selector(text)
+    assert caught.value.what == f"cannot read the selector {text!r}"
+    assert caught.value.hint == HINT
+    assert caught.value.exit_code == 2
+    assert caught.value.where is not None
+    assert (caught.value.where.file, caught.value.where.line, caught.value.where.text) == ("--at", 1, text)
+    return caught.value.where.column
+
+
+def test_the_diagnostic_as_it_is_printed() -> None:
+    with pytest.raises(KprofError) as caught:
+        parse_selector("matmul/loop[a]")
+
+    assert caught.value.render().splitlines() == [
+        "--at:1:13: error: cannot read the selector 'matmul/loop[a]'",
+        "  matmul/loop[a]",
+        "              ^",
+        f"hint: {HINT}",
+    ]
+
+
+def test_without_selectors_the_function_is_required_and_its_loops_are_not() -> None:
+    assert [(selector.text, selector.is_required) for selector in parse_selectors([])] == [
+        ("func", True),
+        ("loop", False),
+        ("iter", False),
+    ]
+
+
+def test_selectors_that_the_user_gives_are_required_and_keep_their_order() -> None:
+    assert [(selector.text, selector.is_required) for selector in parse_selectors(["iter", "loop[0]"])] == [
+        ("iter", True),
+        ("loop[0]", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("glob", "matches"),
+    [("*", True), ("add_kernel", True), ("add*", True), ("a??_k[e]rnel", True), ("add", False), ("ADD*", False)],
+)
+def test_a_kernel_glob_means_the_whole_name(glob: str, matches: bool) -> None:
+    assert parse_selector(f"{glob}/func").matches_kernel("add_kernel") is matches

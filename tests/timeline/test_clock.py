@@ -1,0 +1,290 @@
+"""The clock fit against launches whose truth is known: how far the timeline may be from it.
+
+Each CTA has two readings, and each is off by up to half a step of the timer, which is 32 ns. The ends of a function are
+held within one step, whatever the clock does. Between them only the curve is left, and its bound is looser: it follows
+the steps' error of readings close together, and does not know what the clock does within a CTA that is alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, Entry, buffer_words
+from numpy.typing import NDArray
+
+from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.readings import readings_of
+from kprof_inject.timeline.records import decode_records
+
+# Nanoseconds since 1970, as globaltimer counts: more than a double can tell apart.
+BEGIN_NS = 1_764_000_000_123_456_789
+STEP_NS = 32
+# Where the first and the last record of a CTA stand: what timeline.readings knows of the device.
+AFTER_INIT_NS = 30
+BEFORE_FINAL_NS = 28
+FUNC, ITER = 0, 1
+
+
+class Work(NamedTuple):
+    """One CTA's life, in nanoseconds since the launch began. ``final_late_ns`` delays its pre-final reading."""
+
+    sm: int
+    begin_ns: float
+    end_ns: float
+    final_late_ns: float = 0.0
+
+
+Counter = Callable[[int, float], float]
+"""The cycles that an SM's counter has made since the launch began."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The fit of a launch; for each record its SM, whether it ends or begins the function, the fitted and true time."""
+
+    clock: ClockFit
+    sm: NDArray[np.int64]
+    cycles: NDArray[np.int64]
+    at_function: NDArray[np.bool_]
+    error_ns: NDArray[np.float64]
+
+    def worst_ns(self, where: NDArray[np.bool_] | bool = True) -> float:
+        return float(np.abs(self.error_ns[where]).max())
+
+    @property
+    def is_monotonic(self) -> bool:
+        """Whether on each SM later cycles are never at an earlier nanosecond, between records too."""
+        for sm in np.unique(self.sm):
+            cycles = self.cycles[self.sm == sm]
+            between = np.linspace(cycles.min() - 1000, cycles.max() + 1000, 5000).astype(np.int64)
+            ns = self.clock.to_ns(between, np.full(between.size, sm))
+            if (np.diff(ns) < 0).any():
+                return False
+        return True
+
+
+def steady(hz: float) -> Counter:
+    return lambda sm, ns: ns * hz / 1e9
+
+
+def unequal(hz: float) -> Counter:
+    """Steady, but with rates up to 3 % apart."""
+    return lambda sm, ns: ns * hz / 1e9 * (1 + 0.03 * (sm % 7) / 6)
+
+
+def slowing(sm: int, ns: float) -> float:
+    """From 1.785 GHz down by 10 % of 1.7 GHz within 200 µs, then steady."""
+    falling = min(ns, 200e3)
+    return 1.7 * (1.05 * ns - 0.1 * falling**2 / 400e3 - 0.1 * (ns - falling))
+
+
+def run(
+    works: Sequence[Work],
+    counter: Counter,
+    *,
+    seed: int = 0,
+    iterations: int = 10,
+    loop: tuple[float, float] = (0.05, 0.99),
+    slots: int = 64,
+    offset_cycles: int | None = None,
+) -> Fitted:
+    """Make the buffer of a launch of two warps a CTA, and fit its clock.
+
+    ``loop`` says from where to where in the function the loop is. Each SM's counter begins at a number of its own, or
+    at ``offset_cycles``."""
+    random = np.random.default_rng(seed)
+    offsets = [int(cycles) for cycles in random.integers(0, 1 << 42, 1 + max(work.sm for work in works))]
+    if offset_cycles is not None:
+        offsets = [offset_cycles] * len(offsets)
+    ctas, times = [], []
+    for work in works:
+        warps = [
+            record_times(work.begin_ns + AFTER_INIT_NS, work.end_ns - BEFORE_FINAL_NS, iterations, loop, random),
+            # The other warp begins a little later and ends a little sooner: only the first one reads the timer.
+            record_times(work.begin_ns + 90, work.end_ns - 50, iterations, loop, random),
+        ]
+        ctas.append(
+            Cta(
+                [
+                    [Entry(scope, is_end, offsets[work.sm] + round(counter(work.sm, ns))) for scope, is_end, ns in warp]
+                    for warp in warps
+                ],
+                work.sm,
+                timer(work.begin_ns),
+                timer(work.end_ns + work.final_late_ns),
+                timer(work.end_ns + work.final_late_ns + 1000),
+            )
+        )
+        times += [ns for warp in warps for _, _, ns in warp[-slots:]]
+    raw = TimedLayout().read(buffer_words(ctas, slots), 2)
+    records = decode_records(raw)
+    clock = fit_clock(readings_of(raw, records, spans_function=True), SM_CLOCK_HZ)
+    sm = raw.sm[records.row]
+    error_ns = (clock.to_ns(records.cycles, sm) - BEGIN_NS) - np.array(times)
+    return Fitted(clock, sm, records.cycles, records.scope_id == FUNC, error_ns)
+
+
+def record_times(
+    begin_ns: float, end_ns: float, iterations: int, loop: tuple[float, float], random: np.random.Generator
+) -> list[tuple[int, bool, float]]:
+    """The records of a function with a loop of uneven iterations: scope, whether its end, time."""
+    lengths = random.uniform(0.5, 1.5, iterations)
+    shares = loop[0] + (loop[1] - loop[0]) * np.cumsum([0, *lengths]) / lengths.sum()
+    edges = (begin_ns + (end_ns - begin_ns) * shares).tolist()
+    inner = [
+        record
+        for left, right in pairwise(edges)
+        for record in ((ITER, False, left), (ITER, True, right - (right - left) / 10))
+    ]
+    return [(FUNC, False, begin_ns), *inner, (FUNC, True, end_ns)]
+
+
+def timer(since_ns: float) -> int:
+    """The step nearest to a time. A timer that shows the last step is half a step late, alike in all its readings."""
+    return (BEGIN_NS + round(since_ns) + STEP_NS // 2) // STEP_NS * STEP_NS
+
+
+def waves(ctas: int, sms: int, work_ns: float, *, at_once: int = 1, seed: int = 0) -> list[Work]:
+    """CTAs handed to SMs as they become free, each taking about ``work_ns``."""
+    random = np.random.default_rng(seed)
+    free = np.sort(random.uniform(0, 1000, sms * at_once))
+    works = []
+    for _ in range(ctas):
+        place = int(np.argmin(free))
+        begin_ns = float(free[place])
+        end_ns = begin_ns + work_ns * random.uniform(0.8, 1.2)
+        works.append(Work(place % sms, begin_ns, end_ns))
+        free[place] = end_ns + random.uniform(300, 1500)
+    return works
+
+
+# CTAs, SMs, CTAs at once on an SM, the time of one in nanoseconds, and how far any record may be from the truth.
+LAUNCHES = {
+    "one CTA": (1, 1, 1, 100e3, 32),
+    "one short CTA": (1, 1, 1, 3e3, 32),
+    "seven SMs": (7, 7, 1, 50e3, 32),
+    "one CTA on each SM": (132, 132, 1, 100e3, 32),
+    "two CTAs on some SMs": (200, 132, 1, 50e3, 256),
+    "short CTAs": (200, 132, 1, 3e3, 64),
+    "one SM": (200, 1, 1, 5e3, 64),
+    "long waves": (40, 20, 1, 1e6, 1024),
+    "many at once": (200, 4, 8, 20e3, 256),
+}
+
+
+@pytest.mark.parametrize("hz", [1.0e9, 1.5e9, 1.98e9])
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_a_steady_clock(name: str, hz: float) -> None:
+    ctas, sms, at_once, work_ns, bound_ns = LAUNCHES[name]
+    for seed in range(2):
+        fitted = run(waves(ctas, sms, work_ns, at_once=at_once, seed=seed), steady(hz), seed=seed)
+        assert fitted.worst_ns(fitted.at_function) <= 32
+        assert fitted.worst_ns() <= bound_ns
+        assert fitted.clock.residual_ns <= 16
+        assert fitted.is_monotonic
+        rate_error = abs(fitted.clock.clock_hz / hz - 1)
+        assert rate_error <= 0.01
+        assert rate_error <= 4 * fitted.clock.rate_error
+
+
+@pytest.mark.parametrize("offset_cycles", [0, 1 << 42, CLOCK_PERIOD - 100_000])
+def test_a_counter_from_zero_to_where_it_wraps(offset_cycles: int) -> None:
+    fitted = run(waves(20, 4, 20e3), steady(1.98e9), offset_cycles=offset_cycles)
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    assert fitted.is_monotonic
+
+
+@pytest.mark.parametrize("name", ["one CTA on each SM", "two CTAs on some SMs", "short CTAs", "many at once"])
+def test_sms_with_rates_of_their_own(name: str) -> None:
+    ctas, sms, at_once, work_ns, _ = LAUNCHES[name]
+    fitted = run(waves(ctas, sms, work_ns, at_once=at_once), unequal(1.5e9))
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    assert fitted.worst_ns() <= 256
+    assert fitted.is_monotonic
+    assert 1.5e9 <= fitted.clock.clock_hz <= 1.545e9
+
+
+@pytest.mark.parametrize(("sms", "at_once", "work_ns"), [(4, 1, 4e3), (20, 1, 18e3), (40, 1, 36e3), (4, 4, 16e3)])
+def test_a_clock_that_slows_under_many_ctas(sms: int, at_once: int, work_ns: float) -> None:
+    fitted = run(waves(200, sms, work_ns, at_once=at_once), slowing)
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    assert fitted.worst_ns() <= 256
+    assert fitted.is_monotonic
+    assert 1.6e9 <= fitted.clock.clock_hz <= 1.8e9
+
+
+@pytest.mark.parametrize("ctas", [1, 132])
+def test_a_clock_that_slows_within_ctas_alone_on_their_sm(ctas: int) -> None:
+    fitted = run(waves(ctas, ctas, 180e3), slowing)
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    # A rate that falls by a tenth bends the time by an eightieth in the CTA's middle, and no reading tells of it.
+    assert 1000 < fitted.worst_ns() <= 3000
+    assert fitted.is_monotonic
+
+
+@pytest.mark.parametrize("name", ["two CTAs on some SMs", "one SM", "many at once"])
+def test_a_reading_far_too_late_moves_nothing_where_there_are_others(name: str) -> None:
+    ctas, sms, at_once, work_ns, bound_ns = LAUNCHES[name]
+    works = waves(ctas, sms, work_ns, at_once=at_once)
+    works[7] = works[7]._replace(final_late_ns=50e3)
+    assert sum(work.sm == works[7].sm for work in works) > 1
+    fitted = run(works, steady(1.7e9))
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    assert fitted.worst_ns() <= bound_ns
+    assert fitted.clock.worst_ns > 49e3
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.001)
+    assert fitted.is_monotonic
+
+
+def test_a_reading_far_too_late_on_an_sm_of_its_own_moves_no_other_sm() -> None:
+    works = waves(132, 132, 100e3)
+    works[7] = works[7]._replace(final_late_ns=50e3)
+    fitted = run(works, steady(1.7e9))
+    assert fitted.worst_ns(fitted.sm != works[7].sm) <= 32
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.001)
+    assert fitted.is_monotonic
+
+
+@pytest.mark.parametrize("ctas", [16, 132])
+@pytest.mark.parametrize("iterations", [40, 100, 1000])
+def test_lost_records_on_sms_with_one_cta_leave_the_rate(ctas: int, iterations: int) -> None:
+    fitted = run(waves(ctas, ctas, 100e3), steady(1.7e9), iterations=iterations, loop=(0.001, 0.999), slots=64)
+    # Only the ends of the function survive.
+    assert fitted.at_function.sum() == 2 * ctas
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.1)
+    assert fitted.is_monotonic
+
+
+def test_time_after_the_loop_does_not_spoil_the_rate_of_lost_records() -> None:
+    fitted = run(waves(132, 132, 100e3), steady(1.7e9), iterations=1000, loop=(0.05, 0.95), slots=64)
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.1)
+
+
+def test_lost_records_do_not_matter_where_an_sm_ran_several_ctas() -> None:
+    fitted = run(waves(200, 20, 20e3), steady(1.7e9), iterations=100, slots=64)
+    assert fitted.worst_ns() <= 64
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.001)
+
+
+@pytest.mark.parametrize(("nominal_hz", "expected_hz"), [(1.2e9, 1.2e9), (0, 1.5e9)])
+@pytest.mark.parametrize("cta", [None, Cta([[], []], sm=3)], ids=["never ran", "recorded nothing"])
+def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_hz: float, expected_hz: float) -> None:
+    raw = TimedLayout().read(buffer_words([cta], slots=4), 2)
+    clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=True), nominal_hz)
+    assert clock.clock_hz == pytest.approx(expected_hz)
+    assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
+    assert clock.rate_error == 0.25
+    assert clock.to_ns(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).size == 0
+
+
+def test_a_launch_without_sms_has_a_clock() -> None:
+    raw = TimedLayout().read(buffer_words([None], slots=4), 1)
+    clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=False), SM_CLOCK_HZ)
+    assert clock.clock_hz == pytest.approx(SM_CLOCK_HZ)

@@ -1,0 +1,237 @@
+"""A launch decoded from end to end: a capture on disk in, columns out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
+
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+SCOPES = [
+    Scope("kernel", "func", -1, ("k.py", 3)),
+    Scope("loop[0]", "loop", 0, ("k.py", 5)),
+    Scope("iter[0]", "iter", 1, ("k.py", 5)),
+]
+FUNC, LOOP, ITER = 0, 1, 2
+
+# A clock of 2 GHz: a record's cycle is twice its nanosecond, less what its SM's counter is ahead.
+BEGIN_NS = 1_764_000_000_000_000_000
+AHEAD_CYCLES = {3: 5_000_000, 9: 1 << 42}
+
+
+def cta(sm: int, begin_ns: int, *warps: list[tuple[int, bool, int]]) -> Cta:
+    """A CTA of 10 µs whose records are given by nanoseconds since its begin."""
+    return Cta(
+        [
+            [Entry(scope, is_end, AHEAD_CYCLES[sm] + 2 * (begin_ns + ns)) for scope, is_end, ns in warp]
+            for warp in warps
+        ],
+        sm,
+        BEGIN_NS + begin_ns,
+        BEGIN_NS + begin_ns + 10_000,
+        BEGIN_NS + begin_ns + 10_500,
+    )
+
+
+LOOPING = [
+    *[(FUNC, False, 30), (LOOP, False, 1000)],
+    *[(ITER, False, 1100), (ITER, True, 4000), (ITER, False, 4100), (ITER, True, 8000)],
+    *[(LOOP, True, 8100), (FUNC, True, 9972)],
+]
+PLAIN = [(FUNC, False, 130), (FUNC, True, 9872)]
+CTAS = [cta(9, 0, LOOPING, PLAIN), None, cta(3, 2000, PLAIN, LOOPING), cta(9, 14_000, PLAIN, PLAIN)]
+
+
+@pytest.fixture
+def timeline(tmp_path: Path) -> Timeline:
+    return decode_launch(save_launch(tmp_path, SCOPES, CTAS, slots=8))
+
+
+def test_the_columns_have_fixed_types(timeline: Timeline) -> None:
+    assert timeline.scopes.dtype.descr == [
+        ("cta", "<i4"),
+        ("sm", "<i4"),
+        ("warp", "<i2"),
+        ("scope", "<i2"),
+        ("depth", "<i2"),
+        ("iteration", "<i4"),
+        ("start_cycles", "<i8"),
+        ("end_cycles", "<i8"),
+        ("start_ns", "<i8"),
+        ("end_ns", "<i8"),
+    ]
+    assert timeline.ctas.dtype.descr == [
+        ("cta", "<i4"),
+        ("sm", "<i4"),
+        ("init_ns", "<i8"),
+        ("pre_final_ns", "<i8"),
+        ("post_final_ns", "<i8"),
+    ]
+    assert timeline.lost.dtype.descr == [
+        ("cta", "<i4"),
+        ("sm", "<i4"),
+        ("warp", "<i2"),
+        ("records", "<i8"),
+        ("start_ns", "<i8"),
+        ("end_ns", "<i8"),
+    ]
+
+
+def test_every_scope_that_ran_is_a_row_in_order_of_cta_warp_and_start(timeline: Timeline) -> None:
+    looping = [
+        (FUNC, 0, -1, 60, 19_944),
+        (LOOP, 1, -1, 2000, 16_200),
+        (ITER, 2, 0, 2200, 8000),
+        (ITER, 2, 1, 8200, 16_000),
+    ]
+    plain = [(FUNC, 0, -1, 260, 19_744)]
+    expected = [
+        (cta, sm, warp, *rest, first_cycles + start_cycles, first_cycles + end_cycles)
+        for cta, sm, first_cycles, warps in [
+            (0, 9, AHEAD_CYCLES[9], [looping, plain]),
+            (2, 3, AHEAD_CYCLES[3] + 4000, [plain, looping]),
+            (3, 9, AHEAD_CYCLES[9] + 28_000, [plain, plain]),
+        ]
+        for warp, rows in enumerate(warps)
+        for *rest, start_cycles, end_cycles in rows
+    ]
+    columns = ["cta", "sm", "warp", "scope", "depth", "iteration", "start_cycles", "end_cycles"]
+    assert timeline.scopes[columns].tolist() == expected
+
+
+def test_nanoseconds_are_of_the_globaltimer(timeline: Timeline) -> None:
+    scopes, clock = timeline.scopes, timeline.clock
+    for edge in ("start", "end"):
+        assert np.array_equal(scopes[f"{edge}_ns"], clock.to_ns(scopes[f"{edge}_cycles"], scopes["sm"]))
+        ahead = np.array([AHEAD_CYCLES[sm] for sm in scopes["sm"].tolist()])
+        truth_ns = BEGIN_NS + (scopes[f"{edge}_cycles"] - ahead) // 2
+        # The plain scope of a first warp begins 100 ns later than the fit expects of a scope around the function.
+        assert np.abs(scopes[f"{edge}_ns"] - truth_ns).max() <= 110
+    assert clock.clock_hz == pytest.approx(2e9, rel=0.02)
+
+
+def test_ctas_are_those_that_ran(timeline: Timeline) -> None:
+    assert timeline.ctas.tolist() == [
+        (0, 9, BEGIN_NS, BEGIN_NS + 10_000, BEGIN_NS + 10_500),
+        (2, 3, BEGIN_NS + 2000, BEGIN_NS + 12_000, BEGIN_NS + 12_500),
+        (3, 9, BEGIN_NS + 14_000, BEGIN_NS + 24_000, BEGIN_NS + 24_500),
+    ]
+    assert (timeline.ctas_never_ran, timeline.ctas_damaged) == (1, 0)
+
+
+def test_warp_time_is_of_all_warps_from_begin_to_end_of_their_ctas(timeline: Timeline) -> None:
+    assert timeline.warp_time_ns == 3 * 2 * 10_000
+
+
+def test_a_launch_without_loss_counts_its_records(timeline: Timeline) -> None:
+    assert (timeline.records_written, timeline.records_lost, timeline.records_unknown) == (24, 0, 0)
+    assert timeline.open_starts.tolist() == timeline.stray_ends.tolist() == [0, 0, 0]
+    assert timeline.lost.size == 0
+
+
+def test_lost_records_leave_a_window_from_the_begin_to_the_first_that_is_left(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, CTAS, slots=4))
+
+    assert timeline.lost[["cta", "sm", "warp", "records"]].tolist() == [(0, 9, 0, 4), (2, 3, 1, 4)]
+    assert timeline.lost["start_ns"].tolist() == [BEGIN_NS, BEGIN_NS + 2000]
+    second_iterations = timeline.scopes[timeline.scopes["scope"] == ITER]
+    assert timeline.lost["end_ns"].tolist() == second_iterations["start_ns"].tolist()
+    assert second_iterations["iteration"].tolist() == [-1, -1]
+    assert (timeline.records_written, timeline.records_lost) == (24, 8)
+    assert timeline.open_starts.tolist() == [0, 0, 0]
+    assert timeline.stray_ends.tolist() == [2, 2, 0]
+
+
+def test_records_without_a_partner_or_a_scope_are_counted(tmp_path: Path) -> None:
+    entries = [start(FUNC, 60), end(LOOP, 300), start(ITER, 500), start(77, 600), end(5, 700), end(FUNC, 900)]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([entries])], slots=8))
+    assert timeline.scopes["scope"].tolist() == [FUNC]
+    assert timeline.open_starts.tolist() == [0, 0, 1]
+    assert timeline.stray_ends.tolist() == [0, 1, 0]
+    assert timeline.records_unknown == 2
+
+
+def test_ids_are_matched_by_record_name(tmp_path: Path) -> None:
+    # Two loops of one name, and a function with two returns whose second end has an id of its own.
+    scopes = [
+        Scope("kernel"),
+        Scope("loop", "loop", 0, record="loop#0"),
+        Scope("loop", "loop", 0, record="loop#1"),
+    ]
+    ids = {0: "kernel", 1: "loop#1", 2: "kernel", 3: "loop#0", 4: "none of ours"}
+    entries = [start(0, 60), start(3, 100), end(3, 200), start(1, 300), end(1, 400), start(4, 500), end(2, 900)]
+    timeline = decode_launch(save_launch(tmp_path, scopes, [Cta([entries])], slots=8, scope_ids=ids))
+    assert timeline.scopes[["scope", "start_cycles", "end_cycles"]].tolist() == [
+        (0, 60, 900),
+        (1, 100, 200),
+        (2, 300, 400),
+    ]
+    assert timeline.records_unknown == 1
+
+
+def test_a_damaged_header_is_counted_and_left_out(tmp_path: Path) -> None:
+    words = buffer_words(CTAS, slots=8)
+    words[2, 3] = 0x12345678
+    (launch,) = save_launches(tmp_path, kernel_json(SCOPES, words, 2), [words])
+    timeline = decode_launch(launch)
+    assert timeline.ctas["cta"].tolist() == [0, 3]
+    assert (timeline.ctas_never_ran, timeline.ctas_damaged) == (1, 1)
+
+
+def test_a_launch_that_never_ran_is_an_empty_timeline(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=8))
+    assert timeline.scopes.size == timeline.ctas.size == timeline.lost.size == 0
+    assert (timeline.ctas_never_ran, timeline.records_written, timeline.warp_time_ns) == (2, 0, 0)
+    assert timeline.open_starts.tolist() == [0, 0, 0]
+    assert timeline.clock.clock_hz == pytest.approx(1.98e9)
+
+
+def test_a_launch_of_a_kernel_without_scopes_has_its_ctas(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, [], [Cta([[], []]), Cta([[start(0, 5)], []])], slots=8))
+    assert timeline.scopes.size == 0
+    assert len(timeline.ctas) == 2
+    assert timeline.records_unknown == 1
+
+
+def test_an_unknown_layout_is_an_error(tmp_path: Path) -> None:
+    words = buffer_words(CTAS, slots=8)
+    kernel = kernel_json(SCOPES, words, 2) | {"layout": "spiral"}
+    (launch,) = save_launches(tmp_path, kernel, [words])
+    with pytest.raises(KprofError, match="layout 'spiral' is unknown"):
+        decode_launch(launch)
+
+
+def test_a_truncated_buffer_is_an_error(tmp_path: Path) -> None:
+    launch = save_launch(tmp_path, SCOPES, CTAS, slots=8)
+    launch.path.write_bytes(launch.path.read_bytes()[:-4])
+    with pytest.raises(KprofError, match=r"\.bin is damaged"):
+        decode_launch(launch)
+
+
+@pytest.mark.parametrize("count", [1, 3, 0x80000000, 0xFFFFFFFF])
+def test_a_wrong_count_does_not_spoil_the_other_warps(tmp_path: Path, count: int) -> None:
+    words = buffer_words(CTAS, slots=8)
+    words[2, 11] = count
+    (launch,) = save_launches(tmp_path, kernel_json(SCOPES, words, 2), [words])
+    scopes = decode_launch(launch).scopes
+    unspoilt = scopes[(scopes["cta"] != 2) | (scopes["warp"] != 1)]
+    assert unspoilt["scope"].tolist() == [FUNC, LOOP, ITER, ITER, FUNC, FUNC, FUNC, FUNC]
+    assert (scopes["end_ns"] >= scopes["start_ns"]).all()
+
+
+def test_one_flipped_bit_of_a_clock_turns_no_duration_negative(tmp_path: Path) -> None:
+    words = buffer_words(CTAS, slots=8)
+    (launch,) = save_launches(tmp_path, kernel_json(SCOPES, words, 2), [words])
+    for entry in range(8):
+        for bit in range(32):
+            flipped = words.copy()
+            # The low words of the first warp's ring, which follows the header and two counts.
+            flipped[0, 13 + 2 * entry] ^= np.uint32(1 << bit)
+            launch.path.write_bytes(flipped.tobytes())
+            timeline = decode_launch(launch)
+            assert timeline.clock.rate_ns > 0
+            assert (timeline.scopes["end_ns"] >= timeline.scopes["start_ns"]).all()
