@@ -42,7 +42,7 @@ def write_json(path: Path, values: Any) -> None:
 def read_object(path: Path, *keys: str) -> dict[str, Any]:
     """The JSON object in a file of ours. Raises ``KprofError`` if it is missing, damaged, or lacks one of the keys."""
     try:
-        return object_with(keys, json.loads(path.read_text()), path)
+        return object_with(keys, json.loads(path.read_bytes()), path)
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:

@@ -23,7 +23,7 @@ from kprof_inject.capture.format import (
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.files import object_with, read_object
+from kprof_inject.files import object_with, read_object, read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Kernel:
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""
-        return (self.folder / TTGIR_FILE).read_text()
+        return read_text(self.folder / TTGIR_FILE)
 
     def sources(self) -> dict[str, str]:
         """The text of each source file that the module refers to, by the path it is referred to by."""
@@ -157,7 +157,7 @@ def _complete_lines(path: Path) -> list[dict[str, Any]]:
     """All lines that were written to their end; of a killed program the last may be cut."""
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]
+    lines = read_text(path).split("\n")[:-1]
     try:
         return [json.loads(line) for line in lines]
     except ValueError as error:

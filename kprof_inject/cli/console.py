@@ -20,6 +20,12 @@ def print_error(error: KprofError) -> None:
     click.echo(error.render(), err=True)
 
 
+def write_output(text: str) -> None:
+    """A file's text on stdout: its bytes, whatever the terminal's encoding."""
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
 def read_input(file: Path) -> str:
     """The text of a file that was named on the command line, where ``-`` is stdin; line ends as they are."""
     return decode_text(sys.stdin.buffer.read(), "<stdin>") if str(file) == "-" else read_text(file)

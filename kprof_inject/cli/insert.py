@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import print_error, read_input, say
+from kprof_inject.cli.console import print_error, read_input, say, write_output
 from kprof_inject.cli.options import at_option, path_type
 from kprof_inject.files import write_json, write_text
 from kprof_inject.insertion import insert_module, insert_workspace
@@ -37,7 +36,7 @@ def command(place: Path, selectors: tuple[str, ...], output: Path | None, plan_p
     if output:
         write_text(output, instrumented)
     else:
-        sys.stdout.write(instrumented)
+        write_output(instrumented)
     _say_plan(plan)
 
 

@@ -71,6 +71,10 @@ def command(
     ctx.exit(exit_code or dump_exit_code)
 
 
+# Wider than any table: what is piped is read by programs, and must not be cut.
+_PIPE_WIDTH = 2000
+
+
 def print_table(timelines: list[Timeline], as_json: bool) -> None:
     """The summary on stdout: JSON, or a table that is never cut when it is piped."""
     summaries = [summarise(timeline) for timeline in timelines]
@@ -79,5 +83,5 @@ def print_table(timelines: list[Timeline], as_json: bool) -> None:
         return
     console = Console()
     if not console.is_terminal:
-        console = Console(width=max(200, console.width))
+        console = Console(width=_PIPE_WIDTH)
     print_summaries(summaries, console)

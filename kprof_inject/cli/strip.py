@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import read_input
+from kprof_inject.cli.console import read_input, write_output
 from kprof_inject.cli.options import path_type
 from kprof_inject.files import write_text
 from kprof_inject.rewrite import strip
@@ -23,4 +22,4 @@ def command(file: Path, output: Path | None) -> None:
     if output:
         write_text(output, stripped)
     else:
-        sys.stdout.write(stripped)
+        write_output(stripped)

@@ -69,7 +69,7 @@ def _sources(ttgir: str) -> dict[str, str]:
     for name in dict.fromkeys(_SOURCE_FILE.findall(ttgir)):
         path = Path(name)
         if library not in path.parents and path.is_file() and path.stat().st_size <= _LARGEST_SOURCE_BYTES:
-            texts[name] = path.read_text(errors="replace")
+            texts[name] = path.read_bytes().decode(errors="replace")
     return texts
 
 

@@ -4,8 +4,7 @@ Each SM has a counter of its own, and its clock is not steady: under load an H20
 15 µs, and its SMs by a few per cent against each other. The fit has two steps:
 
 1. one rate for the launch, by weighted least squares over all readings, each SM with an offset of its own;
-2. on each SM, what the readings leave of that straight line: a curve of straight pieces, drawn towards the line where
-   there are no readings. Launches too short for their readings to tell a change of rate keep the line.
+2. on each SM, what the readings leave of that straight line: a curve through them (see ``curves``).
 """
 
 from __future__ import annotations
@@ -15,18 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.readings import Readings
+from kprof_inject.timeline.curves import Curves, fit_curves
+from kprof_inject.timeline.readings import Readings, trust
 
 # A GPU under load runs within this share of its nominal clock.
 _NOMINAL_SPREAD = 0.25
 _FALLBACK_CLOCK_HZ = 1.5e9
-# How far an SM's rate strays from the launch's over one piece of the curve.
-_PIECE_SPREAD = 0.03
-_PIECE_NS = 4000.0
-_STEEPEST = 0.5
-_MOST_PIECES = 64
-# Readings within so many standard errors of the fit count in full.
-_TRUSTED_ERRORS = 3.0
 _ROUNDS = 8
 
 
@@ -37,8 +30,7 @@ class ClockFit:
     ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error. ``residual_ns`` is the root
     mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were.
     ``sms`` are the numbers of the SMs that had readings, ascending; the tables below have a row for each.
-    ``base_cycles`` and ``base_ns`` (SM) fix each SM's line; ``curve_ns`` (SM, knot) is added to it, a knot each
-    ``knot_cycles`` from the base.
+    ``base_cycles`` and ``base_ns`` (SM) fix each SM's line; ``curves`` are added to it.
     """
 
     rate_ns: float
@@ -49,8 +41,7 @@ class ClockFit:
     sms: NDArray[np.int64]
     base_cycles: NDArray[np.int64]
     base_ns: NDArray[np.int64]
-    knot_cycles: float
-    curve_ns: NDArray[np.float64]
+    curves: Curves
 
     @property
     def clock_hz(self) -> float:
@@ -61,10 +52,8 @@ class ClockFit:
 
         An SM without readings has no time of its own; it is given that of the next."""
         row = np.minimum(np.searchsorted(self.sms, sm), len(self.sms) - 1)
-        since = (cycles - self.base_cycles[row]).astype(np.float64)
-        knot, part = _knots(since, self.knot_cycles, self.curve_ns.shape[1])
-        curve = self.curve_ns[row, knot] * (1 - part) + self.curve_ns[row, knot + 1] * part
-        return self.base_ns[row] + np.rint(since * self.rate_ns + curve).astype(np.int64)
+        since = cycles - self.base_cycles[row]
+        return self.base_ns[row] + np.rint(since * self.rate_ns + self.curves.at(row, since)).astype(np.int64)
 
 
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
@@ -72,7 +61,8 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     nominal_ns = 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
     if not readings.sm.size:
         one = np.zeros(1, dtype=np.int64)
-        return ClockFit(nominal_ns, _NOMINAL_SPREAD, 0.0, 0.0, 0, one, one, one, 1.0, np.zeros((1, 2)))
+        flat = Curves(one, np.zeros(1), np.arange(2))
+        return ClockFit(nominal_ns, _NOMINAL_SPREAD, 0.0, 0.0, 0, one, one, one, flat)
     sms, sm = np.unique(readings.sm, return_inverse=True)
     sm_count = len(sms)
     readings = replace(readings, sm=sm)
@@ -88,9 +78,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     offset = _means(readings.sm, left, weight, sm_count)
     left -= offset[readings.sm]
 
-    pieces = int(np.clip(x.max() * rate_ns / _PIECE_NS, 1, _MOST_PIECES))
-    knot_cycles = max(float(x.max()) / pieces, 1.0)
-    curve, left, weight = _fit_curves(readings, x / knot_cycles, left, sm_count, pieces, knot_cycles * rate_ns)
+    curves, left, weight = fit_curves(readings, readings.cycles - base_cycles[readings.sm], left, weight, rate_ns)
     return ClockFit(
         rate_ns,
         rate_error,
@@ -100,8 +88,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
         sms,
         base_cycles,
         first_ns + np.rint(offset).astype(np.int64),
-        knot_cycles,
-        curve,
+        curves,
     )
 
 
@@ -128,64 +115,12 @@ def _fit_rate(
         solution = np.linalg.solve(information, weighted.T @ target + prior_weight * prior_mean)
         rest = (target - centred @ solution) / readings.error_ns
         scale = max(1.0, 1.4826 * float(np.median(np.abs(rest))))
-        weight = _trust(rest / scale, readings.side) / readings.error_ns**2
+        weight = trust(rest / scale, readings.side) / readings.error_ns**2
     rate_ns, more_shift_ns = (float(value) for value in solution)
-    rate_error = float(np.sqrt(np.linalg.inv(information)[0, 0])) / rate_ns
+    # An error that all readings share does not average out.
+    shared_ns = float(np.linalg.solve(information, weighted.T @ readings.shared_error_ns)[0])
+    rate_error = float(np.hypot(np.sqrt(np.linalg.inv(information)[0, 0]), shared_ns)) / rate_ns
     return (rate_ns, more_shift_ns), rate_error, weight
-
-
-def _fit_curves(
-    readings: Readings,
-    at: NDArray[np.float64],
-    left: NDArray[np.float64],
-    sm_count: int,
-    pieces: int,
-    piece_ns: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The heights of each SM's curve at its knots (shape (SM, knot)), what it leaves of ``left``, and the weights.
-
-    Penalised least squares, all SMs at once, reweighted in rounds.
-    """
-    sm, knots = readings.sm, pieces + 1
-    knot, part = _knots(at, 1.0, knots)
-    sides = ((knot, 1 - part), (knot + 1, part))
-    steps = np.diff(np.eye(knots), axis=0)
-    # The small diagonal: an SM without readings keeps its line.
-    penalty = steps.T @ steps / (_PIECE_SPREAD * piece_ns) ** 2 + np.eye(knots) * 1e-12
-    weight = 1 / readings.error_ns**2
-    for _ in range(_ROUNDS):
-        normal = np.zeros((sm_count, knots, knots))
-        moment = np.zeros((sm_count, knots))
-        for row, row_share in sides:
-            np.add.at(moment, (sm, row), weight * row_share * left)
-            for column, column_share in sides:
-                np.add.at(normal, (sm, row, column), weight * row_share * column_share)
-        curve = np.linalg.solve(normal + penalty, moment[:, :, None])[:, :, 0].astype(np.float64)
-        rest = left - (curve[sm, knot] * (1 - part) + curve[sm, knot + 1] * part)
-        weight = _trust(rest / readings.error_ns, readings.side) / readings.error_ns**2
-    # Of contradictory readings a curve may come that turns time around; a clock does not.
-    most = _STEEPEST * piece_ns
-    climbs = np.clip(np.diff(curve, axis=1), -most, most)
-    curve = curve[:, :1] + np.concatenate((np.zeros((sm_count, 1)), np.cumsum(climbs, axis=1)), axis=1)
-    return curve, rest, weight
-
-
-def _trust(errors: NDArray[np.float64], side: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How much each reading counts, 0 to 1, by how many standard errors it is later than the fit.
-
-    A reading can only be too far from its record: where the memory is busy, the store of the timer's value holds the
-    warp up. So what is off to that side (too early for init, too late for pre-final) is trusted less.
-    """
-    deviation = errors / _TRUSTED_ERRORS
-    is_delay = deviation * side < 0
-    return np.where(is_delay, 1 / (1 + deviation**2), 1 / np.maximum(np.abs(deviation), 1))
-
-
-def _knots(since: NDArray[np.float64], spacing: float, count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The knot before each value, and how far it is on the way to the next; beyond the last piece, none of it."""
-    position = np.clip(since / spacing, 0, count - 1)
-    knot = np.minimum(position.astype(np.int64), count - 2)
-    return knot, position - knot
 
 
 def _means(

@@ -15,8 +15,10 @@ def depths(pairs: Pairs) -> NDArray[np.int64]:
     warp = np.concatenate((pairs.warp, pairs.warp))
     cycles = np.concatenate((pairs.start_cycles, pairs.end_cycles))
     is_end = np.arange(2 * count) >= count
-    # At one clock value a scope ends before its neighbour starts.
-    order = np.lexsort((~is_end, cycles, warp, row))
+    # At one clock value a scope ends before its neighbour starts, and one of no length does both in between.
+    is_empty = np.tile(pairs.start_cycles == pairs.end_cycles, 2)
+    turn = np.where(is_empty, np.where(is_end, 2, 1), np.where(is_end, 0, 3))
+    order = np.lexsort((turn, cycles, warp, row))
     level = np.cumsum(np.where(is_end[order], -1, 1))
     depth = np.empty(2 * count, dtype=np.int64)
     depth[order] = level

@@ -26,11 +26,14 @@ _MORE_WITHIN_FUNCTION_NS = 300.0
 # How much of that may differ from CTA to CTA.
 _SHIFT_VARIATION = 0.2
 # How far the records that a ring lost may have been from the mean distance of those that it kept.
-_LOST_DISTANCE_ERROR = 0.05
-# The share of distances that count as usual.
+_LOST_DISTANCE_ERROR = 0.1
+# The share of distances that count as they are.
 _USUAL_DISTANCES = 0.96
-# A clock does not run this many times as fast as the others.
+# A clock does not run this many times as fast as the others, nor at 10 GHz.
 _WILD = 4.0
+_FASTEST_CYCLES_PER_NS = 10.0
+# Readings within so many standard errors of a fit count in full.
+_TRUSTED_ERRORS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Readings:
     number of nanoseconds) plus ``shift_ns``, with a standard error of ``error_ns``.
 
     ``shift_ns`` is the least that lies between the reading and the record. All readings of a side (``side`` is +1 for
-    init and -1 for pre-final) may have more of it, in the order of ``more_shift_ns``.
+    init and -1 for pre-final, 0 for neither) may have more of it, in the order of ``more_shift_ns``. What is reckoned
+    is reckoned alike for all: that part of the error, ``shared_error_ns``, does not average out.
     """
 
     sm: NDArray[np.int64]
@@ -48,6 +52,7 @@ class Readings:
     shift_ns: NDArray[np.float64]
     side: NDArray[np.float64]
     error_ns: NDArray[np.float64]
+    shared_error_ns: NDArray[np.float64]
     more_shift_ns: float
 
 
@@ -57,21 +62,30 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
     Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
     stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
     """
-    first, first_error_cycles = _first_cycles(ctas, records)
+    first, reckoned_error_cycles = _first_cycles(ctas, records)
     last = np.full(len(ctas.sm), np.iinfo(np.int64).min)
     np.maximum.at(last, records.row, records.cycles)
-    rows = _sound_rows(np.unique(records.row), first, last, ctas)
-    count = len(rows)
+    recorded = np.unique(records.row)
+    rows = _sound_rows(recorded, first, last, ctas)
+    # An SM of which nothing else is known: the middle of its records belongs to the middle of the CTA's time.
+    rest = recorded[~np.isin(ctas.sm[recorded], ctas.sm[rows])]
+    middle_cycles = np.array([np.median(records.cycles[records.row == row]) for row in rest], dtype=np.int64)
+    duration_ns = ctas.pre_final_ns[rest] - ctas.init_ns[rest]
+
     more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
-    error_ns = np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns)
+    error_ns = float(np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns))
+    counts = (len(rows), len(rows), len(rest))
+    # A cycle is about half a nanosecond to one: close enough for an error.
+    reckoned_ns = np.concatenate((reckoned_error_cycles[rows], np.zeros(len(rows) + len(rest))))
     return Readings(
-        np.concatenate((ctas.sm[rows], ctas.sm[rows])),
-        np.concatenate((first[rows], last[rows])),
-        np.concatenate((ctas.init_ns[rows], ctas.pre_final_ns[rows])),
-        np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS), count),
-        np.repeat((1.0, -1.0), count),
-        # A cycle is about half a nanosecond to one: close enough for an error.
-        np.concatenate((np.hypot(error_ns, first_error_cycles[rows]), np.full(count, error_ns))),
+        np.concatenate((ctas.sm[rows], ctas.sm[rows], ctas.sm[rest])),
+        np.concatenate((first[rows], last[rows], middle_cycles)),
+        np.concatenate((ctas.init_ns[rows], ctas.pre_final_ns[rows], ctas.init_ns[rest] + duration_ns // 2)),
+        np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS, 0.0), counts),
+        np.repeat((1.0, -1.0, 0.0), counts),
+        np.hypot(np.repeat(error_ns, sum(counts)), reckoned_ns)
+        + np.concatenate((np.zeros(2 * len(rows)), np.abs(duration_ns) / 4)),
+        reckoned_ns,
         more_shift_ns,
     )
 
@@ -86,7 +100,7 @@ def _sound_rows(
     duration_ns = (ctas.pre_final_ns[rows] - ctas.init_ns[rows]).astype(np.float64)
     cycles_per_ns = np.maximum(cycles, 1) / np.maximum(duration_ns, 1)
     usual = np.median(cycles_per_ns) if rows.size else 1.0
-    return rows[(cycles_per_ns < _WILD * usual) & (duration_ns > 0)]
+    return rows[(cycles_per_ns < min(_WILD * usual, _FASTEST_CYCLES_PER_NS)) & (duration_ns > 0)]
 
 
 def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -112,7 +126,7 @@ def _missing_cycles(
 ) -> NDArray[np.float64]:
     """How long the lost records of each warp took, by the mean distance of those that it kept.
 
-    The widest distances do not count: what follows a loop takes long for few records, and the lost ones were in it.
+    The widest distances count for less: what follows a loop takes long for few records, and the lost ones were in it.
     """
     missing = np.zeros(len(lost))
     losers = np.flatnonzero(lost)
@@ -120,6 +134,17 @@ def _missing_cycles(
         # A ring that lost records is full, so that all of these have the same number.
         kept = cycles[np.isin(group, losers)].reshape(losers.size, -1)
         distances = np.sort(np.diff(kept, axis=1), axis=1)
-        usual = distances[:, : max(1, int(distances.shape[1] * _USUAL_DISTANCES))]
-        missing[losers] = lost[losers] * usual.mean(axis=1) if usual.size else 0
+        widest = distances[:, int(distances.shape[1] * _USUAL_DISTANCES) - 1]
+        missing[losers] = lost[losers] * np.minimum(distances, widest[:, None]).mean(axis=1)
     return missing
+
+
+def trust(errors: NDArray[np.float64], side: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much each reading counts, 0 to 1, by how many standard errors it is later than a fit.
+
+    A reading can only be too far from its record: where the memory is busy, the store of the timer's value holds the
+    warp up. So what is off to that side (too early for init, too late for pre-final) is trusted less.
+    """
+    deviation = errors / _TRUSTED_ERRORS
+    is_delay = deviation * side < 0
+    return np.where(is_delay, 1 / (1 + deviation**2), 1 / np.maximum(np.abs(deviation), 1))

@@ -57,7 +57,6 @@ def test_the_sources_that_a_kernel_came_from_are_saved(dumped_once: Path) -> Non
     assert json.loads(path.read_text()) == {str(file): file.read_text()}
 
 
-@pytest.mark.xfail(reason="sources are read in the locale's encoding", strict=True)
 def test_sources_are_utf_8_whatever_the_locale_is(kprof: CommandLine) -> None:
     program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "ending.py"
     kprof.write("program/kernels.py", kprof.read("program/kernels.py").replace("no loop", "Größe"))
