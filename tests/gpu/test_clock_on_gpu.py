@@ -65,8 +65,9 @@ def test_the_timeline_agrees_with_the_kernels_own_timer(timed: dict, name: str, 
     for timeline, times in timed[name]:
         start, end, duration = errors_ns(timeline, times, scope)
         worst = 100 * np.abs((end - start) / duration).max()
+        what = f"{name} {'func' if scope == FUNC else 'loop'}: {len(start)} of {len(times)} CTAs"
         print(
-            f"{name} {'func' if scope == FUNC else 'loop'}: {len(start)} of {len(times)} CTAs: start {spread(start)}, end {spread(end)}, "
+            f"{what}: start {spread(start)}, end {spread(end)}, "
             f"duration ({np.median(duration):.0f} ns) off by {worst:.2f} % at most; "
             f"clock {timeline.clock.clock_hz / 1e6:.1f} MHz, residual {timeline.clock.residual_ns:.1f} ns"
         )
