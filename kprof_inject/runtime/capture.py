@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,15 @@ class _Variant:
     ttgir: str
     sources: dict[str, str]
     launches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedLaunch:
+    """A launch that has its buffer. ``index`` counts the launches of its variant; ``keep`` says that it is wanted."""
+
+    buffer: torch.Tensor
+    index: int
+    keep: bool
 
 
 @dataclass(slots=True)
@@ -61,8 +71,8 @@ class LaunchCapture:
     def describe_loaded(self, variant: str, registers: int, spills: int) -> None:
         self._variants[variant].description |= {"registers": registers, "spills": spills}
 
-    def begin(self, variant: str, size_bytes: int, stream: int) -> bool:
-        """Prepare the buffer of a launch; true if it is to be kept. Called in the launch path."""
+    def begin(self, variant: str, size_bytes: int, stream: int) -> PreparedLaunch | None:
+        """Prepare a launch's buffer, in the launch path; None if there is no memory for it."""
         known = self._variants[variant]
         index = known.launches
         known.launches += 1
@@ -70,41 +80,45 @@ class LaunchCapture:
         if keep and torch.cuda.is_current_stream_capturing():
             self._left_out["captured into a CUDA graph"] += 1
             keep = False
-        if keep:
-            with _on(stream):
-                # Zeroed, because a CTA that never ran, or a warp that never recorded, writes nothing.
-                self._current.buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
-        else:
-            self._current.buffer = self._shared_scratch(size_bytes)
-        if _allocation._profile_allocator.get() is not self.allocate:
-            _allocation._profile_allocator.set(self.allocate)
-        return keep
+        try:
+            buffer = self._zeroed(size_bytes, stream) if keep else self._shared_scratch(size_bytes)
+        except torch.cuda.OutOfMemoryError:
+            return None
+        self._current.buffer = buffer
+        _allocation._profile_allocator.set(self._allocate)
+        return PreparedLaunch(buffer, index, keep)
 
-    def allocate(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    def end(self, variant: str, launch: PreparedLaunch, grid: tuple[int, int, int], stream: int) -> None:
+        """Hand a kept launch's buffer on, with an event behind the launch that tells when it is complete."""
+        self._current.buffer = None
+        if not launch.keep:
+            return
+        with self._report.guard("capturing a launch"):
+            line = {
+                "variant": variant,
+                "index": launch.index,
+                "grid": list(grid),
+                "device": torch.cuda.current_device(),
+                "stream": stream,
+                "host_ns": time.time_ns(),
+                "buffer_bytes": launch.buffer.numel(),
+            }
+            with _on(stream):
+                done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+                done.record()
+            known = self._variants[variant]
+            job = CopyJob(variant, known.description, known.ttgir, known.sources, line, launch.buffer, done)
+            self._running_copier().put(job)
+
+    def _allocate(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
         """Triton's profile allocator: the buffer that ``begin`` prepared."""
         buffer: torch.Tensor = self._current.buffer
         return buffer
 
-    def end(self, variant: str, grid: tuple[int, int, int], stream: int) -> None:
-        """Hand the buffer on, with an event behind the launch that tells when it is complete."""
-        known = self._variants[variant]
-        buffer = self._current.buffer
-        self._current.buffer = None
-        launch = {
-            "variant": variant,
-            "index": known.launches - 1,
-            "grid": list(grid),
-            "device": torch.cuda.current_device(),
-            "stream": stream,
-            "host_ns": time.time_ns(),
-            "buffer_bytes": buffer.numel(),
-        }
+    def _zeroed(self, size_bytes: int, stream: int) -> torch.Tensor:
+        # Of a CTA that never ran, or a warp that never recorded, nothing is written.
         with _on(stream):
-            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
-            done.record()
-        self._running_copier().put(
-            CopyJob(variant, known.description, known.ttgir, known.sources, launch, buffer, done)
-        )
+            return torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
 
     def _shared_scratch(self, size_bytes: int) -> torch.Tensor:
         # Launches that are not kept may overwrite each other: nobody reads this.
@@ -126,20 +140,33 @@ class LaunchCapture:
 
 
 class CapturingLauncher:
-    """Stands where Triton keeps a kernel's launcher, and passes every call on."""
+    """Stands where Triton keeps a kernel's launcher, and passes every call on.
 
-    def __init__(self, kernel: Any, capture: LaunchCapture, variant: str) -> None:
+    ``plain(reason)`` gives the same kernel without records; it is launched instead once there is no buffer to be had.
+    """
+
+    def __init__(self, kernel: Any, capture: LaunchCapture, variant: str, plain: Callable[[str], Any]) -> None:
         self._launch = kernel._run
         self._capture = capture
         self._variant = variant
+        self._plain = plain
+        self._clean: Any = None
         self._cta_bytes = kernel.metadata.profile_scratch_size * kernel.metadata.num_ctas
 
-    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *args: Any) -> Any:
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
         size_bytes = grid_x * grid_y * grid_z * self._cta_bytes
-        keep = self._capture.begin(self._variant, size_bytes, stream)
-        result = self._launch(grid_x, grid_y, grid_z, stream, *args)
-        if keep and size_bytes:
-            self._capture.end(self._variant, (grid_x, grid_y, grid_z), stream)
+        if not size_bytes:
+            return self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        launch = self._capture.begin(self._variant, size_bytes, stream) if self._clean is None else None
+        if launch is None:
+            if self._clean is None:
+                self._clean = self._plain(f"there is no memory for a buffer of {size_bytes} bytes")
+            function, metadata = self._clean.function, self._clean.packed_metadata
+            return self._clean.run(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        self._capture.end(self._variant, launch, (grid_x, grid_y, grid_z), stream)
         return result
 
     def __getattr__(self, name: str) -> Any:

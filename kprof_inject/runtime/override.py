@@ -124,22 +124,23 @@ class _RunStep:
             try:
                 initialise()
             except Exception as error:  # noqa: BLE001 (shared memory, registers, whatever the driver refuses)
-                self._leave_alone(variant, f"it does not load with records: {error}")
-                self._become_plain(kernel, plain)
+                clean = without_records(f"it does not load with records: {error}")
+                # The program, and Triton's caches, already hold this object.
+                vars(kernel).clear()
+                vars(kernel).update(vars(clean))
+                clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
                 return
             self._capture.describe_loaded(variant.key, kernel.n_regs, kernel.n_spills)
-            kernel._run = CapturingLauncher(kernel, self._capture, variant.key)
+            kernel._run = CapturingLauncher(kernel, self._capture, variant.key, without_records)
+
+        def without_records(reason: str) -> Any:
+            self._leave_alone(variant, reason)
+            with self._lock:
+                clean = plain()
+            clean._init_handles()
+            return clean
 
         kernel._init_handles = initialise_and_wrap
-
-    def _become_plain(self, kernel: Any, plain: Compile) -> None:
-        with self._lock:
-            clean = plain()
-        clean._init_handles()
-        # The program, and Triton's caches, already hold this object.
-        vars(kernel).clear()
-        vars(kernel).update(vars(clean))
-        clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
 
     def _leave_alone(self, variant: Variant, reason: str) -> None:
         with self._report.guard("reporting a kernel"):
