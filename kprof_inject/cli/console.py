@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -16,6 +17,12 @@ def say(message: str) -> None:
     click.echo(f"kprof-inject: {message}", err=True)
 
 
+def say_faults(errors: Iterable[str]) -> None:
+    """Failures of ours inside the program, which went on."""
+    for error in errors:
+        say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
+
+
 def print_error(error: KprofError) -> None:
     click.echo(error.render(), err=True)
 
@@ -26,6 +33,8 @@ def write_output(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def read_input(file: Path) -> str:
-    """The text of a file that was named on the command line, where ``-`` is stdin; line ends as they are."""
-    return decode_text(sys.stdin.buffer.read(), "<stdin>") if str(file) == "-" else read_text(file)
+def read_input(file: Path) -> tuple[str, str]:
+    """The text of a file that was named on the command line, where ``-`` is stdin, and what to call it."""
+    if str(file) == "-":
+        return decode_text(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
+    return read_text(file), str(file)

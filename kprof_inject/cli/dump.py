@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import say, say_faults
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.runtime import steps
 from kprof_inject.workspace import Workspace
@@ -30,4 +30,5 @@ def dump_into(workspace: Workspace, kernel: str, program: tuple[str, ...]) -> in
     for dumped in kernels:
         target = dumped.info["target"]
         say(f"  {dumped.name} ({target['backend']}:{target['arch']}) {dumped.ttgir_path}")
+    say_faults(result.reports.errors)
     return result.exit_code

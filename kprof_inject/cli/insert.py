@@ -30,7 +30,7 @@ def command(place: Path, selectors: tuple[str, ...], output: Path | None, plan_p
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
         insert_into(Workspace.open(place), selectors)
         return
-    plan, instrumented = insert_module(parse(read_input(place), str(place)), parse_selectors(selectors))
+    plan, instrumented = insert_module(parse(*read_input(place)), parse_selectors(selectors))
     if plan_path:
         write_json(plan_path, scope_table(plan))
     if output:

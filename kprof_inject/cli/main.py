@@ -61,11 +61,7 @@ def main() -> None:
     except KprofError as error:
         print_error(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output went away (``| head``): nothing is wrong, and nothing more can be said.
-        sys.stderr.close()
-        sys.exit(0)
     except OSError as error:
         place = f" {error.filename}" if error.filename else ""
-        print_error(KprofError(f"cannot use{place}: {error.strerror}", hint="name another place with -o"))
+        print_error(KprofError(f"cannot use{place}: {error.strerror}"))
         sys.exit(1)

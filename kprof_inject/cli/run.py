@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import say, say_faults
 from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launches import parse_launches
@@ -63,7 +63,6 @@ def run_into(
     for state in result.reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran as it was: {state.reason}")
-    for error in result.reports.errors:
-        say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
+    say_faults(result.reports.errors)
     say(f"captured to {capture_folder}")
     return capture_folder, result.exit_code

@@ -18,7 +18,7 @@ from kprof_inject.ttgir.parser import parse
 @click.option("-o", "--output", type=path_type(), help="Where the result goes. [default: stdout]")
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin)."""
-    stripped = strip(parse(read_input(file), str(file)))
+    stripped = strip(parse(*read_input(file)))
     if output:
         write_text(output, stripped)
     else:

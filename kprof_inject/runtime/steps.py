@@ -84,7 +84,7 @@ def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: 
         reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
         return KprofError(
             f"the program {what}{crashed}: {reasons}",
-            hint="select less, or another buffer (--buffer, --buffer-bytes)",
+            hint="the kernels ran as they were; take that away, select less, or choose another --buffer",
             exit_code=code,
         )
     if reports.gpu is False:
@@ -101,5 +101,5 @@ def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: 
         )
     if not reports.triton_versions:
         return KprofError("the program never imported Triton", hint="give the program that launches the kernels")
-    hint = "check --kernel" if kernel_glob != "*" else "check that it launches the kernels that were dumped"
+    hint = "check --kernel" if kernel_glob != "*" else "check that it reaches its kernels as it does by itself"
     return KprofError(f"the program {what}", hint=hint)

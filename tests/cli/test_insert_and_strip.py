@@ -166,7 +166,7 @@ def test_bytes_on_stdin_that_are_no_text(kprof: CommandLine) -> None:
 def test_stdin_is_called_by_its_name_in_diagnostics(kprof: CommandLine, command: str) -> None:
     ended = kprof(command, "-", stdin=CUT.encode())
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("-:3:32: error: ")
+    assert ended.stderr.startswith("<stdin>:3:32: error: ")
 
 
 def test_a_selector_that_finds_nothing_names_what_there_is(kprof: CommandLine, softmax: str) -> None:
