@@ -21,12 +21,11 @@ from kprof_inject.workspace import Workspace
     "-o",
     "--output",
     type=path_type(),
-    default=Path("trace.json"),
-    show_default=True,
-    help="The trace file; its ending says the format: .json, .json.gz.",
+    help="The trace file; its ending says the format: .json, .json.gz. [default: trace.json in WORKSPACE or CAPTURE]",
 )
-def command(place: Path, output: Path) -> None:
+def command(place: Path, output: Path | None) -> None:
     """Decode a CAPTURE (or a WORKSPACE's last one) and write a trace."""
+    output = output or place / "trace.json"
     trace_writer(output)
     write_and_say(output, decode_capture(open_capture(place)))
 

@@ -1,12 +1,14 @@
-"""``demo`` without a GPU: the recorded capture, and a compilation that proves the insertion."""
+"""``demo`` and ``trace`` without a GPU: the recorded capture, and a compilation that proves the insertion."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections import Counter
 
 from command_line import CommandLine
+from programs.child import REPO
 
 
 def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
@@ -24,3 +26,11 @@ def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
 
     assert sorted(os.listdir(kprof.folder)) == ["home", "ws"]
     assert os.listdir(kprof.folder / "home") == []
+
+
+def test_a_trace_goes_into_the_folder_that_it_was_made_from(kprof: CommandLine) -> None:
+    shutil.copytree(REPO / "kprof_inject/demo/capture", kprof.folder / "capture")
+    before = set(os.listdir(kprof.folder))
+    assert kprof("trace", "capture").exit_code == 0
+    assert set(os.listdir(kprof.folder)) == before
+    assert len(json.loads(kprof.read("capture/trace.json"))["traceEvents"]) > 18432
