@@ -54,9 +54,7 @@ def main() -> None:
     except click.UsageError as error:
         error.show()
         sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except KprofError as error:
         print_error(error)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.curves import Curves, fit_curves
+from kprof_inject.timeline.groups import smallest
 from kprof_inject.timeline.readings import Readings, trust
 
 # A GPU under load runs within this share of its nominal clock.
@@ -67,10 +68,10 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     sm_count = len(sms)
     readings = replace(readings, sm=sm)
     # Differences of integers first: globaltimer values do not fit into a double.
-    base_cycles = np.full(sm_count, np.iinfo(np.int64).max)
-    np.minimum.at(base_cycles, readings.sm, readings.cycles)
+    base_cycles = smallest(readings.sm, readings.cycles, sm_count)
+    since = readings.cycles - base_cycles[readings.sm]
     first_ns = int(readings.ns.min())
-    x = (readings.cycles - base_cycles[readings.sm]).astype(np.float64)
+    x = since.astype(np.float64)
     y = (readings.ns - first_ns) + readings.shift_ns
 
     (rate_ns, more_shift_ns), rate_error, weight = _fit_rate(readings, x, y, sm_count, nominal_ns)
@@ -78,7 +79,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     offset = _means(readings.sm, left, weight, sm_count)
     left -= offset[readings.sm]
 
-    curves, left, weight = fit_curves(readings, readings.cycles - base_cycles[readings.sm], left, weight, rate_ns)
+    curves, left, weight = fit_curves(readings, since, left, weight, rate_ns)
     return ClockFit(
         rate_ns,
         rate_error,

@@ -70,7 +70,8 @@ def fit_curves(
 
     step_ns2 = np.full(shape, _LEAST_STEP_NS2)
     gaps_ns = np.diff(at, prepend=0) * rate_ns
-    step_ns2[place] = np.maximum(np.where(place[1] == 0, 0, gaps_ns) * _WALK_NS2_PER_NS, _LEAST_STEP_NS2)
+    gaps_ns[first[:-1]] = 0  # before the first of an SM there is none
+    step_ns2[place] = np.maximum(gaps_ns * _WALK_NS2_PER_NS, _LEAST_STEP_NS2)
     target = np.zeros(shape)
     target[place] = left
     weights = np.zeros(shape)
@@ -81,12 +82,13 @@ def fit_curves(
         rest = left - heights
         trusted = trust(rest / (caution * error_ns), side)
 
-    heights = _without_turns(heights, gaps_ns, place[1] == 0)
-    rest_in_order = np.empty(len(left))
-    rest_in_order[order] = left - heights
-    weight_in_order = np.empty(len(left))
-    weight_in_order[order] = trusted / error_ns**2
-    return Curves((sm << _ROW_SHIFT) + at, heights, first), rest_in_order, weight_in_order
+    heights = _without_turns(heights, gaps_ns, first[sm])
+    as_given = np.argsort(order)
+    return (
+        Curves((sm << _ROW_SHIFT) + at, heights, first),
+        (left - heights)[as_given],
+        (trusted / error_ns**2)[as_given],
+    )
 
 
 def _likeliest_walk(
@@ -111,12 +113,12 @@ def _likeliest_walk(
 
 
 def _without_turns(
-    heights: NDArray[np.float64], gaps_ns: NDArray[np.float64], is_first: NDArray[np.bool_]
+    heights: NDArray[np.float64], gaps_ns: NDArray[np.float64], start: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """The heights, with no step steeper than a clock can be: time must not run backwards."""
+    """The heights, with no step steeper than a clock can be: time must not run backwards.
+
+    ``gaps_ns`` is the time since the height before, 0 for the first of an SM; ``start`` is where that first stands."""
     most = _STEEPEST * gaps_ns
-    steps = np.diff(heights, prepend=0)
-    climbs = np.cumsum(np.where(is_first, 0, np.clip(steps, -np.abs(most), np.abs(most))))
-    start = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    climbs = np.cumsum(np.clip(np.diff(heights, prepend=0), -most, most))
     turned: NDArray[np.float64] = heights[start] + climbs - climbs[start]
     return turned

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.timeline.groups import NO_SMALLEST, largest, smallest
 from kprof_inject.timeline.records import Records, lost_records
 
 # globaltimer moves in steps of 32 ns on an H200: a reading is off by 32/sqrt(12) ns.
@@ -63,8 +64,7 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
     stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
     """
     first, reckoned_error_cycles = _first_cycles(ctas, records)
-    last = np.full(len(ctas.sm), np.iinfo(np.int64).min)
-    np.maximum.at(last, records.row, records.cycles)
+    last = largest(records.row, records.cycles, len(ctas.sm))
     recorded = np.unique(records.row)
     rows = _sound_rows(recorded, first, last, ctas)
     # An SM of which nothing else is known: the middle of its records belongs to the middle of the CTA's time.
@@ -111,11 +111,10 @@ def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], N
     warps = ctas.written_words.shape[1]
     group = records.row * warps + records.warp
     size = len(ctas.sm) * warps
-    first = np.full(size, np.iinfo(np.int64).max)
-    np.minimum.at(first, group, records.cycles)
+    first = smallest(group, records.cycles, size)
     missing = _missing_cycles(lost_records(ctas).reshape(-1), group, records.cycles)
     kept = np.bincount(group, minlength=size) > 0
-    begin = np.where(kept, first - np.rint(missing).astype(np.int64), np.iinfo(np.int64).max).reshape(-1, warps)
+    begin = np.where(kept, first - np.rint(missing).astype(np.int64), NO_SMALLEST).reshape(-1, warps)
     chosen = np.where(kept.reshape(-1, warps)[:, 0], 0, np.argmin(begin, axis=1))
     rows = np.arange(len(begin))
     return begin[rows, chosen], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, chosen]

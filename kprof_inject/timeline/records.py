@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.timeline.groups import largest, smallest
 
 # The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
 _SCOPE_SHIFT = 23
@@ -65,9 +66,5 @@ def _unwrap(cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int6
     if cycles.size == 0:
         return cycles
     size = int(sm.max()) + 1
-    lowest = np.full(size, np.iinfo(np.int64).max)
-    np.minimum.at(lowest, sm, cycles)
-    highest = np.zeros(size, dtype=np.int64)
-    np.maximum.at(highest, sm, cycles)
-    wrapped = (highest - lowest)[sm] > 1 << (CLOCK_BITS - 1)
+    wrapped = largest(sm, cycles, size)[sm] - smallest(sm, cycles, size)[sm] > 1 << (CLOCK_BITS - 1)
     return np.where(wrapped & (cycles < 1 << (CLOCK_BITS - 1)), cycles + (1 << CLOCK_BITS), cycles)

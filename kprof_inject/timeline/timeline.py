@@ -11,6 +11,7 @@ from kprof_inject.capture.layouts import RawCtas, layout_named
 from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.groups import smallest
 from kprof_inject.timeline.nesting import depths, iterations
 from kprof_inject.timeline.pairs import pair_records
 from kprof_inject.timeline.readings import readings_of
@@ -140,8 +141,8 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
 def _lost_columns(raw: RawCtas, records: Records, lost: NDArray[np.int64], clock: ClockFit) -> NDArray[np.void]:
     """A ring loses its oldest records: the window goes from the CTA's begin to the first record that is left."""
     row, warp = np.nonzero(lost)
-    first = np.full(lost.shape, np.iinfo(np.int64).max)
-    np.minimum.at(first, (records.row, records.warp), records.cycles)
+    group = records.row * lost.shape[1] + records.warp
+    first = smallest(group, records.cycles, lost.size).reshape(lost.shape)
     columns = np.empty(len(row), dtype=LOST_COLUMNS)
     columns["cta"] = raw.cta[row]
     columns["sm"] = raw.sm[row]

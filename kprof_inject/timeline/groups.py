@@ -1,0 +1,23 @@
+"""Extremes of a column by group."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_SMALLEST = np.iinfo(np.int64).max
+NO_LARGEST = np.iinfo(np.int64).min
+
+
+def smallest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The smallest value of each of ``count`` groups; ``NO_SMALLEST`` for a group without any."""
+    found = np.full(count, NO_SMALLEST)
+    np.minimum.at(found, group, values)
+    return found
+
+
+def largest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The largest value of each of ``count`` groups; ``NO_LARGEST`` for a group without any."""
+    found = np.full(count, NO_LARGEST)
+    np.maximum.at(found, group, values)
+    return found
