@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, Position
+
+_LARGEST_SOURCE_BYTES = 4 << 20
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -39,6 +41,16 @@ def write_json(path: Path, values: Any) -> None:
     write_text(path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
 
+def source_text(path: Path) -> str | None:
+    """A file that a kernel's locations name, if it can be read here. Its name may be anything, and of any machine."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE_BYTES:
+            return None
+        return path.read_bytes().decode(errors="replace")
+    except (OSError, ValueError):  # not ours to read, too long a name, a NUL in it
+        return None
+
+
 def read_object(path: Path, *keys: str) -> dict[str, Any]:
     """The JSON object in a file of ours. Raises ``KprofError`` if it is missing, damaged, or lacks one of the keys."""
     try:
@@ -66,12 +78,19 @@ def read_text(path: Path) -> str:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
 
 
+def _position_of_byte(data: bytes, offset: int, name: str) -> Position:
+    before = data[:offset].decode()
+    line = before.rpartition("\n")[2] + data[offset:].partition(b"\n")[0].decode(errors="replace")
+    return Position(name, before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1, line.rstrip("\r"))
+
+
 def decode_text(data: bytes, name: str) -> str:
     """A text's bytes as text. Raises ``KprofError`` if they are none; ``name`` is what to call them."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise KprofError(
-            f"{name} is no text file (byte {error.start} is not UTF-8)",
+            f"this is no text file: byte {error.start} is not UTF-8",
+            where=_position_of_byte(data, error.start, name),
             hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
         ) from None

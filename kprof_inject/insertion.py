@@ -2,37 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
 
 from kprof_inject.errors import KprofError
+from kprof_inject.files import source_text
 from kprof_inject.rewrite import apply
-from kprof_inject.select.plan import Plan, candidates, make_plan
+from kprof_inject.select.candidates import candidates
+from kprof_inject.select.plan import Plan, default_selectors, make_plan
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import Selector
+from kprof_inject.select.source.sources import Sources
+from kprof_inject.select.spans import Spread, in_one_piece
+from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
+
+_MOST_CANDIDATES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """One module, its plan (of no scopes if nothing matched), and its text with the records in it."""
+
+    module: Module
+    plan: Plan
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class KernelInsertion:
-    """What became of one dumped kernel: its plan (of no scopes if nothing matched), or why it was left alone."""
+    """What became of one dumped kernel: its insertion, or why it was left alone.
+
+    ``changed_sources`` are the files that no longer say what they said when the kernel was dumped."""
 
     kernel: DumpedKernel
-    plan: Plan | None
+    insertion: Insertion | None
     refusal: KprofError | None
+    changed_sources: tuple[Path, ...]
 
 
-def insert_module(module: Module, selectors: Sequence[Selector]) -> tuple[Plan, str]:
-    """The plan for one module and its instrumented text. Raises ``KprofError`` if a selector finds nothing."""
-    plan = make_plan(module, selectors)
-    _require_sites(selectors, [plan], [module])
-    return plan, apply(module, plan)
+def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
+    """The sources that a module names: as the snapshot has them, and what it lacks (Triton's own library, a file that
+    was never dumped) from this machine, if it is there."""
+    texts = dict(snapshot)
+    for name in source_files(ttgir):
+        text = None if name in texts else source_text(Path(name))
+        if text is not None:
+            texts[name] = text
+    return Sources(texts)
 
 
-def insert_workspace(workspace: Workspace, selectors: Sequence[Selector]) -> list[KernelInsertion]:
-    """Plan every dumped kernel anew and write the override folders.
+def view_of(text: str, file: str, snapshot: Mapping[str, str]) -> ModuleView:
+    """One ``.ttgir`` text as selectors look at it. Raises ``KprofError``."""
+    return ModuleView(parse(text, file), sources_of(text, snapshot))
+
+
+def views_in(workspace: Workspace) -> Iterator[ModuleView]:
+    """Every kernel of a workspace as selectors look at it. Raises ``KprofError``."""
+    for kernel in workspace.kernels():
+        yield view_of(kernel.ttgir(), str(kernel.ttgir_path), workspace.kernel_sources(kernel.variant))
+
+
+def insert_module(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Insertion:
+    """Plan one module. Raises ``KprofError`` if a selector finds nothing."""
+    plan = make_plan(view, selectors, spread)
+    _require_sites(selectors or default_selectors(view)[:1], [plan], [view])
+    return Insertion(view.module, plan, apply(view.module, plan))
+
+
+def insert_kernels(
+    workspace: Workspace, selectors: Sequence[Selector], spread: Spread = in_one_piece
+) -> list[KernelInsertion]:
+    """Plan every dumped kernel; nothing is written.
 
     A kernel that cannot take records is left alone, and says why. Raises ``KprofError`` if no kernel can, or if a
     selector finds nothing in any kernel.
@@ -43,36 +90,72 @@ def insert_workspace(workspace: Workspace, selectors: Sequence[Selector]) -> lis
             f"{workspace.folder} holds no kernels",
             hint=f"dump them: kprof-inject dump -o {workspace.folder} -- PROG",
         )
-    modules, insertions, texts = [], [], []
+    views, insertions = [], []
     for kernel in kernels:
+        texts = workspace.kernel_sources(kernel.variant)
+        changed = tuple(Path(name) for name, text in texts.items() if _has_changed(Path(name), text))
         try:
-            module = parse(kernel.ttgir(), str(kernel.ttgir_path))
-            plan = make_plan(module, selectors)
-            modules.append(module)
-            texts.append(apply(module, plan))
-            insertions.append(KernelInsertion(kernel, plan, None))
+            view = view_of(kernel.ttgir(), str(kernel.ttgir_path), texts)
+            plan = make_plan(view, selectors, spread)
+            if not selectors:
+                _require_sites(default_selectors(view)[:1], [plan], [view])
+            done = Insertion(view.module, plan, apply(view.module, plan))
+            views.append(view)
+            insertions.append(KernelInsertion(kernel, done, None, changed))
         except KprofError as error:
-            texts.append("")
-            insertions.append(KernelInsertion(kernel, None, error))
-    plans = [insertion.plan for insertion in insertions if insertion.plan is not None]
+            insertions.append(KernelInsertion(kernel, None, error, changed))
+    plans = [done.insertion.plan for done in insertions if done.insertion is not None]
     if not plans:
         raise insertions[0].refusal or KprofError("no kernel can take records")
-    _require_sites(selectors, plans, modules)
-
-    workspace.clear_plans()
-    for insertion, text in zip(insertions, texts, strict=True):
-        if insertion.plan is not None and insertion.plan.scopes:
-            workspace.write_plan(insertion.kernel, scope_table(insertion.plan), text)
+    _require_sites(selectors, plans, views)
     return insertions
 
 
-def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], modules: Sequence[Module]) -> None:
-    found = {text for plan in plans for text in plan.sites_by_selector}
+def write_insertions(workspace: Workspace, insertions: Sequence[KernelInsertion]) -> None:
+    """Forget earlier plans and write these, with their override folders."""
+    workspace.clear_plans()
+    for done in insertions:
+        if done.insertion is not None and done.insertion.plan.scopes:
+            instrumented = parse(done.insertion.text, str(done.kernel.ttgir_path))
+            workspace.write_plan(done.kernel, scope_table(done.insertion.plan), lowerable(instrumented))
+
+
+def _has_changed(path: Path, snapshot: str) -> bool:
+    """Whether a file says something else now. One that is gone is nothing to confuse with the snapshot."""
+    return source_text(path) not in (None, snapshot)
+
+
+def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: Sequence[ModuleView]) -> None:
+    """Raise for the first selector that finds nothing in any module, and say what it could have meant."""
     for selector in selectors:
-        if selector.is_required and selector.text not in found:
-            known = dict.fromkeys(text for module in modules for text in candidates(module))
-            names = sorted({plan.kernel for plan in plans})
-            raise KprofError(
-                f"the selector {selector.text!r} finds nothing in {', '.join(names)}",
-                hint=f"what there is to select: {', '.join(known)}",
-            )
+        found = [
+            (view, selection.findings)
+            for view, plan in zip(views, plans, strict=True)
+            for selection in plan.selections
+            if selection.selector.text == selector.text
+        ]
+        if any(findings.sites for _, findings in found):
+            continue
+        for view, findings in found:
+            for missed in findings.missed:
+                raise KprofError(
+                    f"the selector {selector.text!r} finds no place for a record: {missed.operation.name} is "
+                    f"{missed.reason}",
+                    where=view.module.position(missed.operation.start),
+                    hint="select the operation, the loop or the function around it",
+                )
+        dropped = [name for _, findings in found for name in findings.dropped]
+        why = f": the compiler left no operation of {', '.join(dropped)}" if dropped else ""
+        names = ", ".join(sorted({view.kernel for view in views}))
+        known = list(dict.fromkeys(text for view in views for text in candidates(view)))
+        raise KprofError(
+            f"the selector {selector.text!r} finds nothing in {names}{why}", hint=_suggestions(selector.text, known)
+        )
+
+
+def _suggestions(text: str, known: Sequence[str]) -> str:
+    close = get_close_matches(text.split("=")[0], known, 3)
+    meant = f"did you mean {' or '.join(close)}? " if close else ""
+    rest = len(known) - _MOST_CANDIDATES
+    more = f" and {rest} more (see 'kprof-inject list')" if rest > 0 else ""
+    return f"{meant}what there is to select: {', '.join(known[:_MOST_CANDIDATES])}{more}"

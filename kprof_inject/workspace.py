@@ -34,6 +34,12 @@ class DumpedKernel:
         return read_text(self.ttgir_path)
 
 
+def snapshot_beside(ttgir_path: Path) -> dict[str, str]:
+    """The source texts that ``dump`` saved beside a kernel's TTGIR; none for a file from elsewhere."""
+    path = ttgir_path.parent / "sources.json"
+    return read_object(path) if path.is_file() and (ttgir_path.parent / "kernel.json").is_file() else {}
+
+
 class Workspace:
     """Paths and files of one workspace. Nothing is written until a method named for it is called."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ Node = tuple[str, tuple[tuple[tuple[Any, ...], ...], ...]]
 
 
 def fixtures(version: str = "*") -> list[Path]:
-    """The ``.ttgir`` files that Triton printed: of one version, or of all."""
-    found = FIXTURES.glob(f"{version}/*/*.ttgir")
-    return sorted(path for path in found if not path.name.endswith(".expected.ttgir"))
+    """The files that Triton printed, ``.ttgir`` or ``.ttgir.gz``: of one version, or of all."""
+    found = [*FIXTURES.glob(f"{version}/*/*.ttgir"), *FIXTURES.glob(f"{version}/*/*.ttgir.gz")]
+    return sorted(path for path in found if ".expected." not in path.name)
 
 
 def installed_fixtures() -> list[Path]:
@@ -30,12 +32,29 @@ def installed_fixtures() -> list[Path]:
 
 
 def fixture_id(path: Path) -> str:
-    return str(path.relative_to(FIXTURES).with_suffix(""))
+    """``version/target/kernel``, and ``.form`` where a kernel is printed in another than the usual one."""
+    return str(path.relative_to(FIXTURES)).removesuffix(".gz").removesuffix(".ttgir")
+
+
+def kernel_of(path: Path) -> str:
+    """The kernel that a fixture was compiled from: its file's name without folder and suffix."""
+    return path.name.split(".")[0]
+
+
+def form_of(path: Path) -> str:
+    """``bare`` or ``generic`` where a fixture is printed in that form, and "" where it is printed as usual."""
+    return fixture_id(path).rpartition("/")[2].partition(".")[2]
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """The file that goes with a fixture, such as its kernel's ``.json``."""
+    return path.with_name(kernel_of(path) + suffix)
 
 
 def read(path: Path) -> str:
     """The file's text with its line ends as they are."""
-    return path.read_bytes().decode()
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
 
 
 def our_tree(module: Module) -> Node:
@@ -72,7 +91,12 @@ def triton_tree(path: Path) -> Node:
 
 
 def parse_with_triton(path: Path) -> Any:
-    """Triton's module. Raises ``RuntimeError`` for a file that it does not take."""
+    """Triton's module, from a file that may be compressed. Raises ``RuntimeError`` for one that it does not take."""
+    if path.suffix == ".gz":
+        with tempfile.NamedTemporaryFile(suffix=".ttgir") as plain:
+            plain.write(gzip.decompress(path.read_bytes()))
+            plain.flush()
+            return parse_with_triton(Path(plain.name))
     context = ir.context()
     ir.load_dialects(context)
     for backend, target in (("nvidia", GPUTarget("cuda", 90, 32)), ("amd", GPUTarget("hip", "gfx942", 64))):

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from golden import FIXTURES, fixture_id, fixtures, read
+from planning import fixture_sources, insertion_of
 
+from kprof_inject.cli.console import diff_of
+from kprof_inject.cli.plan_table import plan_json
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import insert_module, insert_workspace
+from kprof_inject.insertion import KernelInsertion, insert_kernels, insert_module, view_of, write_insertions
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.ttgir.parser import parse
+from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]
 
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
-HELPER = "  tt.func private @helper() {\n    tt.return\n  }\n"
+HELPER = "  tt.func private @helper() attributes {noinline = true} {\n    tt.return\n  }\n"
+RECORDS = '    proton.record start "mine"\n    proton.record end "mine"\n'
 
 
 def kernel(name: str, body: str = "", rest: str = "") -> str:
@@ -43,33 +48,58 @@ def test_every_version_has_golden_outputs() -> None:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=fixture_id)
 def test_golden_output(path: Path) -> None:
-    plan, text = insert_module(parse(read(path)), parse_selectors([]))
+    done = insertion_of(read(path))
 
-    assert text == read(path.with_suffix(".expected.ttgir"))
-    assert scope_table(plan) == json.loads(read(path.with_suffix(".expected.json")))
+    assert done.text == read(path.with_suffix(".expected.ttgir"))
+    assert scope_table(done.plan) == json.loads(read(path.with_suffix(".expected.json")))
+
+
+SELECTED = sorted(path for path in FIXTURES.glob("*/*/*.*.expected.json"))
+
+
+def test_every_version_has_expected_results_of_seven_more_selections() -> None:
+    versions = {path.relative_to(FIXTURES).parts[0] for path in fixtures()}
+
+    assert Counter(path.relative_to(FIXTURES).parts[0] for path in SELECTED) == dict.fromkeys(versions, 7)
+
+
+@pytest.mark.parametrize("path", SELECTED, ids=lambda path: str(path.relative_to(FIXTURES)).partition(".expected")[0])
+def test_the_expected_result_of_a_selection(path: Path) -> None:
+    expected = json.loads(path.read_text(encoding="utf-8"))
+    kernel_name = path.name.partition(".")[0]
+    (fixture,) = path.parent.glob(f"{kernel_name}.ttgir*")
+    text = read(fixture)
+    view = view_of(text, kernel_name, fixture_sources(text))
+
+    done = insert_module(view, parse_selectors(expected["selectors"]), SPREADS[expected["split"]])
+
+    assert "\n".join(diff_of(view.module, done.text)) + "\n" == path.with_suffix(".diff").read_text(encoding="utf-8")
+    assert plan_json(done.module, done.plan) == expected["plan"]
 
 
 # ---- one module ------------------------------------------------------------------------------------------
 
 
 def test_the_default_selectors_do_not_ask_for_loops() -> None:
-    plan, text = insert_module(parse(kernel("k")), parse_selectors([]))
+    done = insertion_of(kernel("k"))
 
-    assert [scope.record for scope in plan.scopes] == ["func"]
-    assert text == kernel("k", '    proton.record start "func"\n    proton.record end "func"\n')
+    assert [scope.record for scope in done.plan.scopes] == ["func"]
+    assert done.text == kernel("k", '    proton.record start "func"\n    proton.record end "func"\n')
 
 
 def test_a_selector_that_finds_nothing_is_refused_with_what_there_is() -> None:
     with pytest.raises(KprofError) as caught:
-        insert_module(parse(kernel("k", LOOP + LOOP)), parse_selectors(["func", "loop[2]"]))
+        insertion_of(kernel("k", LOOP + LOOP), "func", "loop[2]")
 
     assert caught.value.what == "the selector 'loop[2]' finds nothing in k"
-    assert caught.value.hint == "what there is to select: func, loop[0], loop[1], iter[0], iter[1]"
+    assert caught.value.hint == (
+        "did you mean loop[1] or loop[0]? what there is to select: func, loop[0], iter[0], loop[1], iter[1]"
+    )
 
 
 def test_a_selector_of_another_kernel_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
-        insert_module(parse(kernel("k")), parse_selectors(["other/func"]))
+        insertion_of(kernel("k"), "other/func")
 
     assert caught.value.what == "the selector 'other/func' finds nothing in k"
     assert caught.value.hint == "what there is to select: func"
@@ -86,10 +116,16 @@ def workspace_of(folder: Path, **kernels: str) -> Workspace:
     return workspace
 
 
+def inserted(workspace: Workspace, *selectors: str) -> list[KernelInsertion]:
+    kernels = insert_kernels(workspace, parse_selectors(selectors))
+    write_insertions(workspace, kernels)
+    return kernels
+
+
 def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul", LOOP))
 
-    insertions = insert_workspace(workspace, parse_selectors(["add/func", "loop"]))
+    insertions = inserted(workspace, "add/func", "loop")
 
     assert [(insertion.kernel.name, insertion.refusal) for insertion in insertions] == [("add", None), ("mul", None)]
     assert workspace.override_path(workspace.kernel("add-0")).read_text() == kernel(
@@ -99,26 +135,26 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
         "mul", f'    proton.record start "loop[0]"\n{LOOP}    proton.record end "loop[0]"\n'
     )
     for insertion in insertions:
-        assert insertion.plan is not None
-        assert workspace.scope_table(insertion.kernel.variant) == scope_table(insertion.plan)
+        assert insertion.insertion is not None
+        assert workspace.scope_table(insertion.kernel.variant) == scope_table(insertion.insertion.plan)
 
 
 def test_a_kernel_in_which_nothing_matches_has_no_plan(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul", LOOP))
 
-    add, mul = insert_workspace(workspace, parse_selectors(["loop"]))
+    add, mul = inserted(workspace, "loop")
 
-    assert add.plan is not None and add.plan.scopes == ()
-    assert mul.plan is not None and len(mul.plan.scopes) == 1
+    assert add.insertion is not None and add.insertion.plan.scopes == ()
+    assert mul.insertion is not None and len(mul.insertion.plan.scopes) == 1
     assert workspace.scope_table("add-0") is None
     assert sorted(path.name for path in workspace.override_folder.rglob("*.ttgir")) == ["mul.ttgir"]
 
 
 def test_a_new_insertion_forgets_the_last_one(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul"))
-    insert_workspace(workspace, parse_selectors(["func"]))
+    inserted(workspace, "func")
 
-    insert_workspace(workspace, parse_selectors(["add/func"]))
+    inserted(workspace, "add/func")
 
     assert workspace.scope_table("add-0") is not None
     assert workspace.scope_table("mul-0") is None
@@ -126,52 +162,62 @@ def test_a_new_insertion_forgets_the_last_one(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_cannot_take_records_is_left_alone(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, add=kernel("add"), helped=kernel("helped", rest=HELPER), zero="module {\n")
+    workspace = workspace_of(tmp_path, add=kernel("add"), timed=kernel("timed", RECORDS), zero="module {\n")
 
-    add, helped, zero = insert_workspace(workspace, parse_selectors([]))
+    add, timed, zero = inserted(workspace)
 
-    assert add.plan is not None and add.refusal is None
-    assert helped.plan is None and helped.refusal is not None
-    assert helped.refusal.what == "this module has 2 functions, and Proton lowers modules of one function only"
-    assert str(helped.refusal.where) == f"{workspace.folder}/kernels/helped-0/kernel.ttgir:5:3"
-    assert zero.plan is None and zero.refusal is not None
+    assert add.insertion is not None and add.refusal is None
+    assert timed.insertion is None and timed.refusal is not None
+    assert timed.refusal.what == "this file already has records"
+    assert str(timed.refusal.where) == f"{workspace.folder}/kernels/timed-0/kernel.ttgir:3:5"
+    assert zero.insertion is None and zero.refusal is not None
     assert str(zero.refusal.where) == f"{workspace.folder}/kernels/zero-0/kernel.ttgir:1:9"
     assert sorted(path.name for path in workspace.override_folder.rglob("*.ttgir")) == ["add.ttgir"]
 
 
-def test_where_no_kernel_can_take_records_the_first_says_why(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, helped=kernel("helped", rest=HELPER), zero="module {\n")
+def test_a_helper_is_opened_to_triton_s_inliner_in_the_override_alone(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, helped=kernel("helped", rest=HELPER))
 
-    with pytest.raises(KprofError, match=r"^this module has 2 functions"):
-        insert_workspace(workspace, parse_selectors([]))
+    (helped,) = inserted(workspace, "func")
+
+    assert helped.insertion is not None and "noinline = true" in helped.insertion.text
+    override = workspace.override_path(workspace.kernel("helped-0")).read_text()
+    assert override == helped.insertion.text.replace("noinline = true", "noinline = false")
+
+
+def test_where_no_kernel_can_take_records_the_first_says_why(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, timed=kernel("timed", RECORDS), zero="module {\n")
+
+    with pytest.raises(KprofError, match=r"^this file already has records"):
+        inserted(workspace)
 
 
 def test_a_workspace_without_kernels_is_refused(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path)
 
     with pytest.raises(KprofError) as caught:
-        insert_workspace(workspace, parse_selectors([]))
+        inserted(workspace)
     assert caught.value.what == f"{workspace.folder} holds no kernels"
     assert caught.value.hint == f"dump them: kprof-inject dump -o {workspace.folder} -- PROG"
 
 
 def test_a_selector_that_finds_nothing_in_any_kernel_is_refused_and_keeps_the_plans(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul", LOOP))
-    insert_workspace(workspace, parse_selectors(["func"]))
+    inserted(workspace, "func")
 
     with pytest.raises(KprofError) as caught:
-        insert_workspace(workspace, parse_selectors(["loop[0]", "loop[1]"]))
+        inserted(workspace, "loop[0]", "loop[1]")
 
     assert caught.value.what == "the selector 'loop[1]' finds nothing in add, mul"
-    assert caught.value.hint == "what there is to select: func, loop[0], iter[0]"
+    assert caught.value.hint == "did you mean loop[0]? what there is to select: func, loop[0], iter[0]"
     assert workspace.scope_table("add-0") is not None
 
 
 def test_the_hint_leaves_out_kernels_that_are_left_alone(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, add=kernel("add"), helped=kernel("helped", LOOP, HELPER))
+    workspace = workspace_of(tmp_path, add=kernel("add"), timed=kernel("timed", LOOP + RECORDS))
 
     with pytest.raises(KprofError) as caught:
-        insert_workspace(workspace, parse_selectors(["loop[0]"]))
+        inserted(workspace, "loop[0]")
 
     assert caught.value.what == "the selector 'loop[0]' finds nothing in add"
     assert caught.value.hint == "what there is to select: func"

@@ -3,85 +3,88 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, fixtures, installed_fixtures, parse_with_triton, read
+from golden import fixture_id, fixtures, installed_fixtures, kernel_of, parse_with_triton, read
+from planning import fixture_view, plans_of, view_of_text
 
-from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 
-SELECTOR_SETS = (["func"], ["loop"], ["iter"], ["func", "loop", "iter"], ["iter[0]=x", "loop=x", "func=a b"])
 
-# Proton lowers modules of one function only, so nothing is inserted into these.
-REFUSED = "noinline_helper"
-
-
-def insertable(paths: list[Path]) -> list[Path]:
-    return [path for path in paths if path.stem != REFUSED]
+@cache
+def view(path: Path) -> ModuleView:
+    """A fixture with its sources, parsed once for all tests."""
+    return fixture_view(read(path))
 
 
-def planned(text: str, selectors: list[str]) -> tuple[Module, Plan]:
-    module = parse(text)
-    return module, make_plan(module, parse_selectors(selectors))
-
-
-@pytest.mark.parametrize("selectors", SELECTOR_SETS, ids=" ".join)
-@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
-@pytest.mark.parametrize("path", insertable(fixtures()), ids=fixture_id)
-def test_inserting_adds_the_plans_lines_and_stripping_removes_them(
-    path: Path, newline: str, selectors: list[str]
-) -> None:
-    text = read(path).replace("\n", newline)
-    module, plan = planned(text, selectors)
+def check(module: Module, plan: Plan) -> None:
+    """Inserting adds the plan's lines and changes no other, and stripping removes them."""
+    newline = module.newline
     instrumented = apply(module, plan)
 
-    records = [line for line in instrumented.split(newline) if line.lstrip().startswith("proton.record")]
-    others = [line for line in instrumented.split(newline) if not line.lstrip().startswith("proton.record")]
-    assert records == [record.line for record in plan.records]
-    assert newline.join(others) == text
-    assert strip(parse(instrumented)) == text
+    lines = instrumented.split(newline)
+    assert [line for line in lines if is_record(line)] == [record.line for record in plan.records]
+    assert newline.join(line for line in lines if not is_record(line)) == module.text
+    assert strip(parse(instrumented)) == module.text
 
 
-@pytest.mark.parametrize("path", insertable(fixtures()), ids=fixture_id)
+def is_record(line: str) -> bool:
+    return line.lstrip().startswith("proton.record")
+
+
+@pytest.mark.parametrize("path", fixtures(), ids=fixture_id)
+def test_inserting_adds_the_plans_lines_and_stripping_removes_them(path: Path) -> None:
+    for plan in plans_of(view(path)):
+        check(view(path).module, plan)
+
+
+CRLF = [path for path in installed_fixtures() if kernel_of(path) in ("while_if", "inline_asm", "marked_attention")]
+
+
+@pytest.mark.parametrize("path", CRLF, ids=fixture_id)
+def test_lines_end_as_they_did(path: Path) -> None:
+    crlf = fixture_view(read(path).replace("\n", "\r\n"))
+    for plan, unix in zip(plans_of(crlf), plans_of(view(path)), strict=True):
+        check(crlf.module, plan)
+        assert [record.line for record in plan.records] == [record.line for record in unix.records]
+
+
+@pytest.mark.parametrize("path", fixtures(), ids=fixture_id)
 def test_every_fixture_has_something_to_insert(path: Path) -> None:
-    _, plan = planned(read(path), ["func", "loop", "iter"])
+    plan = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
 
     has_loops = "scf.for" in read(path) or "scf.while" in read(path)
     assert {scope.site.kind for scope in plan.scopes} == ({"func", "loop", "iter"} if has_loops else {"func"})
 
 
-@pytest.mark.parametrize("path", [path for path in fixtures() if path.stem == REFUSED], ids=fixture_id)
-def test_the_fixture_of_two_functions_is_refused(path: Path) -> None:
-    with pytest.raises(
-        KprofError, match=r"^this module has 2 functions, and Proton lowers modules of one function only$"
-    ):
-        planned(read(path), ["func"])
+@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
+def test_triton_sees_the_plans_records_and_nothing_else_new(path: Path, tmp_path: Path) -> None:
+    before = operations(path)
+    for number, plan in enumerate(plans_of(view(path))):
+        instrumented = tmp_path / f"{number}.ttgir"
+        instrumented.write_bytes(apply(view(path).module, plan).encode())
+
+        assert operations(instrumented) == before + Counter({"proton.record": len(plan.records)})
 
 
-@pytest.mark.parametrize("selectors", SELECTOR_SETS, ids=" ".join)
-@pytest.mark.parametrize("path", insertable(installed_fixtures()), ids=fixture_id)
-def test_triton_sees_the_plans_records_and_nothing_else_new(path: Path, selectors: list[str], tmp_path: Path) -> None:
-    module, plan = planned(read(path), selectors)
-    instrumented = tmp_path / "instrumented.ttgir"
-    instrumented.write_text(apply(module, plan), newline="")
-
-    assert operations(instrumented) - operations(path) == Counter({"proton.record": len(plan.records)})
-    assert operations(path) - operations(instrumented) == Counter()
-    assert Counter(records(instrumented)) == Counter(record.line.strip() for record in plan.records)
-
-
-@pytest.mark.parametrize("path", insertable(installed_fixtures()), ids=fixture_id)
+@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
 def test_records_that_triton_printed_are_stripped(path: Path, tmp_path: Path) -> None:
-    module, plan = planned(read(path), ["func", "loop", "iter"])
+    plan = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
     instrumented = tmp_path / "instrumented.ttgir"
-    instrumented.write_text(apply(module, plan), newline="")
+    instrumented.write_bytes(apply(view(path).module, plan).encode())
 
-    assert strip(parse(printed(instrumented))) == printed(path)
+    text = printed(instrumented)
+    assert Counter(line.strip() for line in text.splitlines() if is_record(line)) == Counter(
+        record.line.strip() for record in plan.records
+    )
+    assert strip(parse(text)) == printed(path)
 
 
 def operations(path: Path) -> Counter[str]:
@@ -91,11 +94,6 @@ def operations(path: Path) -> Counter[str]:
     return names
 
 
-def records(path: Path) -> list[str]:
-    """The records of a file as Triton prints them."""
-    return [line.strip() for line in printed(path).splitlines() if line.lstrip().startswith("proton.record")]
-
-
 def printed(path: Path) -> str:
     """The file as Triton prints it. It goes without locations, whose numbers a record may change."""
     return str(parse_with_triton(path).str_nodebug())
@@ -103,9 +101,9 @@ def printed(path: Path) -> str:
 
 def test_a_plan_of_nothing_changes_nothing() -> None:
     text = "module {\n  tt.func @k() {\n    tt.return\n  }\n}"
-    module, plan = planned(text, ["loop"])
+    plan = make_plan(view_of_text(text), parse_selectors(["loop"]))
 
-    assert apply(module, plan) == text
+    assert apply(parse(text), plan) == text
 
 
 def test_stripping_what_has_no_records_changes_nothing() -> None:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_text
+from kprof_inject.ttgir.nodes import Module
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# Wider than any table: what is piped is read by programs, and must not be cut.
+_PIPE_WIDTH = 2000
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def say(message: str) -> None:
@@ -25,6 +37,41 @@ def say_faults(errors: Iterable[str]) -> None:
 
 def print_error(error: KprofError) -> None:
     click.echo(error.render(), err=True)
+
+
+def table_console() -> Console:
+    """Where tables are printed: stdout, where they are never cut when it is piped."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+
+
+def say_table(table: Table) -> None:
+    """A table among the messages, which is never cut either."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    (console if console.is_terminal else Console(stderr=True, width=_PIPE_WIDTH)).print(table)
+
+
+def diff_of(module: Module, instrumented: str) -> Iterator[str]:
+    """The lines of a unified diff from a module's text to its instrumented one."""
+    lines = module.text.split("\n"), instrumented.split("\n")
+    return difflib.unified_diff(*lines, module.file, f"{module.file} with records", lineterm="")
+
+
+def print_diff(module: Module, instrumented: str) -> None:
+    """A unified diff on stdout, coloured on a terminal."""
+    for line in diff_of(module, instrumented):
+        click.secho(line, fg=_DIFF_COLOURS.get(line[:1]), bold=line.startswith(("+++", "---")) or None, color=_colour())
+
+
+def _colour() -> bool | None:
+    """What https://no-color.org and its counterpart ask for; None leaves it to whether stdout is a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 def write_output(text: str) -> None:

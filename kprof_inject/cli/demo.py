@@ -10,13 +10,12 @@ from kprof_inject.capture.reader import Kernel, read_capture
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
 from kprof_inject.cli.profile import command as profile_command
-from kprof_inject.cli.profile import print_table
+from kprof_inject.cli.profile import print_summary
 from kprof_inject.cli.trace import decode_capture, write_and_say
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import insert_module
+from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.gpu import has_gpu
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
 _PACKAGE = Path(__file__).parents[1]
@@ -50,7 +49,7 @@ def _replay(workspace: Path) -> None:
     _prove_that_it_lowers(capture.launches[0].kernel)
     timelines = decode_capture(capture)
     write_and_say(opened.folder / "trace.json", timelines)
-    print_table(timelines, as_json=False)
+    print_summary(timelines, as_json=False)
 
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:
@@ -58,15 +57,15 @@ def _prove_that_it_lowers(kernel: Kernel) -> None:
     from kprof_inject.runtime.lower import lower, target_of
 
     target = kernel.metadata["target"]
-    plan, instrumented = insert_module(parse(kernel.ttgir(), "matmul.ttgir"), parse_selectors(()))
+    done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(()))
     lowered = lower(
-        instrumented,
+        done.text,
         target_of(target["backend"], target["arch"], target["warp_size"]),
         {"num_warps": kernel.num_warps},
         kernel.mode,
     )
     say(
-        f"inserted {len(plan.records)} records into {kernel.name} and compiled it for "
+        f"inserted {len(done.plan.records)} records into {kernel.name} and compiled it for "
         f"{target['backend']}:{target['arch']}: {len(lowered.binary)} bytes of machine code, "
         f"{lowered.clock_reads} clock reads"
     )

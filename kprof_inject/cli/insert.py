@@ -2,58 +2,106 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import print_error, read_input, say, write_output
-from kprof_inject.cli.options import at_option, path_type
+from kprof_inject.cli.console import print_diff, print_error, read_input, say, say_table, write_output
+from kprof_inject.cli.options import at_option, json_option, path_type, split_option
+from kprof_inject.cli.plan_table import plan_json, plan_notes, plan_table
 from kprof_inject.files import write_json, write_text
-from kprof_inject.insertion import insert_module, insert_workspace
+from kprof_inject.insertion import (
+    KernelInsertion,
+    insert_kernels,
+    insert_module,
+    view_of,
+    write_insertions,
+)
 from kprof_inject.select.plan import Plan
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.ttgir.parser import parse
-from kprof_inject.workspace import Workspace
+from kprof_inject.select.spans import SPREADS
+from kprof_inject.workspace import Workspace, snapshot_beside
 
 
 @click.command("insert")
 @click.argument("place", metavar="WORKSPACE|FILE", type=path_type())
 @at_option
+@split_option
 @click.option("-o", "--output", type=path_type(), help="Where FILE's result goes. [default: stdout]")
 @click.option("--plan", "plan_path", type=path_type(), help="Write FILE's scope table to this .json file.")
-def command(place: Path, selectors: tuple[str, ...], output: Path | None, plan_path: Path | None) -> None:
+@click.option("--dry-run", is_flag=True, help="Write nothing; only say what would be inserted.")
+@click.option("--diff", "as_diff", is_flag=True, help="Write nothing; show what would change as a unified diff.")
+@json_option
+def command(
+    place: Path,
+    selectors: tuple[str, ...],
+    split: str,
+    output: Path | None,
+    plan_path: Path | None,
+    dry_run: bool,
+    as_diff: bool,
+    as_json: bool,
+) -> None:
     """Plan and insert records into the kernels of a WORKSPACE, or into one .ttgir FILE (- is stdin)."""
+    spread = SPREADS[split]
+    writes = not (dry_run or as_diff)
+    if as_diff and as_json:
+        raise click.UsageError("--diff and --json cannot both go to stdout; give one of them")
     if place.is_dir():
         if output or plan_path:
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
-        insert_into(Workspace.open(place), selectors)
-        return
-    plan, instrumented = insert_module(parse(*read_input(place)), parse_selectors(selectors))
-    if plan_path:
-        write_json(plan_path, scope_table(plan))
-    if output:
-        write_text(output, instrumented)
+        workspace = Workspace.open(place)
+        kernels = insert_kernels(workspace, parse_selectors(selectors), spread)
+        if writes:
+            write_insertions(workspace, kernels)
+        _say_kernels(kernels)
+        done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     else:
-        write_output(instrumented)
-    _say_plan(plan)
+        if as_json and writes and not output:
+            raise click.UsageError("--json and the instrumented text cannot both go to stdout; give -o or --dry-run")
+        text, name = read_input(place)
+        view = view_of(text, name, snapshot_beside(place))
+        done = [insert_module(view, parse_selectors(selectors), spread)]
+        if writes and plan_path:
+            write_json(plan_path, scope_table(done[0].plan))
+        if writes and output:
+            write_text(output, done[0].text)
+        elif writes:
+            write_output(done[0].text)
+        _say_plan(done[0].plan.kernel, done[0].plan)
+    if as_diff:
+        for insertion in done:
+            print_diff(insertion.module, insertion.text)
+    if as_json:
+        click.echo(json.dumps([plan_json(insertion.module, insertion.plan) for insertion in done], indent=1))
 
 
-def insert_into(workspace: Workspace, selectors: Sequence[str]) -> None:
+def insert_into(workspace: Workspace, selectors: Sequence[str], split: str) -> None:
     """Insert into all dumped kernels and say what each selector found, and what was left alone."""
-    for insertion in insert_workspace(workspace, parse_selectors(selectors)):
-        if insertion.refusal is not None:
-            say(f"{insertion.kernel.name}: left alone")
-            print_error(insertion.refusal)
-        elif insertion.plan is not None:
-            _say_plan(insertion.plan)
+    kernels = insert_kernels(workspace, parse_selectors(selectors), SPREADS[split])
+    write_insertions(workspace, kernels)
+    _say_kernels(kernels)
 
 
-def _say_plan(plan: Plan) -> None:
-    say(f"{plan.kernel}: {len(plan.scopes)} scope(s)")
-    for scope in plan.scopes:
-        source = scope.site.source
-        place = f"{source.file}:{source.line}" if source else "no source line"
-        calls = "".join(f" < line {call.line}" for call in scope.site.called_from)
-        say(f"  {scope.name} ({scope.selector}) at {place}{calls}")
+def _say_kernels(kernels: Sequence[KernelInsertion]) -> None:
+    for path in dict.fromkeys(path for kernel in kernels for path in kernel.changed_sources):
+        say(f"{path} has changed since the dump; lines and markers are those of the dump")
+    names = [done.kernel.name for done in kernels]
+    for done in kernels:
+        if done.refusal is not None:
+            say(f"{done.kernel.name}: left alone")
+            print_error(done.refusal)
+        elif done.insertion is not None:
+            is_one_of_several = names.count(done.kernel.name) > 1
+            _say_plan(done.kernel.variant if is_one_of_several else done.kernel.name, done.insertion.plan)
+
+
+def _say_plan(name: str, plan: Plan) -> None:
+    say(f"{name}: {len(plan.scopes)} scope(s), {len(plan.records)} records")
+    if plan.scopes:
+        say_table(plan_table(plan))
+    for note in plan_notes(plan):
+        say(f"  {note}")

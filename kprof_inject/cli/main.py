@@ -9,13 +9,16 @@ import click
 
 from kprof_inject import __version__
 from kprof_inject.cli.console import print_error
+from kprof_inject.cli.settings import apply_settings
 from kprof_inject.errors import KprofError
 
 # The help text of the list stands here, so that listing loads no command.
 _COMMANDS = {
     "dump": "Run a program and save every kernel's TTGIR.",
+    "list": "List what can be selected in each kernel.",
     "insert": "Insert records into the dumped kernels, or into a .ttgir file.",
     "strip": "Remove all records from a .ttgir file.",
+    "check": "Have Triton verify and lower .ttgir files, without a GPU.",
     "run": "Rerun the program with the records and save the raw buffers.",
     "trace": "Decode a capture and write a trace file.",
     "profile": "dump, insert, run and trace in one go.",
@@ -34,6 +37,14 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(f"kprof_inject.cli.{name}").command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            apply_settings(ctx, name, command, rest)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kprof_inject.cli.completion import complete_selectors
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_WORKSPACE = Path("kprof_out")
@@ -49,8 +51,21 @@ def at_option(function: Function) -> Function:
         "selectors",
         multiple=True,
         metavar="SELECTOR",
-        help="What to time: func, loop, iter; loop[0.2], iter@57, KERNEL/loop=NAME. Repeatable. "
-        "[default: func, loop, iter]",
+        shell_complete=complete_selectors,
+        help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), "
+        "line(57-63), partition[0], default, marker(GLOB). Repeatable. "
+        "[default: the source's markers if it has some, else func, loop, iter]",
+    )(function)
+
+
+def split_option(function: Function) -> Function:
+    return click.option(
+        "--split",
+        type=click.Choice(["never", "runs"]),
+        default="never",
+        show_default=True,
+        help="What to do where other lines' operations stand between those of a line, marker or helper: time them "
+        "too, or time only the runs between them.",
     )(function)
 
 

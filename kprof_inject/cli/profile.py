@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.console import table_console
 from kprof_inject.cli.dump import dump_into
 from kprof_inject.cli.insert import insert_into
 from kprof_inject.cli.options import (
@@ -19,6 +19,7 @@ from kprof_inject.cli.options import (
     json_option,
     kernel_option,
     program_argument,
+    split_option,
     trace_option,
     workspace_option,
 )
@@ -35,6 +36,7 @@ from kprof_inject.workspace import Workspace
 @click.command("profile", context_settings=PROGRAM_SETTINGS)
 @workspace_option
 @at_option
+@split_option
 @kernel_option
 @capture_options
 @trace_option
@@ -45,6 +47,7 @@ def command(
     ctx: click.Context,
     workspace: Path,
     selectors: tuple[str, ...],
+    split: str,
     kernel: str,
     launches: str,
     buffer: str,
@@ -63,25 +66,18 @@ def command(
 
     opened = Workspace.create(workspace)
     dump_exit_code = dump_into(opened, kernel, program)
-    insert_into(opened, selectors)
+    insert_into(opened, selectors, split)
     capture_folder, exit_code = run_into(opened, launches, max_bytes, Mode(buffer, buffer_bytes), program)
     timelines = decode_capture(read_capture(capture_folder))
     write_and_say(trace_path, timelines)
-    print_table(timelines, as_json)
+    print_summary(timelines, as_json)
     ctx.exit(exit_code or dump_exit_code)
 
 
-# Wider than any table: what is piped is read by programs, and must not be cut.
-_PIPE_WIDTH = 2000
-
-
-def print_table(timelines: list[Timeline], as_json: bool) -> None:
+def print_summary(timelines: list[Timeline], as_json: bool) -> None:
     """The summary on stdout: JSON, or a table that is never cut when it is piped."""
     summaries = [summarise(timeline) for timeline in timelines]
     if as_json:
         click.echo(json.dumps([summary.to_json() for summary in summaries], indent=1))
         return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPE_WIDTH)
-    print_summaries(summaries, console)
+    print_summaries(summaries, table_console())

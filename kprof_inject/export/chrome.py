@@ -18,6 +18,7 @@ from kprof_inject.timeline.timeline import Timeline
 
 _CHUNK_EVENTS = 1 << 14
 _LOST = "lost records"
+_INSTANT = "mark"
 
 
 def chrome_trace(timelines: Sequence[Timeline]) -> Iterator[bytes]:
@@ -62,9 +63,13 @@ class _Threads:
 def _events_of(timeline: Timeline, pid: int, threads: _Threads, zero_ns: int) -> Iterator[list[str]]:
     yield list(_names(timeline, pid, threads))
     yield _lost_windows(timeline, pid, threads, zero_ns)
+    marks = np.array([scope.kind == _INSTANT for scope in timeline.table.scopes], dtype=bool)
     for start in range(0, len(timeline.scopes), _CHUNK_EVENTS):
         part = slice(start, start + _CHUNK_EVENTS)
-        yield _slices(timeline, pid, threads.scope_tids[part], timeline.scopes[part], zero_ns)
+        scopes, tids = timeline.scopes[part], threads.scope_tids[part]
+        is_mark = marks[scopes["scope"]]
+        yield _slices(timeline, pid, tids[~is_mark], scopes[~is_mark], zero_ns)
+        yield _instants(timeline, pid, tids[is_mark], scopes[is_mark], zero_ns)
 
 
 def _names(timeline: Timeline, pid: int, threads: _Threads) -> Iterator[str]:
@@ -95,6 +100,29 @@ def _slices(timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArr
             _iteration_args(scopes["iteration"]),
             scopes["start_cycles"].tolist(),
             (scopes["end_cycles"] - scopes["start_cycles"]).tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _instants(
+    timeline: Timeline, pid: int, tids: NDArray[np.int64], marks: NDArray[np.void], zero_ns: int
+) -> list[str]:
+    """A mark is a start and an end with nothing between: the time from one to the other is the record's own."""
+    heads = [
+        f'{{"ph":"i","s":"t","cat":"{scope.kind}","name":{_json(scope.name)},"pid":{pid},"tid":'
+        for scope in timeline.table.scopes
+    ]
+    tails = [_source_args(scope.source, scope.called_from) + "}}" for scope in timeline.table.scopes]
+    ts = np.divmod(marks["start_ns"] - zero_ns, 1000)
+    return [
+        f'{heads[scope]}{tid},"ts":{us}.{part:03d},"args":{{"start_cycles":{start_cycles}{tails[scope]}'
+        for scope, tid, us, part, start_cycles in zip(
+            marks["scope"].tolist(),
+            tids.tolist(),
+            ts[0].tolist(),
+            ts[1].tolist(),
+            marks["start_cycles"].tolist(),
             strict=True,
         )
     ]

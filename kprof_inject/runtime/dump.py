@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import re
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 
 import triton
 
+from kprof_inject.files import source_text
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.variants import Variant, variant_of
+from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import Workspace
-
-_SOURCE_FILE = re.compile(r'loc\("([^"]+)":[0-9]+:[0-9]+')
-_LARGEST_SOURCE_BYTES = 4 << 20
 
 
 def install(session: Session, report: ProcessReport) -> None:
@@ -66,10 +64,10 @@ def _sources(ttgir: str) -> dict[str, str]:
     """The user's source files that the module's locations name, as they are now; not Triton's own library."""
     texts = {}
     library = Path(triton.__file__).parent
-    for name in dict.fromkeys(_SOURCE_FILE.findall(ttgir)):
-        path = Path(name)
-        if library not in path.parents and path.is_file() and path.stat().st_size <= _LARGEST_SOURCE_BYTES:
-            texts[name] = path.read_bytes().decode(errors="replace")
+    for name in source_files(ttgir):
+        text = None if library in Path(name).parents else source_text(Path(name))
+        if text is not None:
+            texts[name] = text
     return texts
 
 

@@ -42,7 +42,8 @@ def shared_bytes_of(target: GPUTarget) -> int:
 def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[None]:
     """Lower ``proton.record`` in every compilation of this context; each has to be of a module with records.
 
-    ``shared_bytes`` is what a CTA may use in all: Proton takes its buffer from what the kernel leaves.
+    ``shared_bytes`` is what a CTA may use in all: Proton takes its buffer from what the kernel leaves. What the
+    compiler writes to stderr may hold false alarms: see ``diagnostics``.
     """
     backend = _BACKENDS[target.backend]
 
@@ -73,17 +74,29 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
         else:
             proton.add_convert_proton_amd_gpu_to_llvm(pass_manager, str(target.arch))
 
-    with installed_version().attach(backend, to_llvmir, to_llvm), without_false_alarms():
+    with installed_version().attach(backend, to_llvmir, to_llvm):
         yield
 
 
 def scope_names(ttgir_path: str, target: GPUTarget) -> dict[int, str]:
-    """Proton's table of scope ids: the record name of each id. Two ids may bear one name."""
+    """Proton's table of scope ids: the record name of each id. Two ids may bear one name.
+
+    The ids are given to the module as Triton's lowering has it by then: without ``scf``, and with helpers inlined."""
+    module = read_module(ttgir_path, target)
+    with without_false_alarms():
+        lowering = ir.pass_manager(module.context)
+        passes.convert.add_scf_to_cf(lowering)
+        passes.gluon.add_inliner(lowering)
+        lowering.run(module, "inline_helpers")
+        return {int(scope_id): str(name) for scope_id, name in proton.get_scope_id_names(module)}
+
+
+def read_module(ttgir_path: str, target: GPUTarget) -> Any:
+    """What Triton's own parser makes of a file, verified. Raises ``RuntimeError``, and the reason goes to stderr."""
     context = ir.context()
     ir.load_dialects(context)
     backends[_BACKENDS[target.backend]].compiler(target).load_dialects(context)
     proton.load_dialects(context)
     module = ir.parse_mlir_module(ttgir_path, context)
     module.context = context  # the module must not outlive it
-    with without_false_alarms():
-        return {int(scope_id): str(name) for scope_id, name in proton.get_scope_id_names(module)}
+    return module

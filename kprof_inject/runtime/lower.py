@@ -1,4 +1,4 @@
-"""Compile an instrumented TTGIR file to machine code. No GPU is needed."""
+"""Compile a TTGIR file to machine code, with its records or as it is. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -42,17 +42,27 @@ def target_of(backend: str, arch: int | str, warp_size: int) -> GPUTarget:
 
 
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
-    """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse."""
+    """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse, as Proton does
+    unless all helpers can be inlined (see ``lowerable``)."""
+    with instrumented(target, mode, shared_bytes_of(target)):
+        return _lower(text, target, options)
+
+
+def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
+    """Compile TTGIR text that has no records, as Triton does by itself. Raises ``KprofError`` if it refuses."""
+    return _lower(text, target, options)
+
+
+def _lower(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
     # Of a module without a kernel, Triton reads the signature of a function that is not there, and the process dies.
     if not _KERNEL.search(text):
         raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
     with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
         knobs.cache.dir = str(Path(folder, "cache"))
         path = Path(folder, "kernel.ttgir")
-        path.write_text(text)
+        path.write_bytes(text.encode())
         try:
-            with instrumented(target, mode, shared_bytes_of(target)):
-                kernel = triton.compile(str(path), target=target, options=options)
+            kernel = triton.compile(str(path), target=target, options=options)
         except Exception as error:  # the compiler's errors have no common base
             raise KprofError(
                 f"Triton {triton.__version__} does not lower this module for {target.backend}:{target.arch}: {error}",

@@ -21,6 +21,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.runtime.capture import CapturingLauncher, LaunchCapture
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
+from kprof_inject.runtime.diagnostics import without_false_alarms
 from kprof_inject.runtime.dump import note_gpu
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
 from kprof_inject.runtime.process_report import ProcessReport
@@ -90,6 +91,7 @@ class _RunStep:
         with (
             _overriding(self._workspace, planned.kernel),
             instrumented(variant.target, self._session.mode, shared_bytes),
+            without_false_alarms(),
         ):
             kernel = plain()
         if not kernel.metadata.profile_scratch_size:

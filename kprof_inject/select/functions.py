@@ -1,28 +1,36 @@
-"""The functions of a module and the loops in them: what selectors choose from."""
+"""One function of a module, and how to bracket what is in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.legality import holds_records, illegal_block
+from kprof_inject.select.legality import illegal_block
+from kprof_inject.select.places import Place, block_kind, is_loop, owners_in, places_in
 from kprof_inject.select.sites import InsertPoint, Site
-from kprof_inject.ttgir.locations import LocationTable, called_from, written_at
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.locations import Chain, LocationTable
+from kprof_inject.ttgir.nodes import Module, Operation, Region
 
 _SIGNATURE = re.compile(r'\s*(?:(public|private|nested)\s+)?@("(?:[^"\\]|\\.)*"|[\w$.-]+)')
 _SYMBOL_NAME = re.compile(r'sym_name = "((?:[^"\\]|\\.)*)"')
-_LOOPS = frozenset({"scf.for", "scf.while"})
+_REGION_ENDS = frozenset({"scf.yield", "tt.return", "ttg.warp_return", "ttg.warp_yield"})
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """One loop. ``path`` counts the loops around it from outside: ``(0, 2)`` is the third in the first."""
 
-    operation: Operation
+    place: Place
     path: tuple[int, ...]
+
+    @property
+    def operation(self) -> Operation:
+        return self.place.operation
 
     @property
     def subscript(self) -> str:
@@ -30,16 +38,21 @@ class Loop:
 
 
 class Function:
-    """One ``tt.func`` with a body, and how to bracket it and what is inside."""
+    """One ``tt.func`` with a body. ``symbol`` is its name in the IR.
 
-    def __init__(self, module: Module, operation: Operation, locations: LocationTable) -> None:
+    ``called_in`` is an operation that Triton lowers once per element and that the function is called in: then no record
+    may stand in it."""
+
+    def __init__(
+        self, module: Module, operation: Operation, locations: LocationTable, called_in: Operation | None = None
+    ) -> None:
         found = _SIGNATURE.match(operation.tail)
         symbol = _SYMBOL_NAME.search(operation.tail)
         if found is not None:
-            self.name = found[2].strip('"')
+            self.symbol = found[2].strip('"')
             self.is_public = found[1] != "private"
         elif symbol is not None:  # the generic form
-            self.name = symbol[1]
+            self.symbol = symbol[1]
             self.is_public = 'sym_visibility = "private"' not in operation.tail
         else:
             raise KprofError(
@@ -47,80 +60,117 @@ class Function:
                 where=module.position(operation.start),
                 hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
             )
+        self.operation = operation
         self._module = module
-        self._operation = operation
         self._locations = locations
+        self._called_in = called_in
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """Where every operation of the body stands, in the order of the text."""
+        return places_in(self.operation, self._called_in)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [operation.start for operation in self.operation.walk()]
+
+    def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
+        """The source lines that an operation comes from, each with the calls that lead to it."""
+        return self._locations.chains_of(operation)
+
+    def source_of(self, operation: Operation) -> Chain:
+        """The first of these: the line that the operation was written on, then the calls; empty if that is unknown."""
+        chains = self.chains_of(operation)
+        return chains[0] if chains else ()
+
+    def operations_between(self, start: int, end: int) -> int:
+        """How many operations begin between two offsets."""
+        return bisect_left(self._offsets, end) - bisect_left(self._offsets, start)
+
+    def before(self, operation: Operation) -> InsertPoint:
+        return InsertPoint(self._module.line_start(operation.start), self._module.indent_at(operation.start))
+
+    def after(self, operation: Operation) -> InsertPoint:
+        return InsertPoint(operation.end, self._module.indent_at(operation.start))
+
+    def called_in(self, operation: Operation) -> Function:
+        """The same function, called in an operation that Triton lowers once per element."""
+        return Function(self._module, self.operation, self._locations, operation)
 
     def body_site(self) -> Site:
         """The whole body: from its first operation to each of its returns."""
-        body = self._operation.regions[0]
-        returns = [
-            operation for block in body.blocks for operation in block.operations if operation.name == "tt.return"
-        ]
-        if not returns:
-            raise KprofError(
-                f"function {self.name} never returns, so its body has no end to record",
-                where=self._module.position(self._operation.start),
-                hint="select a loop of it instead: --at loop",
-            )
-        entry = body.blocks[0]
-        first = entry.operations[0] if entry.operations else returns[0]
-        return self._site(
-            "func",
-            "func",
-            self._operation,
-            InsertPoint(entry.start, self._module.indent_at(first.start)),
-            tuple(self._before(operation) for operation in returns),
-            fills_block=True,
-        )
+        return self.region_site("func", "func", self.operation, self.operation.regions[0], "function")
 
     def loop_site(self, loop: Loop) -> Site:
         """Around a loop: from before it is entered to after it is left."""
-        indent = self._module.indent_at(loop.operation.start)
-        end = InsertPoint(loop.operation.end, indent)
-        return self._site(
-            "loop",
-            f"loop{loop.subscript}",
-            loop.operation,
-            self._before(loop.operation),
-            (end,),
-            fills_block=False,
-        )
+        points = self.before(loop.operation), (self.after(loop.operation),)
+        return self._structure("loop", f"loop{loop.subscript}", loop.operation, *points, block=block_kind(loop.place))
 
     def iteration_site(self, loop: Loop) -> Site:
         """Each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``."""
-        operation = loop.operation
-        block = operation.regions[-1].blocks[0]
-        closing = self._module.line_start(operation.end - len(operation.closing))
-        last = block.operations[-1] if block.operations else None
-        if last is not None and last.name == "scf.yield":
-            end = self._before(last)
-        else:  # the printer leaves out a yield of nothing
-            indent = self._module.indent_at(last.start if last else closing) + ("" if last else "  ")
-            end = InsertPoint(closing, indent)
-        return self._site(
-            "iter",
-            f"iter{loop.subscript}",
-            operation,
-            InsertPoint(block.start, end.indent),
-            (end,),
-            fills_block=True,
-        )
+        return self.region_site("iter", f"iter{loop.subscript}", loop.operation, loop.operation.regions[-1], "body")
+
+    def operation_site(self, place: Place) -> Site:
+        """Around one operation."""
+        operation = place.operation
+        points = self.before(operation), (self.after(operation),)
+        return self._structure("op", operation.name, operation, *points, block=block_kind(place))
+
+    def region_site(self, kind: str, label: str, operation: Operation, region: Region, block: str) -> Site:
+        """A whole region of ``operation``: from its entry to each operation that leaves it."""
+        module = self._module
+        leaving = [
+            block.operations[-1]
+            for block in region.blocks
+            if block.operations and block.operations[-1].name in _REGION_ENDS
+        ]
+        entry = region.blocks[0]
+        if leaving:
+            ends = tuple(self.before(last) for last in leaving)
+        elif region is operation.regions[-1] and is_loop(operation):  # the printer leaves out a yield of nothing
+            closing = module.line_start(operation.end - len(operation.closing))
+            last = entry.operations[-1] if entry.operations else None
+            ends = (InsertPoint(closing, module.indent_at(last.start if last else closing) + ("" if last else "  ")),)
+        else:
+            raise KprofError(
+                f"{label} of {self.symbol} is never left, so it has no end to record",
+                where=module.position(operation.start),
+                hint="select a loop in it instead: --at loop",
+            )
+        indent = module.indent_at(entry.operations[0].start) if entry.operations else ends[0].indent
+        start = InsertPoint(entry.start, indent)
+        return self._structure(kind, label, operation, start, ends, block=block, fills_block=True)
 
     def loops(self) -> Iterator[Loop]:
-        """All loops in the order of the text. A loop where no record may stand raises ``KprofError``."""
-        yield from self._loops_in(self._operation, ())
+        """All loops in the order of the text, also those where no record may stand."""
+        paths: dict[Place | None, tuple[int, ...]] = {None: ()}
+        inside: Counter[Place | None] = Counter()
+        for place in owners_in(self.operation, self._called_in):
+            if not is_loop(place.operation):
+                continue
+            if not place.operation.regions:
+                raise KprofError("this loop has no body", where=self._module.position(place.operation.start))
+            outer = next((owner for owner in place.owners() if is_loop(owner.operation)), None)
+            paths[place] = (*paths[outer], inside[outer])
+            inside[outer] += 1
+            yield Loop(place, paths[place])
 
-    def _loops_in(self, operation: Operation, path: tuple[int, ...]) -> Iterator[Loop]:
-        for index, child in enumerate(_nearest_loops(self._module, operation)):
-            loop = Loop(child, (*path, index))
-            yield loop
-            yield from self._loops_in(child, loop.path)
+    def partitions(self) -> Iterator[tuple[str, Operation, Region]]:
+        """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
+        for place in owners_in(self.operation, self._called_in):
+            if place.operation.name != "ttg.warp_specialize":
+                continue
+            if place.illegal_owner:
+                raise illegal_block(self._module, place.illegal_owner)
+            default, *others = place.operation.regions
+            yield "default", place.operation, default
+            holder = others[0].blocks[0].operations[:1] if others else ()
+            if holder and holder[0].name == "ttg.warp_specialize.partitions":  # the generic form
+                others = list(holder[0].regions)
+            for number, region in enumerate(others):
+                yield f"partition[{number}]", place.operation, region
 
-    def _before(self, operation: Operation) -> InsertPoint:
-        return InsertPoint(self._module.line_start(operation.start), self._module.indent_at(operation.start))
-
-    def _site(
+    def _structure(
         self,
         kind: str,
         label: str,
@@ -128,15 +178,18 @@ class Function:
         start: InsertPoint,
         ends: tuple[InsertPoint, ...],
         *,
-        fills_block: bool,
+        block: str,
+        fills_block: bool = False,
     ) -> Site:
-        location = self._locations.of(operation)
-        return Site(kind, label, self.name, start, ends, fills_block, written_at(location), called_from(location))
+        chain = self.source_of(operation)
+        count = self.operations_between(start.offset, max(end.offset for end in ends))
+        return Site(
+            kind, label, self.symbol, start, ends, fills_block, chain[0] if chain else None, chain[1:], block, count
+        )
 
 
-def functions_of(module: Module) -> tuple[Function, ...]:
+def functions_of(module: Module, locations: LocationTable) -> tuple[Function, ...]:
     """The module's functions that have a body, in the order of the text."""
-    locations = LocationTable(module)
     return tuple(
         Function(module, operation, locations)
         for operation in module.walk()
@@ -144,15 +197,6 @@ def functions_of(module: Module) -> tuple[Function, ...]:
     )
 
 
-def _nearest_loops(module: Module, operation: Operation) -> Iterator[Operation]:
-    for region in operation.regions:
-        for block in region.blocks:
-            for child in block.operations:
-                if child.name in _LOOPS:
-                    if not holds_records(operation):
-                        raise illegal_block(module, operation)
-                    if not child.regions:
-                        raise KprofError("this loop has no body", where=module.position(child.start))
-                    yield child
-                elif child.regions:
-                    yield from _nearest_loops(module, child)
+def kernel_name(functions: Sequence[Function]) -> str:
+    """The name of the function that is launched."""
+    return next((f.symbol for f in functions if f.is_public), functions[0].symbol if functions else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.nodes import Module, Operation
 
-MAX_SCOPES = 256
+MAX_SCOPE_IDS = 256
 """The entry's scope id has 8 bits (Proton's CircularStoreOp lowering)."""
 
 RECORD = "proton.record"
@@ -19,6 +19,7 @@ _BLOCK_OWNERS = frozenset(
         "scf.while",
         "scf.if",
         "scf.execute_region",
+        "scf.index_switch",
         "ttg.warp_specialize",
         "ttg.warp_specialize.partitions",
     }
@@ -40,8 +41,7 @@ def illegal_block(module: Module, operation: Operation) -> KprofError:
 
 
 def check_module(module: Module) -> None:
-    """Raise ``KprofError`` if records cannot be inserted into this module, or Proton could not lower them."""
-    functions = []
+    """Raise ``KprofError`` if the module has records already: ours would pair with them."""
     for operation in module.walk():
         if operation.name == RECORD:
             raise KprofError(
@@ -49,11 +49,3 @@ def check_module(module: Module) -> None:
                 where=module.position(operation.start),
                 hint="remove them first: kprof-inject strip FILE -o CLEAN",
             )
-        if operation.name == "tt.func":
-            functions.append(operation)
-    if len(functions) > 1:
-        raise KprofError(
-            f"this module has {len(functions)} functions, and Proton lowers modules of one function only",
-            where=module.position(functions[1].start),
-            hint="take noinline=True off the helper, so that Triton inlines it, and dump again",
-        )

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.functions import Function, functions_of
-from kprof_inject.select.legality import MAX_SCOPES, check_module
-from kprof_inject.select.selectors import Selector
-from kprof_inject.select.sites import InsertPoint, Site
-from kprof_inject.ttgir.nodes import Module
+from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
+from kprof_inject.select.selectors import Selector, parse_selector
+from kprof_inject.select.sites import Findings, InsertPoint, Site
+from kprof_inject.select.spans import Spread, in_one_piece
+from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.strings import quote
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """One scope of the plan. ``record`` is its name in the IR, unique in the module; ``name`` the user's.
 
-    ``parent`` is the index of the innermost scope around it in ``Plan.scopes``, or -1.
+    ``parent`` is the index of the innermost scope around it in ``Plan.scopes``, or -1. ``crosses`` are the indices of
+    the scopes that begin in this one and end behind it, or the other way round.
     """
 
     record: str
@@ -26,6 +28,7 @@ class Scope:
     selector: str
     site: Site
     parent: int
+    crosses: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,98 +41,136 @@ class Record:
 
     @property
     def line(self) -> str:
-        return f'{self.point.indent}proton.record {"start" if self.is_start else "end"} "{self.name}"'
+        return f"{self.point.indent}proton.record {'start' if self.is_start else 'end'} {quote(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What one selector found in the module. Two selectors may find one site; the first names it."""
+
+    selector: Selector
+    findings: Findings
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``scopes`` from outside in and in the order of the text; ``records`` in the order of insertion.
-
-    ``sites_by_selector`` counts what each selector found, by its text; two selectors may find one site.
-    """
+    """``scopes`` from outside in and in the order of the text; ``records`` in the order of insertion;
+    ``selections`` in the order of the selectors. ``inlined`` names the helpers that are calls in this module, and are
+    inlined when it runs with records."""
 
     kernel: str
     scopes: tuple[Scope, ...]
     records: tuple[Record, ...]
-    sites_by_selector: dict[str, int]
+    selections: tuple[Selection, ...]
+    inlined: tuple[str, ...] = ()
 
 
-def make_plan(module: Module, selectors: Sequence[Selector]) -> Plan:
-    """Find every selector's sites in the module and lay out the records.
+def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Plan:
+    """Find every selector's sites in the module and lay out the records; without selectors, the default ones.
 
-    The plan has no scopes if nothing matched: whether that is an error depends on the module's neighbours.
-    Raises ``KprofError`` if the module or a site cannot take records, or there are more than 256 scopes.
+    ``spread`` says whether a scope around source lines may have others' operations in it. The plan has no scopes if
+    nothing matched: whether that is an error depends on the module's neighbours. Raises ``KprofError`` if the module or
+    a site cannot take records, or if they need more than 256 scope ids.
     """
-    functions = functions_of(module)
-    kernel = kernel_name(functions)
-    every = [
-        (selector, site)
-        for selector in selectors
-        if selector.matches_kernel(kernel)
-        for function in functions
-        for site in selector.target.find(function)
-    ]
-    # Two selectors may find one site; the first keeps it.
-    found = [(selector, site) for site, selector in {site: s for s, site in reversed(every)}.items()]
+    selections = tuple(
+        Selection(selector, selector.target.find(view, spread))
+        for selector in selectors or default_selectors(view)
+        if selector.matches_kernel(view.kernel)
+    )
+    found: dict[Site, Selector] = {}
+    for selection in selections:
+        for site in selection.findings.sites:
+            found.setdefault(site, selection.selector)
     if found:
-        check_module(module)
-    if len(found) > MAX_SCOPES:
-        shares = Counter(selector.text for selector, _ in found)
+        check_module(view.module)
+    _check_scope_ids(view, found)
+    scopes = _nest(found)
+    inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
+    return Plan(view.kernel, scopes, tuple(_records(scopes)), selections, inlined if scopes else ())
+
+
+def default_selectors(view: ModuleView) -> list[Selector]:
+    """Without ``--at``: the markers if the source has any, else the function and its loops."""
+    return [parse_selector(text) for text in (("marker",) if view.markers else ("func", "loop", "iter"))]
+
+
+def _check_scope_ids(view: ModuleView, found: dict[Site, Selector]) -> None:
+    """Each end in another block takes an id of its own, and so does each copy of an inlined helper."""
+    copies = view.copies_of_functions
+    shares: Counter[str] = Counter()
+    for site, selector in found.items():
+        shares[selector.text] += len(site.ends) * copies[site.function]
+    if shares.total() > MAX_SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
-            f"{len(found)} scopes in {kernel}, but a record holds at most {MAX_SCOPES} ids ({listed})",
-            hint="name the loops that matter, such as --at 'loop[0]'",
+            f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {MAX_SCOPE_IDS} ({listed})",
+            where=view.module.position(min(site.start.offset for site in found)),
+            hint="select less: name the loops or lines that matter, such as --at 'loop[0]'",
         )
-    scopes = _nest(found)
-    counts = Counter(selector.text for selector, _ in every)
-    return Plan(kernel, scopes, tuple(_records(scopes)), dict(counts))
 
 
-def kernel_name(functions: Sequence[Function]) -> str:
-    """The name of the function that is launched."""
-    return next((f.name for f in functions if f.is_public), functions[0].name if functions else "")
-
-
-def candidates(module: Module) -> tuple[str, ...]:
-    """Selectors that would match in this module, for a hint."""
-    functions = functions_of(module)
-    loops = [loop for function in functions for loop in function.loops()]
-    return ("func", *(f"loop{loop.subscript}" for loop in loops), *(f"iter{loop.subscript}" for loop in loops))
-
-
-def _nest(found: Sequence[tuple[Selector, Site]]) -> tuple[Scope, ...]:
-    ordered = sorted(
-        found,
-        key=lambda item: (item[1].start.offset, -item[1].last_end_offset, not item[1].fills_block),
-    )
-    totals = Counter(selector.name or site.label for selector, site in ordered)
+def _nest(found: dict[Site, Selector]) -> tuple[Scope, ...]:
+    ordered = sorted(found.items(), key=lambda item: _order(item[0]))
+    totals = Counter(_name(site, selector) for site, selector in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
     scopes: list[Scope] = []
-    enclosing: list[int] = []
-    for selector, site in ordered:
-        while enclosing and scopes[enclosing[-1]].site.last_end_offset <= site.start.offset:
-            enclosing.pop()
-        name = selector.name or site.label
+    for site, selector in ordered:
+        name = _name(site, selector)
         record = name
         while record in taken or (record == name and totals[name] > 1):
             record = f"{name}#{numbers[name]}"
             numbers[name] += 1
         taken.add(record)
-        scopes.append(Scope(record, name, selector.text, site, enclosing[-1] if enclosing else -1))
-        enclosing.append(len(scopes) - 1)
-    return tuple(scopes)
+        scopes.append(Scope(record, name, selector.text, site, _parent(scopes, site)))
+    return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
+
+
+def _order(site: Site) -> tuple[int, bool, bool, int]:
+    """Outer sites before inner ones. Where others begin, an instant comes before them, but inside its block's own."""
+    return site.start.offset, not site.fills_block, not site.is_instant, -site.last_end_offset
+
+
+def _name(site: Site, selector: Selector) -> str:
+    return selector.name or site.name or site.label
+
+
+def _parent(outer: Sequence[Scope], site: Site) -> int:
+    """The innermost of the scopes that begin no later and end no earlier; one that ends here is over, unless it is
+    that of the whole block."""
+    start, end = site.start.offset, site.last_end_offset
+    around = (
+        index
+        for index, scope in enumerate(outer)
+        if scope.site.start.offset <= start <= end <= scope.site.last_end_offset
+        and (start < scope.site.last_end_offset or scope.site.fills_block)
+    )
+    return max(around, default=-1)
+
+
+def _crossed(scopes: Sequence[Scope], scope: Scope) -> tuple[int, ...]:
+    start, end = scope.site.start.offset, scope.site.last_end_offset
+    return tuple(
+        index
+        for index, other in enumerate(scopes)
+        if start < other.site.start.offset < end < other.site.last_end_offset
+        or other.site.start.offset < start < other.site.last_end_offset < end
+    )
 
 
 def _records(scopes: Sequence[Scope]) -> Iterator[Record]:
-    """At one offset: inner ends before outer ones, then scopes of nothing, then outer starts before inner ones."""
+    """At one offset: inner ends before outer ones, then starts, outer before inner ones, then the end of the block's
+    own scope.
+
+    A scope of nothing (an instant, a loop with an empty body) ends where it starts, right behind its start."""
     placed: list[tuple[tuple[int, int, int, int], Record]] = []
     for order, scope in enumerate(scopes):
         start = scope.site.start
-        # A function whose entry is only a return begins and ends at one offset, and has other ends elsewhere.
-        begins_empty = any(end.offset == start.offset for end in scope.site.ends)
-        placed.append(((start.offset, 1 if begins_empty else 2, order, 0), Record(start, True, scope.record)))
+        placed.append(((start.offset, 1, order, 0), Record(start, True, scope.record)))
         for end in scope.site.ends:
-            key = (end.offset, 1, order, 1) if end.offset == start.offset else (end.offset, 0, -order, 0)
+            if end.offset == start.offset:
+                key = end.offset, 1, order, 1
+            else:
+                key = end.offset, 2 if scope.site.fills_block else 0, -order, 0
             placed.append((key, Record(end, False, scope.record)))
     return (record for _, record in sorted(placed, key=lambda item: item[0]))

@@ -26,6 +26,10 @@ def scope_table(plan: Plan) -> dict[str, Any]:
                 "source": _point(scope.site.source),
                 "called_from": [_point(point) for point in scope.site.called_from],
                 "parent": scope.parent,
+                "crosses": list(scope.crosses),
+                "block": scope.site.block,
+                "operations": scope.site.operations,
+                "other_operations": scope.site.other_operations,
             }
             for scope in plan.scopes
         ],

@@ -1,124 +1,45 @@
-"""What the user writes after ``--at``: parsing, and what each kind of selector finds in a module."""
+"""What the user writes after ``--at``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.select.functions import Function, Loop
-from kprof_inject.select.sites import Site
-from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.select.filters import EveryLoop, LoopPath, SourceLines
+from kprof_inject.select.targets import Func, Helper, Iterations, Lines, Loops, Markers, Ops, Partitions, Target
 
-
-class Target(Protocol):
-    """The SITE part of a selector: one class for each kind."""
-
-    def find(self, function: Function) -> Iterator[Site]:
-        """The sites of this kind in one function, in the order of the text."""
-        ...
-
-
-class LoopFilter(Protocol):
-    """Which loops a subscript means."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class EveryLoop:
-    """No subscript: all loops."""
-
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPath:
-    """``[0.2]``: the third loop inside the first."""
-
-    path: tuple[int, ...]
-
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
-        return loop.path == self.path
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """``@file.py:57``: written on that line. ``file`` may be the end of a path; empty means any file."""
-
-    file: str
-    line: int
-
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
-        if source is None or source.line != self.line:
-            return False
-        return not self.file or f"/{source.file}".endswith(f"/{self.file.lstrip('/')}")
-
-
-@dataclass(frozen=True, slots=True)
-class Func:
-    """``func``: the kernel function's whole body."""
-
-    def find(self, function: Function) -> Iterator[Site]:
-        if function.is_public:
-            yield function.body_site()
-
-
-@dataclass(frozen=True, slots=True)
-class Loops:
-    """``loop…``: around loops."""
-
-    which: LoopFilter
-
-    def find(self, function: Function) -> Iterator[Site]:
-        for loop in function.loops():
-            site = function.loop_site(loop)
-            if self.which.accepts(loop, site.source):
-                yield site
-
-
-@dataclass(frozen=True, slots=True)
-class Iterations:
-    """``iter…``: each iteration of loops."""
-
-    which: LoopFilter
-
-    def find(self, function: Function) -> Iterator[Site]:
-        for loop in function.loops():
-            site = function.iteration_site(loop)
-            if self.which.accepts(loop, site.source):
-                yield site
+_FORMS = (
+    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), line(57), line(file.py:57-63), "
+    "partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
+)
+_WORDS = ("func", "loop", "iter", "op", "line", "partition", "default", "marker")
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """``[KERNEL/]SITE[=NAME]``. ``kernel`` is a glob on the kernel's name, ``name`` the scope's (or empty).
-
-    ``is_required`` says that finding nothing is an error."""
+    """``[KERNEL/]SITE[=NAME]``. ``kernel`` is a glob on the kernel's name, ``name`` the scope's (or empty)."""
 
     text: str
     kernel: str
     target: Target
     name: str
-    is_required: bool = True
 
     def matches_kernel(self, kernel: str) -> bool:
         return fnmatchcase(kernel, self.kernel)
 
 
 def parse_selectors(texts: Sequence[str]) -> list[Selector]:
-    """The user's selectors, or without any the default: the function, and its loops if it has some."""
-    if texts:
-        return [parse_selector(text) for text in texts]
-    loops = [replace(parse_selector(text), is_required=False) for text in ("loop", "iter")]
-    return [parse_selector("func"), *loops]
+    """The user's selectors; none of them means the default, which each module chooses for itself."""
+    return [parse_selector(text) for text in texts]
 
 
 def parse_selector(text: str) -> Selector:
@@ -132,11 +53,26 @@ def parse_selector(text: str) -> Selector:
         raise KprofError(
             f"cannot read the selector {text!r}",
             where=Position("--at", 1, column + 1, text),
-            hint="[KERNEL/]SITE[=NAME], where SITE is func, loop or iter; loop and iter may be followed by "
-            "[0], [0.2], @57 or @file.py:57",
+            hint=_did_you_mean(text) + _FORMS,
             exit_code=2,
         ) from None
+    if isinstance(parsed.target, Lines) and parsed.target.which.first > parsed.target.which.last:
+        raise KprofError(
+            f"the lines of {text!r} run backwards",
+            where=Position("--at", 1, text.index("line(") + 1, text),
+            hint="write the first line first",
+            exit_code=2,
+        )
     return replace(parsed, text=text)
+
+
+def _did_you_mean(text: str) -> str:
+    site = text.rsplit("/", 1)[-1]
+    word = re.match(r"\w*", site)
+    close = get_close_matches(word.group(), _WORDS, 1) if word else []
+    if not word or not close or close[0] == word.group():
+        return ""
+    return f"did you mean {close[0] + site[word.end() :]!r}? "
 
 
 @cache
@@ -168,15 +104,34 @@ class _Builder(Transformer[Token, Any]):
     def func(self, _: list[Any]) -> Func:
         return Func()
 
+    def helper(self, children: list[Token]) -> Helper:
+        return Helper(children[0].value.strip())
+
     def loop(self, children: list[Any]) -> Loops:
         return Loops(children[0] if children else EveryLoop())
 
     def iter(self, children: list[Any]) -> Iterations:
         return Iterations(children[0] if children else EveryLoop())
 
+    def op(self, children: list[Token]) -> Ops:
+        return Ops(children[0].value.strip())
+
+    def lines(self, children: list[Token]) -> Lines:
+        file = children.pop(0).value if children[0].type == "FILE" else ""
+        return Lines(SourceLines(file, int(children[0]), int(children[-1])))
+
+    def partition(self, children: list[Token]) -> Partitions:
+        return Partitions(f"partition[[]{children[0]}]" if children else "partition*")
+
+    def default(self, _: list[Any]) -> Partitions:
+        return Partitions("default")
+
+    def marker(self, children: list[Token]) -> Markers:
+        return Markers(children[0].value.strip() if children else "*")
+
     def path(self, children: list[Token]) -> LoopPath:
         return LoopPath(tuple(int(child) for child in children))
 
-    def line(self, children: list[Token]) -> SourceLine:
+    def line(self, children: list[Token]) -> SourceLines:
         *file, line = children
-        return SourceLine(file[0].value if file else "", int(line))
+        return SourceLines(file[0].value if file else "", int(line), int(line))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.locations import Chain, SourcePoint
+from kprof_inject.ttgir.nodes import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,12 @@ class InsertPoint:
 class Site:
     """One place to bracket.
 
-    ``kind`` is the selector's word (``func``, ``loop``, ``iter``), ``label`` names the place within its
-    function (``loop[0.1]``). One of ``ends`` is passed on each way out. ``fills_block`` says that the scope spans
-    its whole block, so that it encloses every other scope that begins or ends at the same place.
+    ``kind`` is the selector's word (``func``, ``loop``, ``op``, …; ``mark`` for an instant), ``label`` names the place
+    within its function (``loop[0.1]``). One of ``ends`` is passed on each way out. ``fills_block`` says that the scope
+    spans its whole block, so that it encloses every other scope that begins or ends at the same place.
     ``source`` is the line that the code was written on; ``called_from`` the calls that inlined it, innermost first.
+    ``block`` says what block it stands in (see ``block_kind``). ``operations`` counts those that it was selected for,
+    ``other_operations`` those that stand between them. ``name`` is the user's name for it, if its source gives one.
     """
 
     kind: str
@@ -32,8 +35,43 @@ class Site:
     ends: tuple[InsertPoint, ...]
     fills_block: bool
     source: SourcePoint | None
-    called_from: tuple[SourcePoint, ...]
+    called_from: Chain
+    block: str
+    operations: int
+    other_operations: int = 0
+    name: str = field(default="", compare=False)
+
+    @property
+    def is_instant(self) -> bool:
+        return self.kind == "mark"
 
     @property
     def last_end_offset(self) -> int:
         return max(end.offset for end in self.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """An operation that a selector found and that none of its sites spans, and why."""
+
+    operation: Operation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one selector found: sites in the order of the text, and what they leave out.
+
+    ``dropped`` names markers from whose lines no operation is left in the module."""
+
+    sites: tuple[Site, ...] = ()
+    missed: tuple[Missed, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @classmethod
+    def together(cls, parts: list[Findings]) -> Findings:
+        return cls(
+            tuple(site for part in parts for site in part.sites),
+            tuple(missed for part in parts for missed in part.missed),
+            tuple(name for part in parts for name in part.dropped),
+        )

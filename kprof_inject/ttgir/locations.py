@@ -5,7 +5,6 @@ MLIR's location attributes: https://mlir.llvm.org/docs/Dialects/Builtin/#locatio
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,6 +13,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import LarkError
 
 from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.strings import unquote
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class Alias:
 
 Location = Unknown | SourcePoint | Named | CallSite | Fused | Alias
 
+Chain = tuple[SourcePoint, ...]
+"""Where code was written, then the call that inlined it there, then that one's call: innermost first."""
+
 
 class LocationTable:
     """Looks up locations of one module; each alias is parsed once, when it is first asked for."""
@@ -69,10 +72,24 @@ class LocationTable:
     def __init__(self, module: Module) -> None:
         self._aliases = module.aliases
         self._resolved: dict[str, Location] = {}
+        self._chains: dict[str, tuple[Chain, ...]] = {}
 
     def of(self, operation: Operation) -> Location:
         """The operation's location with every alias replaced by what it stands for."""
-        return self.resolve(_parse(operation.location_text))
+        return self._look_up(operation.location_text)
+
+    def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
+        """The source lines that the operation comes from, each with the calls that lead to it (see ``chains``)."""
+        text = operation.location_text
+        if text not in self._chains:
+            self._chains[text] = chains(self._look_up(text))
+        return self._chains[text]
+
+    def _look_up(self, text: str) -> Location:
+        try:
+            return self.resolve(_parse(text))
+        except RecursionError:  # no compiler nests calls this deep
+            return Unknown()
 
     def resolve(self, location: Location) -> Location:
         match location:
@@ -91,31 +108,30 @@ class LocationTable:
         return location
 
 
-def written_at(location: Location) -> SourcePoint | None:
-    """The source line that the code was written on: of inlined code, its own line, not its caller's."""
+def chains(location: Location) -> tuple[Chain, ...]:
+    """The chains of a location: none if it is unknown, several if one operation was made from several."""
     match location:
         case SourcePoint():
-            return location
+            return ((location,),)
         case Named(_, child):
-            return written_at(child)
+            return chains(child)
         case CallSite(callee, caller):
-            return written_at(callee) or written_at(caller)
+            callers = chains(caller)
+            outer = callers[0] if callers else ()
+            return tuple(inner + outer for inner in chains(callee) or ((),) if inner + outer)
         case Fused(children):
-            return next((point for child in children if (point := written_at(child))), None)
-    return None
-
-
-def called_from(location: Location) -> tuple[SourcePoint, ...]:
-    """The call lines that lead to inlined code, the innermost first; empty for code of the kernel itself."""
-    match location:
-        case Named(_, child):
-            return called_from(child)
-        case CallSite(callee, caller):
-            call = written_at(caller)
-            return called_from(callee) + ((call,) if call else ()) + called_from(caller)
-        case Fused(children):
-            return next((calls for child in children if (calls := called_from(child))), ())
+            return tuple(dict.fromkeys(chain for child in children for chain in chains(child)))
     return ()
+
+
+def written_at(location: Location) -> SourcePoint | None:
+    """The source line that the code was written on: of inlined code, its own line, not its caller's."""
+    return next((chain[0] for chain in chains(location)), None)
+
+
+def called_from(location: Location) -> Chain:
+    """The call lines that lead to inlined code, the innermost first; empty for code of the kernel itself."""
+    return next((chain[1:] for chain in chains(location)), ())
 
 
 def _parse(text: str) -> Location:
@@ -157,27 +173,13 @@ class _Builder(Transformer[Token, Any]):
 
     def position(self, children: list[Token]) -> SourcePoint:
         file, line, column = children[:3]
-        return SourcePoint(_unquote(file), int(line), int(column))
+        return SourcePoint(unquote(file), int(line), int(column))
 
     def named(self, children: list[Any]) -> Named:
-        return Named(_unquote(children[0]), children[1] if len(children) > 1 else Unknown())
+        return Named(unquote(children[0]), children[1] if len(children) > 1 else Unknown())
 
     def callsite(self, children: list[Any]) -> CallSite:
         return CallSite(children[0], children[1])
 
     def fused(self, children: list[Any]) -> Fused:
         return Fused(tuple(child for child in children if not isinstance(child, Token)))
-
-
-_ESCAPE = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
-_LETTERS = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
-
-
-def _unquote(text: str) -> str:
-    r"""The string that MLIR prints as ``"a\22b"``: a backslash and two hexadecimal digits stand for a byte."""
-
-    def byte(found: re.Match[bytes]) -> bytes:
-        digits, letter = found.groups()
-        return bytes.fromhex(digits.decode()) if digits else _LETTERS.get(letter, found.group())
-
-    return _ESCAPE.sub(byte, text[1:-1].encode()).decode(errors="replace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kprof_inject.errors import Position
@@ -34,9 +34,7 @@ class Operation:
 
     def walk(self) -> Iterator[Operation]:
         """This operation and all inside it, in the order of the text."""
-        yield self
-        for region in self.regions:
-            yield from region.walk()
+        return _walk((self,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +49,16 @@ class Block:
 @dataclass(frozen=True, slots=True)
 class Region:
     """A list of blocks. ``clause`` is the word before its ``{`` where the printer writes one: ``else``, ``do``,
-    ``default``, ``partition0``; otherwise it is empty. The entry block comes first, even when it is empty."""
+    ``default``, ``partition0``; otherwise it is empty. The entry block comes first, even when it is empty.
+    ``end`` is the offset of the ``}`` that closes it."""
 
     clause: str
     blocks: tuple[Block, ...]
+    end: int
 
     def walk(self) -> Iterator[Operation]:
         """All operations inside, in the order of the text."""
-        for block in self.blocks:
-            for operation in block.operations:
-                yield from operation.walk()
+        return _walk(operation for block in self.blocks for operation in block.operations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +72,7 @@ class Module:
 
     def walk(self) -> Iterator[Operation]:
         """All operations of the file, in the order of the text."""
-        for operation in self.operations:
-            yield from operation.walk()
+        return _walk(self.operations)
 
     def line_start(self, offset: int) -> int:
         """The offset of the first character of the line that holds ``offset``."""
@@ -95,3 +92,19 @@ class Module:
     def newline(self) -> str:
         """How this file ends its lines."""
         return "\r\n" if "\r\n" in self.text[:4096] else "\n"
+
+
+def _walk(operations: Iterable[Operation]) -> Iterator[Operation]:
+    # Not recursive: the cost of one operation would grow with its depth, and the depth be limited.
+    pending = [iter(operations)]
+    while pending:
+        for operation in pending[-1]:
+            yield operation
+            if operation.regions:
+                inside = [
+                    child for region in operation.regions for block in region.blocks for child in block.operations
+                ]
+                pending.append(iter(inside))
+                break
+        else:
+            pending.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,23 +11,17 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.ttgir.gaps import GAP, after_gap
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
+from kprof_inject.ttgir.syntax_errors import GIVE_TTGIR, syntax_error
 
-_CLAUSE_WORD = re.compile(r"[a-z]+[0-9]*")
+MAX_NESTING = 600
+"""How deep operations may be nested; real kernels need a dozen. It lets those who walk a module do so recursively."""
 
-_EXPECTED = {
-    "ALIAS_NAME": "an alias definition",
-    "ALIAS_BODY": "the alias's definition",
-    "RESULTS": "an operation",
-    "NAME": "an operation",
-    "LABEL": "a block label",
-    "LINE_END": "the rest of the operation",
-    "LINE_OPEN": "the rest of the operation",
-    "CLOSE_END": "'}'",
-    "CLOSE_OPEN": "'}'",
-    "METADATA": "'{-# … #-}'",
-    "$END": "the end of the file",
-}
+# The terminal HEAD of the grammar; its first group begins where the operation does.
+_HEAD = re.compile(GAP.pattern + r"((?:%[^=]*+=)?+)" + GAP.pattern + r'"?+([\w$.-]++)"?+')
+_CLAUSE_WORD = re.compile(GAP.pattern + r"\}?" + GAP.pattern + r"([a-z]+[0-9]*)")
+_BLOCK_ID = re.compile(GAP.pattern + r"(\^[\w$.-]++)")
 
 
 def parse(text: str, file: str = "<ttgir>") -> Module:
@@ -37,16 +32,13 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
     # MLIR takes a file whose last line has no end; the terminals want one, and offsets do not change.
     complete = text if text.endswith("\n") else text + "\n"
     try:
-        aliases, operations = _file_parser().parse(complete)
+        aliases, operations = _file_parser().parse(complete, start="file")
     except UnexpectedInput as error:
-        raise _syntax_error(error, text, file) from None
+        raise syntax_error(error, complete, file) from None
     module = Module(file, text, operations, aliases)
+    _check_nesting(module)
     if not any(operation.name == "tt.func" for operation in module.walk()):
-        raise KprofError(
-            "there is no tt.func in this file",
-            where=Position.at_offset(file, text, 0),
-            hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
-        )
+        raise KprofError("there is no tt.func in this file", where=Position.at_offset(file, text, 0), hint=GIVE_TTGIR)
     return module
 
 
@@ -55,93 +47,106 @@ def _file_parser() -> Any:
     return Lark.open(
         "ttgir.lark",
         rel_to=__file__,
-        start="file",
+        start=["file", "leaf", "alias"],
         parser="lalr",
         lexer="contextual",
         transformer=_Builder(visit_tokens=False),
     )
 
 
+@cache
+def _one_of(terminal: str) -> re.Pattern[str]:
+    """Finds the next ``LEAF`` of ``LEAVES``, or the next ``ALIAS`` of ``ALIASES``."""
+    return re.compile(_file_parser().get_terminal(terminal).pattern.to_regexp())
+
+
 class _Builder(Transformer[Token, Any]):
     """Builds nodes as the parser reduces; the methods bear the names of the grammar's rules."""
 
     def file(self, children: list[Any]) -> tuple[dict[str, str], tuple[Operation, ...]]:
-        aliases: dict[str, str] = dict(child for child in children if type(child) is tuple)
-        return aliases, tuple(child for child in children if type(child) is Operation)
-
-    def alias(self, children: list[Token]) -> tuple[str, str]:
-        name, body = children
-        return name[:-1].rstrip(), body.strip()
-
-    def leaf_operation(self, children: list[Token]) -> Operation:
-        name, tail = children[-2:]
-        first = children[0]
-        return Operation(
-            name.strip('"'),
-            _offset(first),
-            _end(tail),
-            tail.value,
-            first.value if first is not name else "",
-        )
+        aliases: dict[str, str] = {}
+        for child in children:
+            if type(child) is Token and child.type == "ALIASES":
+                aliases.update(_aliases(child))
+        return aliases, _operations(children)
 
     def region_operation(self, children: list[Any]) -> Operation:
-        first = children[0]
-        at = 1 if first.type == "RESULTS" else 0
-        name, opening, *rest = children[at:]
-        closing = rest[-1]
+        opening, *rest = children
         openings = [opening, *rest[1:-1:2]]
-        regions = tuple(
-            _region(_clause_of(line), line, blocks) for line, blocks in zip(openings, rest[0:-1:2], strict=True)
+        regions = (
+            _region("" if line is opening else _clause_of(line), line, body, closing)
+            for line, body, closing in zip(openings, rest[0::2], rest[1::2], strict=True)
         )
-        return Operation(
-            name.strip('"'),
-            _offset(first),
-            _end(closing),
-            opening.value,
-            first.value if at else "",
-            closing.value,
-            regions,
-        )
+        return _operation(opening, _offset(opening), tuple(regions), rest[-1])
 
     def clause_operation(self, children: list[Any]) -> Operation:
-        first = children[0]
-        at = 1 if first.type == "RESULTS" else 0
-        name, tail, *rest = children[at:]
-        regions = tuple(
-            _region(_clause_of(line), line, blocks) for line, blocks in zip(rest[0::3], rest[1::3], strict=True)
+        claused, *rest = children
+        regions = (
+            _region(_clause_of(line), line, body, closing)
+            for line, body, closing in zip(rest[0::3], rest[1::3], rest[2::3], strict=True)
         )
-        return Operation(
-            name.strip('"'),
-            _offset(first),
-            _end(rest[-1]),
-            tail.value,
-            first.value if at else "",
-            rest[-1].value,
-            regions,
-        )
+        return _operation(claused, _offset(claused), tuple(regions), rest[-1])
 
     def region(self, children: list[Any]) -> tuple[tuple[Operation, ...], tuple[Block, ...]]:
-        operations = tuple(child for child in children if type(child) is Operation)
-        return operations, tuple(child for child in children if type(child) is Block)
+        return _operations(children), tuple(child for child in children if type(child) is Block)
 
     def block(self, children: list[Any]) -> Block:
         label, *operations = children
-        return Block(label.value.split(":")[0].split("(")[0].strip(), _end(label), tuple(operations))
+        block_id: Any = _BLOCK_ID.match(label)
+        return Block(block_id[1], _end(label), _operations(operations))
 
 
-def _region(clause: str, opening: Token, body: tuple[tuple[Operation, ...], tuple[Block, ...]]) -> Region:
+def _operations(children: Sequence[Any]) -> tuple[Operation, ...]:
+    """The operations among what the parser has reduced, with each of ``LEAVES`` by itself."""
+    found: list[Operation] = []
+    for child in children:
+        if type(child) is Operation:
+            found.append(child)
+        elif type(child) is Token and child.type == "LEAVES":
+            found += _leaves(child)
+    return tuple(found)
+
+
+def _leaves(leaves: Token) -> Iterator[Operation]:
+    offset = _offset(leaves)
+    for leaf in _one_of("LEAF").finditer(leaves.value):
+        yield _operation(leaf.group(), offset + leaf.start())
+
+
+def _operation(lines: str, offset: int, regions: tuple[Region, ...] = (), closing: Token | None = None) -> Operation:
+    """The operation whose first lines are these, with the gap before them; ``offset`` is where they begin."""
+    head: Any = _HEAD.match(lines)
+    results, name = head.groups()
+    return Operation(
+        name,
+        offset + head.start(1),
+        offset + len(lines) if closing is None else _end(closing),
+        lines[head.end() :],
+        results,
+        "" if closing is None else closing.value[after_gap(closing) :],
+        regions,
+    )
+
+
+def _region(
+    clause: str, opening: Token, body: tuple[tuple[Operation, ...], tuple[Block, ...]], closing: Token
+) -> Region:
     operations, labelled = body
     # A region that begins with a label has no entry block besides that one.
     entry = () if labelled and not operations else (Block("", _end(opening), operations),)
-    return Region(clause, entry + labelled)
+    return Region(clause, entry + labelled, _offset(closing) + after_gap(closing))
 
 
 def _clause_of(opening: Token) -> str:
-    """``else`` of ``} else {``, ``default`` of ``default {``; empty for the line that begins an operation."""
-    if opening.type == "LINE_OPEN":
-        return ""
-    found = _CLAUSE_WORD.search(opening.value.lstrip("} "))
-    return found.group() if found and found.start() == 0 else ""
+    """``else`` of ``} else {``, ``default`` of ``default {``; empty if there is no such word."""
+    found = _CLAUSE_WORD.match(opening)
+    return found[1] if found else ""
+
+
+def _aliases(aliases: Token) -> Iterator[tuple[str, str]]:
+    for alias in _one_of("ALIAS").findall(aliases.value):
+        name, definition = alias[after_gap(alias) :].split("=", 1)
+        yield name.rstrip(), definition.strip()
 
 
 def _offset(token: Token) -> int:
@@ -152,19 +157,21 @@ def _end(token: Token) -> int:
     return token.end_pos or 0
 
 
-def _syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
-    token = getattr(error, "token", None)
-    at_end = token is not None and token.type == "$END"
-    offset = len(text.rstrip()) if at_end else (error.pos_in_stream or 0)
-    accepted = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
-    accepted |= set(getattr(error, "allowed", None) or ())
-    expected = sorted({_EXPECTED[name] for name in accepted if name in _EXPECTED})
-    what = "the file ends inside a region" if at_end else "this is not TTGIR as Triton prints it"
-    if expected:
-        what += f"; expected {' or '.join(expected)}"
-    hint = (
-        "the file is cut off; dump it again"
-        if at_end
-        else "give a .ttgir file as Triton writes it (see 'kprof-inject dump')"
-    )
-    return KprofError(what, where=Position.at_offset(file, text, offset), hint=hint)
+def _check_nesting(module: Module) -> None:
+    depth = 0
+    level = list(module.operations)
+    while level:
+        depth += 1
+        if depth > MAX_NESTING:
+            raise KprofError(
+                f"operations are nested more than {MAX_NESTING} deep",
+                where=module.position(level[0].start),
+                hint=GIVE_TTGIR,
+            )
+        level = [
+            child
+            for operation in level
+            for region in operation.regions
+            for block in region.blocks
+            for child in block.operations
+        ]

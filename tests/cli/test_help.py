@@ -11,7 +11,7 @@ from programs.child import REPO, run_python
 
 import kprof_inject
 
-COMMANDS = ["dump", "insert", "strip", "run", "trace", "profile", "demo"]
+COMMANDS = ["dump", "list", "insert", "strip", "check", "run", "trace", "profile", "demo"]
 
 MODULES_AFTER_HELP = """
 import sys

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 from command_line import CommandLine
@@ -44,12 +46,21 @@ def test_insert_adds_whole_lines_and_changes_no_other(kprof: CommandLine, softma
     assert "".join(line for line in lines if "proton.record" not in line) == SOFTMAX
 
 
-def test_progress_goes_to_stderr(kprof: CommandLine, softmax: str) -> None:
-    source = "/kprof-inject/ttgir_fixtures/kernels/softmax.py"
-    assert kprof("insert", softmax, "--at", "loop=pass").stderr.splitlines() == [
-        "kprof-inject: softmax_kernel: 2 scope(s)",
-        f"kprof-inject:   pass (loop=pass) at {source}:21",
-        f"kprof-inject:   pass (loop=pass) at {source}:27",
+def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -> None:
+    ended = kprof("insert", softmax, "--at", "loop=pass", "--at", "line(21-24)", "--at", "line(23)=max")
+
+    assert [line.rstrip() for line in ended.stderr.splitlines()] == [
+        "kprof-inject: softmax_kernel: 4 scope(s), 8 records",
+        " scope          selector      source         block     operations  others between  crosses",
+        " pass#0         loop=pass     softmax.py:21  function          23",
+        "   line(21-24)  line(21-24)   softmax.py:22  function          22               1",
+        "     max        line(23)=max  softmax.py:23  body               3",
+        " pass#1         loop=pass     softmax.py:27  function          15",
+        "kprof-inject:   loop=pass: 2 site(s), 38 of 38 operations covered",
+        "kprof-inject:   line(21-24): 1 site(s), 22 of 23 operations covered; "
+        "not covered: 1 (index arithmetic elsewhere)",
+        "kprof-inject:   line(23)=max: 1 site(s), 3 of 4 operations covered; "
+        "not covered: 1 (index arithmetic elsewhere)",
     ]
 
 
@@ -152,13 +163,13 @@ def test_bytes_that_are_no_text(kprof: CommandLine) -> None:
     (kprof.folder / "kernel.cubin").write_bytes(b"\x7fELF\xff")
     ended = kprof("insert", "kernel.cubin")
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == "error: kernel.cubin is no text file (byte 4 is not UTF-8)"
+    assert ended.stderr.splitlines()[0] == "kernel.cubin:1:5: error: this is no text file: byte 4 is not UTF-8"
 
 
 def test_bytes_on_stdin_that_are_no_text(kprof: CommandLine) -> None:
     ended = kprof("insert", "-", "-o", "out.ttgir", stdin=b"// caf\xe9\n" + SOFTMAX.encode())
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == "error: <stdin> is no text file (byte 6 is not UTF-8)"
+    assert ended.stderr.splitlines()[0] == "<stdin>:1:7: error: this is no text file: byte 6 is not UTF-8"
     assert not (kprof.folder / "out.ttgir").exists()
 
 
@@ -174,7 +185,8 @@ def test_a_selector_that_finds_nothing_names_what_there_is(kprof: CommandLine, s
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
         "error: the selector 'loop[7]' finds nothing in softmax_kernel",
-        "hint: what there is to select: func, loop[0], loop[1], iter[0], iter[1]",
+        "hint: did you mean loop[1] or loop[0]? what there is to select: func, loop[0], iter[0], loop[1], iter[1], "
+        "op(tt.load), op(tt.reduce), op(arith.subf), op(math.exp), op(arith.divf), op(tt.store)",
     ]
     assert not (kprof.folder / "out.ttgir").exists()
 
@@ -200,3 +212,180 @@ def test_a_workspace_keeps_its_own_output(kprof: CommandLine, workspace: object)
     ended = kprof("insert", "workspace", "-o", "out.ttgir")
     assert ended.exit_code == 2
     assert "a workspace keeps its own" in ended.stderr
+
+
+# ---- what is shown instead of written --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--diff"])
+def test_nothing_is_written(kprof: CommandLine, softmax: str, option: str) -> None:
+    ended = kprof("insert", softmax, option, "-o", "out.ttgir", "--plan", "plan.json")
+
+    assert ended.exit_code == 0
+    assert ended.stderr.startswith("kprof-inject: softmax_kernel: 5 scope(s), 10 records\n")
+    assert sorted(os.listdir(kprof.folder)) == ["home", "softmax.ttgir"]
+    assert (ended.stdout == "") == (option == "--dry-run")
+
+
+def test_a_dry_run_of_a_workspace_keeps_its_plans(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", "workspace", "--at", "func")
+    before = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file()}
+
+    assert kprof("insert", "workspace", "--at", "loop", "--dry-run").exit_code == 0
+    assert kprof("insert", "workspace", "--at", "loop", "--diff").exit_code == 0
+    assert {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file()} == before
+
+
+def test_the_diff_is_the_records(kprof: CommandLine, softmax: str) -> None:
+    ended = kprof("insert", softmax, "--at", "iter[1]", "--diff")
+    lines = ended.stdout.splitlines()
+
+    assert lines[:2] == ["--- softmax.ttgir", "+++ softmax.ttgir with records"]
+    assert [line for line in lines[2:] if line[0] in "+-"] == [
+        '+      proton.record start "iter[1]"',
+        '+      proton.record end "iter[1]"',
+    ]
+    assert "\x1b[" not in ended.stdout
+
+
+def test_the_diff_of_a_workspace_has_each_kernel(kprof: CommandLine, workspace: Path) -> None:
+    lines = kprof("insert", "workspace", "--at", "accumulate/loop", "--diff").stdout.splitlines()
+
+    names = sorted(path.relative_to(kprof.folder) for path in workspace.glob("kernels/accumulate-*/kernel.ttgir"))
+    assert [line for line in lines if line.startswith("--- ")] == [f"--- {name}" for name in names]
+
+
+def test_the_diff_is_coloured_where_that_is_asked_for(kprof: CommandLine, softmax: str) -> None:
+    coloured = kprof("insert", softmax, "--diff", env={"FORCE_COLOR": "1"}).stdout
+
+    assert re.search(r'\x1b\[32m(\x1b\[\d+m)*\+    proton\.record start "loop\[1\]"\x1b\[0m', coloured)
+    assert "\x1b[" not in kprof("insert", softmax, "--diff", env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_the_plan_as_json(kprof: CommandLine, softmax: str) -> None:
+    ended = kprof("insert", softmax, "--dry-run", "--json", "--at", "line(23)=max", "--at", "op(tt.reduce*)")
+    (plan,) = json.loads(ended.stdout)
+
+    assert (plan["kernel"], plan["records"]) == ("softmax_kernel", 6)
+    assert [(scope["record"], scope["block"], scope["operations"]) for scope in plan["scopes"]] == [
+        ("max", "body", 3),
+        ("tt.reduce#0", "body", 3),
+        ("tt.reduce#1", "body", 3),
+    ]
+    lines, operations = plan["selectors"]
+    assert {**lines, "not_covered": []} == {
+        "selector": "line(23)=max",
+        "sites": 1,
+        "operations_found": 4,
+        "operations_covered": 3,
+        "not_covered": [],
+        "dropped": [],
+    }
+    (missed,) = lines["not_covered"]
+    assert (missed["operation"], missed["reason"]) == ("arith.maxnumf", "index arithmetic elsewhere")
+    assert "arith.maxnumf" in SOFTMAX.splitlines()[missed["line"] - 1]
+    assert (operations["sites"], len(operations["not_covered"])) == (2, 2)
+
+
+def test_the_json_needs_stdout_for_itself(kprof: CommandLine, softmax: str) -> None:
+    ended = kprof("insert", softmax, "--json")
+
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "give -o or --dry-run" in ended.stderr
+    written = kprof("insert", softmax, "--json", "-o", "out.ttgir")
+    assert json.loads(written.stdout)[0]["records"] == kprof.read("out.ttgir").count("proton.record")
+
+
+# ---- ranges that the compiler took apart -----------------------------------------------------------------
+
+CROSSING = """\
+module {
+  tt.func public @k(%p: !tt.ptr<f32>) {
+    %a = tt.load %p : !tt.ptr<f32> loc("k.py":5:0)
+    %b = tt.load %p : !tt.ptr<f32> loc("k.py":6:0)
+    tt.store %p, %a : !tt.ptr<f32> loc("k.py":5:0)
+    tt.store %p, %b : !tt.ptr<f32> loc("k.py":6:0)
+    tt.return
+  }
+}
+"""
+
+
+def test_scopes_that_cross_are_marked_so(kprof: CommandLine) -> None:
+    kprof.write("k.ttgir", CROSSING)
+    ended = kprof("insert", "k.ttgir", "--at", "line(5)=a", "--at", "line(6)=b", "--plan", "plan.json")
+
+    assert [line.split()[-1] for line in ended.stderr.splitlines()[2:4]] == ["b", "a"]
+    assert ended.stderr.splitlines()[-1] == (
+        "kprof-inject:   scopes that cross hold a part of each other's time; '--split runs' takes them apart"
+    )
+    assert [scope["crosses"] for scope in json.loads(kprof.read("plan.json"))["scopes"]] == [[1], [0]]
+
+
+def test_split_runs_takes_them_apart(kprof: CommandLine) -> None:
+    kprof.write("k.ttgir", CROSSING)
+    ended = kprof("insert", "k.ttgir", "--at", "line(5)=a", "--at", "line(6)=b", "--split", "runs")
+
+    assert re.findall(r'record (start|end) "(.*)"', ended.stdout) == [
+        (place, name) for name in ("a#0", "b#0", "a#1", "b#1") for place in ("start", "end")
+    ]
+    assert "scopes that cross" not in ended.stderr
+    assert "line(5)=a: 2 site(s), 2 of 2 operations covered" in ended.stderr
+
+
+# ---- sources ---------------------------------------------------------------------------------------------
+
+PROGRAM = """\
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+@triton.jit
+def twice(x_ptr):
+    x = tl.load(x_ptr)
+    tl.store(x_ptr, x + x)  # kprof: write
+
+
+triton.compile(ASTSource(twice, {"x_ptr": "*fp32"}, {}, {}), target=GPUTarget("cuda", 90, 32))
+"""
+
+
+def test_markers_are_those_of_the_dump(kprof: CommandLine) -> None:
+    kprof.write("twice.py", PROGRAM)
+    assert kprof("dump", "-o", "ws", "--", "twice.py").exit_code == 0
+
+    unchanged = kprof("insert", "ws")
+    assert "has changed" not in unchanged.stderr
+    assert "twice: 1 scope(s), 2 records" in unchanged.stderr
+
+    kprof.write("twice.py", "\n\n" + PROGRAM.replace("# kprof: write", "# kprof: renamed"))
+    changed = kprof("insert", "ws")
+    assert changed.exit_code == 0
+    assert changed.stderr.splitlines()[0] == (
+        f"kprof-inject: {kprof.folder}/twice.py has changed since the dump; lines and markers are those of the dump"
+    )
+    assert changed.stderr.splitlines()[1:] == unchanged.stderr.splitlines()
+
+    (kprof.folder / "twice.py").unlink()
+    assert kprof("insert", "ws").stderr == unchanged.stderr
+
+
+def test_a_dumped_file_by_itself_has_its_sources_too(kprof: CommandLine) -> None:
+    kprof.write("twice.py", PROGRAM)
+    kprof("dump", "-o", "ws", "--", "twice.py")
+    (ttgir,) = (kprof.folder / "ws").glob("kernels/*/kernel.ttgir")
+    kprof.write("twice.py", "")
+
+    assert 'proton.record start "write"' in kprof("insert", ttgir).stdout
+
+
+def test_a_wrong_marker_is_pointed_at_and_leaves_the_kernel_alone(kprof: CommandLine) -> None:
+    kprof.write("twice.py", PROGRAM.replace("# kprof: write", "# kprof: begin"))
+    kprof("dump", "-o", "ws", "--", "twice.py")
+
+    ended = kprof("insert", "ws")
+    assert ended.exit_code == 1
+    assert f"{kprof.folder}/twice.py:10:38: error: 'begin' must stand on a line of its own" in ended.stderr
+    assert kprof("insert", "ws", "--at", "func").exit_code == 0

@@ -172,21 +172,20 @@ def test_a_killed_program_leaves_what_it_had_captured(kprof: Kprof, tmp_path: Pa
 
 
 def test_a_kernel_that_cannot_take_records_runs_as_it_was(kprof: Kprof, tmp_path: Path) -> None:
-    program = tmp_path / "noinline.py"
+    program = tmp_path / "refused.py"
     program.write_text(
-        "import torch, triton, triton.language as tl\n"
-        "@triton.jit(noinline=True)\n"
-        "def helper(x):\n    return x * 2\n"
-        "@triton.jit\n"
-        "def kernel(p):\n    tl.store(p, helper(tl.load(p)))\n"
-        "p = torch.ones(1, device='cuda')\n"
-        "kernel[(1,)](p)\n"
-        "print(p.item())\n"
+        f"import sys\nsys.path.insert(0, {str(EXAMPLES)!r})\n"
+        "import torch, vector_add\n"
+        "print(vector_add.vector_add(*torch.ones(2, 64, device='cuda')).sum().item())\n"
     )
-    ended = kprof("profile", "--", program, check=False)
+    kprof("dump", "--", program)
+    kprof("insert", "kprof_out", "--at", "func")
+    (override,) = (tmp_path / "kprof_out" / "override").rglob("*.ttgir")
+    override.write_text(override.read_text().replace("arith.addf", "arith.no_such_operation"))
+    ended = kprof("run", "kprof_out", "--", program, check=False)
     assert ended.returncode == 1
-    assert ended.stdout == "2.0\n"
-    assert "Proton lowers modules of one function only" in ended.stderr
+    assert ended.stdout == "128.0\n"
+    assert "vector_add_kernel: Triton could not compile it with records" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

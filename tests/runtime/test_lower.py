@@ -8,85 +8,122 @@ from typing import Any
 
 import pytest
 import triton
-from golden import fixture_id, installed_fixtures, read
+from golden import beside, fixture_id, installed_fixtures, kernel_of, read
+from planning import fixture_view, insertion_of, plans_of
 from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import insert_module
-from kprof_inject.runtime.lower import lower, target_of
-from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.rewrite import apply
+from kprof_inject.runtime.lower import Lowered, lower, lower_without_records, target_of
+from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.parser import parse
 
 ELF = b"\x7fELF"
 SHARED = Mode("shared")
 GLOBAL = Mode("global", 16384)
 
-# Proton lowers modules of one function only.
-LOWERABLE = [path for path in installed_fixtures() if path.stem != "noinline_helper"]
-ON_CUDA = [path for path in LOWERABLE if path.parent.name.startswith("cuda")]
-ON_HIP = [path for path in LOWERABLE if path.parent.name.startswith("hip")]
-CASES = [(path, mode) for path in ON_CUDA for mode in (SHARED, GLOBAL)] + [(path, SHARED) for path in ON_HIP]
+FIXTURES = installed_fixtures()
+ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda")]
+ON_HIP = [path for path in FIXTURES if path.parent.name.startswith("hip")]
+ON_HOPPER = [path for path in FIXTURES if path.parent.name == "cuda-90"]
+
+
+# LLVM makes one clock read of the two on the ways out of a branch; each way stores it for its own record.
+ONE_READ_ON_TWO_WAYS = {"cross_entropy", "loop_in_if", "while_condition"}
 
 
 def described(path: Path) -> tuple[GPUTarget, dict[str, Any]]:
     """The target and the options that a fixture is compiled for."""
-    values = json.loads(path.with_suffix(".json").read_text())
+    values = json.loads(beside(path, ".json").read_text())
     return target_of(**values["target"]), values["options"]
 
 
 def shared_bytes(path: Path) -> int:
     """The shared memory that a fixture takes without records."""
-    return int(json.loads(path.with_suffix(".json").read_text())["shared"])
+    return int(json.loads(beside(path, ".json").read_text())["shared"])
 
 
-@pytest.mark.parametrize(("path", "mode"), CASES, ids=lambda value: getattr(value, "buffer", "") or fixture_id(value))
-def test_a_fixture_with_records(path: Path, mode: Mode) -> None:
-    plan, text = insert_module(parse(read(path)), parse_selectors([]))
+def reads_of(view: ModuleView, plan: Plan) -> int:
+    """One for each record, and those of a helper for each of its calls."""
+    return sum(view.copies_of_functions[scope.site.function] * (1 + len(scope.site.ends)) for scope in plan.scopes)
+
+
+def lowered(path: Path, view: ModuleView, plan: Plan, mode: Mode) -> Lowered:
+    """Compile a fixture with a plan's records, and hold what holds for all."""
     target, options = described(path)
+    made = lower(lowerable(parse(apply(view.module, plan))), target, options, mode)
 
-    lowered = lower(text, target, options, mode)
+    # Where a loop is left or goes on, LLVM may make one read of the two that follow, one on each way. It may also peel
+    # an iteration off a loop, and the reads in it are then there twice.
+    assert reads_of(view, plan) / 2 <= made.clock_reads <= 2 * reads_of(view, plan)
+    assert made.binary.startswith(ELF)
+    assert made.metadata["name"] == plan.kernel
+    return made
 
-    if target.backend == "cuda":
-        assert lowered.clock_reads == len(plan.records)
-    else:
-        # LLVM may peel an iteration off a loop, and the reads in it are then there twice.
-        assert lowered.clock_reads >= len(plan.records)
-    assert lowered.binary.startswith(ELF)
-    assert lowered.metadata["name"] == plan.kernel
-    if mode == SHARED:
-        assert lowered.metadata["profile_scratch_size"] > 0
-        assert lowered.metadata["shared"] > shared_bytes(path)
-    else:
-        assert lowered.metadata["profile_scratch_size"] > mode.buffer_bytes
-        assert lowered.metadata["shared"] == shared_bytes(path)
+
+@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
+def test_a_fixture_with_the_default_records(path: Path) -> None:
+    view = fixture_view(read(path))
+    plan = make_plan(view, ())
+
+    made = lowered(path, view, plan, SHARED)
+
+    if path in ON_CUDA:
+        assert made.clock_reads == reads_of(view, plan) - (kernel_of(path) in ONE_READ_ON_TWO_WAYS)
+    assert made.metadata["profile_scratch_size"] > 0
+    assert made.metadata["shared"] > shared_bytes(path)
+
+
+@pytest.mark.parametrize("path", ON_HOPPER, ids=fixture_id)
+def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
+    view = fixture_view(read(path))
+
+    made = lowered(path, view, make_plan(view, ()), GLOBAL)
+
+    assert made.metadata["profile_scratch_size"] > GLOBAL.buffer_bytes
+    assert made.metadata["shared"] == shared_bytes(path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
+def test_a_fixture_with_every_selector_set(path: Path) -> None:
+    view = fixture_view(read(path))
+
+    for plan in plans_of(view):
+        if plan.scopes:
+            lowered(path, view, plan, SHARED)
 
 
 @pytest.mark.parametrize(
     ("selectors", "reads"), [(["func"], 2), (["loop"], 2), (["iter"], 2), (["iter", "loop", "func"], 6)]
 )
 def test_each_record_of_a_gemm_reads_the_clock_once(selectors: list[str], reads: int) -> None:
-    (path,) = (path for path in ON_CUDA if path.parts[-2:] == ("cuda-90", "matmul.ttgir"))
-    _, text = insert_module(parse(read(path)), parse_selectors(selectors))
+    (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/matmul"))
 
-    assert lower(text, *described(path), SHARED).clock_reads == reads
-
-
-def test_the_installed_triton_has_fixtures_for_both_backends() -> None:
-    assert len(ON_CUDA) >= 9
-    assert len(ON_HIP) >= 2
+    assert lower(insertion_of(read(path), *selectors).text, *described(path), SHARED).clock_reads == reads
 
 
-@pytest.mark.parametrize("path", LOWERABLE, ids=fixture_id)
-def test_a_fixture_without_records_reads_no_clock(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path))
-    target, options = described(path)
+def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> None:
+    (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/noinline_in_loop"))
+    text = insertion_of(read(path), "op(tt.load)").text
 
-    compiled = triton.compile(str(path), target=target, options=options)
+    assert lower(lowerable(parse(text)), *described(path), SHARED).clock_reads == 6
+    with pytest.raises(KprofError, match="does not lower this module"):
+        lower(text, *described(path), SHARED)
 
-    assembly = compiled.asm["ptx" if target.backend == "cuda" else "amdgcn"]
-    assert "%clock" not in assembly
-    assert "s_memtime" not in assembly
+
+def test_the_installed_triton_has_fixtures_for_every_target() -> None:
+    assert len({kernel_of(path) for path in ON_HOPPER}) >= 25
+    assert len(ON_CUDA) >= 70
+    assert len(ON_HIP) >= 50
+
+
+@pytest.mark.parametrize("path", ON_HOPPER, ids=fixture_id)
+def test_a_fixture_without_records_reads_no_clock(path: Path) -> None:
+    assert lower_without_records(read(path), *described(path)).clock_reads == 0
 
 
 HEAD = 'module attributes {"ttg.num-warps" = 4 : i32} {\n  tt.func public @k() {\n'
@@ -98,7 +135,7 @@ HEAD = 'module attributes {"ttg.num-warps" = 4 : i32} {\n  tt.func public @k() {
     ids=["cut off", "an unknown operation"],
 )
 def test_what_triton_does_not_compile_is_refused(text: str) -> None:
-    target, options = described(ON_CUDA[0])
+    target, options = described(ON_HOPPER[0])
 
     with pytest.raises(KprofError) as caught:
         lower(text, target, options, SHARED)
@@ -113,7 +150,7 @@ def test_what_triton_does_not_compile_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "import triton\n", "module {\n}\n"], ids=["nothing", "Python", "an empty module"])
 def test_a_text_without_a_kernel_is_refused(text: str) -> None:
-    target, options = described(ON_CUDA[0])
+    target, options = described(ON_HOPPER[0])
 
     with pytest.raises(KprofError) as caught:
         lower(text, target, options, SHARED)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from planning import counts, plan_of
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.plan import Plan
 from kprof_inject.select.scope_table import scope_table
-from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.ttgir.parser import parse
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
@@ -16,10 +15,6 @@ LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
 
 def kernel(*lines: str) -> str:
     return "module {\n  tt.func public @k(%n: i32) {\n" + "".join(lines) + "    tt.return\n  }\n}\n"
-
-
-def plan_of(text: str, *selectors: str) -> Plan:
-    return make_plan(parse(text), parse_selectors(selectors))
 
 
 def scopes(plan: Plan) -> list[tuple[str, int]]:
@@ -54,7 +49,7 @@ def test_a_site_of_two_selectors_is_the_first_ones() -> None:
         ("loop[0]", "loop"),
         ("second", "loop[1]=second"),
     ]
-    assert plan.sites_by_selector == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1}
+    assert counts(plan) == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1}
     assert len(plan.records) == 4
 
 
@@ -118,6 +113,10 @@ module {
                 "source": None,
                 "called_from": [],
                 "parent": -1,
+                "crosses": [],
+                "block": "function",
+                "operations": 1,
+                "other_operations": 0,
             },
             {
                 "record": "main",
@@ -129,6 +128,10 @@ module {
                 "source": {"file": "/a/k.py", "line": 9, "column": 4},
                 "called_from": [{"file": "/a/k.py", "line": 20, "column": 8}],
                 "parent": 0,
+                "crosses": [],
+                "block": "function",
+                "operations": 1,
+                "other_operations": 0,
             },
         ],
     }
@@ -147,8 +150,8 @@ def test_256_scopes_fit() -> None:
 def test_257_scopes_do_not_fit() -> None:
     error = refusal(kernel(256 * LOOP), "func", "loop", "loop[0]=again")
 
-    assert error.what == "257 scopes in k, but a record holds at most 256 ids (loop: 256, func: 1)"
-    assert error.hint == "name the loops that matter, such as --at 'loop[0]'"
+    assert error.what == "257 scope ids in k, but a record holds at most 256 (loop: 256, func: 1)"
+    assert error.hint == "select less: name the loops or lines that matter, such as --at 'loop[0]'"
 
 
 def test_a_file_that_has_records_is_refused() -> None:
@@ -159,27 +162,36 @@ def test_a_file_that_has_records_is_refused() -> None:
     assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
 
 
-TWO_FUNCTIONS = """\
+HELPED = """\
 module {
   tt.func public @k() {
+    tt.call @helper() : () -> ()
+    tt.call @helper() : () -> ()
     tt.return
   }
   tt.func private @helper() {
-    tt.return
+%s    tt.return
   }
 }
 """
 
 
-def test_a_module_of_two_functions_is_refused() -> None:
-    error = refusal(TWO_FUNCTIONS, "func")
+def test_a_helpers_scopes_count_for_each_call() -> None:
+    assert len(plan_of(HELPED % (128 * LOOP), "loop").scopes) == 128
 
-    assert error.what == "this module has 2 functions, and Proton lowers modules of one function only"
-    assert str(error.where) == "<ttgir>:5:3"
-    assert error.hint == "take noinline=True off the helper, so that Triton inlines it, and dump again"
+    error = refusal(HELPED % (129 * LOOP), "loop")
+    assert error.what == "258 scope ids in k, but a record holds at most 256 (loop: 258)"
+
+
+def test_a_scope_counts_for_each_of_its_ends() -> None:
+    returns = "    cf.cond_br %c, ^bb1, ^bb2\n  ^bb1:\n    tt.return\n  ^bb2:\n"
+
+    assert len(plan_of(kernel(254 * LOOP, returns), "func", "loop").scopes) == 255
+    error = refusal(kernel(255 * LOOP, returns), "func", "loop")
+    assert error.what == "257 scope ids in k, but a record holds at most 256 (loop: 255, func: 2)"
 
 
 def test_what_nothing_is_inserted_into_is_not_refused() -> None:
-    plan = plan_of(TWO_FUNCTIONS, "loop", "other/func")
+    plan = plan_of(HELPED % "", "loop", "other/func")
 
-    assert (plan.kernel, plan.scopes, plan.records, plan.sites_by_selector) == ("k", (), (), {})
+    assert (plan.kernel, plan.scopes, plan.records, counts(plan)) == ("k", (), (), {})

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from textwrap import dedent, indent
 
-from kprof_inject.rewrite import apply
-from kprof_inject.select.plan import make_plan
-from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.ttgir.parser import parse
+from planning import insertion_of
 
 EVERYTHING = ("func", "loop", "iter")
 
 
 def instrumented(text: str, *selectors: str) -> str:
-    module = parse(text)
-    return apply(module, make_plan(module, parse_selectors(selectors)))
+    return insertion_of(text, *selectors).text
 
 
 def inserted(body: str, *selectors: str) -> str:

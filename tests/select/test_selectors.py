@@ -5,21 +5,23 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.selectors import (
-    EveryLoop,
+from kprof_inject.select.filters import EveryLoop, LoopPath, SourceLines
+from kprof_inject.select.selectors import parse_selector, parse_selectors
+from kprof_inject.select.targets import (
     Func,
+    Helper,
     Iterations,
-    LoopPath,
+    Lines,
     Loops,
-    SourceLine,
+    Markers,
+    Ops,
+    Partitions,
     Target,
-    parse_selector,
-    parse_selectors,
 )
 
 HINT = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, loop or iter; "
-    "loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
+    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), line(57), line(file.py:57-63), "
+    "partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
 )
 
 
@@ -32,9 +34,21 @@ HINT = (
         ("loop[0]", Loops(LoopPath((0,)))),
         ("loop[0.2]", Loops(LoopPath((0, 2)))),
         ("iter[10.0.3]", Iterations(LoopPath((10, 0, 3)))),
-        ("loop@57", Loops(SourceLine("", 57))),
-        ("iter@file.py:57", Iterations(SourceLine("file.py", 57))),
-        ("loop@/a b/c/file.py:57", Loops(SourceLine("/a b/c/file.py", 57))),
+        ("loop@57", Loops(SourceLines("", 57, 57))),
+        ("iter@file.py:57", Iterations(SourceLines("file.py", 57, 57))),
+        ("loop@/a b/c/file.py:57", Loops(SourceLines("/a b/c/file.py", 57, 57))),
+        ("func(_attn_inner)", Helper("_attn_inner")),
+        ("func(kernel.py:9)", Helper("kernel.py:9")),
+        ("op(tt.load)", Ops("tt.load")),
+        ("op(*dot*)", Ops("*dot*")),
+        ("line(57)", Lines(SourceLines("", 57, 57))),
+        ("line(57-63)", Lines(SourceLines("", 57, 63))),
+        ("line(a/file.py:57-63)", Lines(SourceLines("a/file.py", 57, 63))),
+        ("partition[1]", Partitions("partition[[]1]")),
+        ("partition", Partitions("partition*")),
+        ("default", Partitions("default")),
+        ("marker", Markers("*")),
+        ("marker(load_*)", Markers("load_*")),
     ],
 )
 def test_a_site(text: str, target: Target) -> None:
@@ -42,7 +56,6 @@ def test_a_site(text: str, target: Target) -> None:
 
     assert selector.target == target
     assert (selector.text, selector.kernel, selector.name) == (text, "*", "")
-    assert selector.is_required
 
 
 @pytest.mark.parametrize(
@@ -53,7 +66,7 @@ def test_a_site(text: str, target: Target) -> None:
         ("k?[ab]-x.1/iter", "k?[ab]-x.1", Iterations(EveryLoop()), ""),
         ("func/func", "func", Func(), ""),
         ("func=whole kernel", "*", Func(), "whole kernel"),
-        ("loop@k.py:57=main", "*", Loops(SourceLine("k.py", 57)), "main"),
+        ("loop@k.py:57=main", "*", Loops(SourceLines("k.py", 57, 57)), "main"),
         ("k*/iter[0.1]=a/b [µs]: it's #1", "k*", Iterations(LoopPath((0, 1))), "a/b [µs]: it's #1"),
         ("func= padded ", "*", Func(), "padded"),
     ],
@@ -67,10 +80,8 @@ def test_a_kernel_and_a_name(text: str, kernel: str, target: Target, name: str) 
 @pytest.mark.parametrize(
     ("text", "column"),
     [
-        ("lop", 1),
         ("/func", 1),
         (" func", 1),
-        ("loops", 5),
         ("func[0]", 5),
         ("func@57", 5),
         ("loop]", 5),
@@ -83,7 +94,19 @@ def test_a_kernel_and_a_name(text: str, kernel: str, target: Target, name: str) 
         ("loop@k.py", 6),
         ("loop@-1", 6),
         ("a/b/func", 3),
-        ("k/lop", 3),
+        ("func()", 6),
+        ("func(a", 7),
+        ("op", 3),
+        ("op(a)b", 6),
+        ("line[57]", 5),
+        ("line(a.py)", 6),
+        ("line(57-)", 9),
+        ("line(57-63-70)", 11),
+        ("loop[12345678901]", 15),
+        ("partition(0)", 10),
+        ("partition[a]", 11),
+        ("default[0]", 8),
+        ("marker[0]", 7),
         ("func\n", 5),
         ('func="a"', 6),
         ("func=a\\b", 7),
@@ -124,19 +147,32 @@ def test_the_diagnostic_as_it_is_printed() -> None:
     ]
 
 
-def test_without_selectors_the_function_is_required_and_its_loops_are_not() -> None:
-    assert [(selector.text, selector.is_required) for selector in parse_selectors([])] == [
-        ("func", True),
-        ("loop", False),
-        ("iter", False),
+@pytest.mark.parametrize(
+    ("text", "column", "meant"),
+    [("lop", 1, "loop"), ("k/lop[0]", 3, "loop[0]"), ("markr(a)", 1, "marker(a)"), ("lines(57)", 5, "line(57)")],
+)
+def test_a_word_that_is_nearly_right(text: str, column: int, meant: str) -> None:
+    with pytest.raises(KprofError) as caught:
+        parse_selector(text)
+
+    assert caught.value.where is not None and caught.value.where.column == column
+    assert caught.value.hint == f"did you mean {meant!r}? {HINT}"
+
+
+def test_lines_that_run_backwards_are_refused() -> None:
+    with pytest.raises(KprofError) as caught:
+        parse_selector("k/line(9-3)")
+
+    assert caught.value.render().splitlines() == [
+        "--at:1:3: error: the lines of 'k/line(9-3)' run backwards",
+        "  k/line(9-3)",
+        "    ^",
+        "hint: write the first line first",
     ]
 
 
-def test_selectors_that_the_user_gives_are_required_and_keep_their_order() -> None:
-    assert [(selector.text, selector.is_required) for selector in parse_selectors(["iter", "loop[0]"])] == [
-        ("iter", True),
-        ("loop[0]", True),
-    ]
+def test_selectors_keep_their_order() -> None:
+    assert [selector.text for selector in parse_selectors(["iter", "loop[0]"])] == ["iter", "loop[0]"]
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from planning import counts, plan_of, view_of_text
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.functions import functions_of
-from kprof_inject.select.plan import candidates, kernel_name, make_plan
-from kprof_inject.select.selectors import Func, parse_selectors
+from kprof_inject.select.candidates import candidates
 from kprof_inject.select.sites import Site
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.ttgir.parser import parse
 
 LOOPS = """\
 #line10 = loc("/src/kernels/add.py":10:4)
@@ -43,7 +41,7 @@ module {
 
 
 def sites(text: str, *selectors: str) -> list[Site]:
-    plan = make_plan(parse(text), parse_selectors(selectors))
+    plan = plan_of(text, *selectors)
     return [scope.site for scope in plan.scopes]
 
 
@@ -98,10 +96,10 @@ def test_kernels_by_glob(selector: str, found: list[str]) -> None:
 
 
 def test_several_selectors_find_what_each_finds() -> None:
-    plan = make_plan(parse(LOOPS), parse_selectors(["loop@11", "func", "iter[0.0]", "loop[7]"]))
+    plan = plan_of(LOOPS, "loop@11", "func", "iter[0.0]", "loop[7]")
 
     assert plan.kernel == "add_kernel"
-    assert plan.sites_by_selector == {"loop@11": 2, "func": 1, "iter[0.0]": 1}
+    assert counts(plan) == {"loop@11": 2, "func": 1, "iter[0.0]": 1}
 
 
 def test_a_site_knows_its_source_line() -> None:
@@ -154,7 +152,7 @@ def test_loops_are_found_in_every_region_that_runs_as_a_block() -> None:
     ]
 
 
-def test_a_loop_in_a_region_that_runs_per_element_is_refused() -> None:
+def test_a_loop_in_a_region_that_runs_per_element_gets_no_site() -> None:
     text = """\
 module {
   tt.func @k() {
@@ -168,15 +166,13 @@ module {
   }
 }
 """
-    with pytest.raises(KprofError) as caught:
-        sites(text, "loop")
+    plan = plan_of(text, "func", "loop", "iter")
 
-    assert (
-        caught.value.what == "no record may stand inside tt.map_elementwise: Triton lowers its region once per element"
-    )
-    assert str(caught.value.where) == "<ttgir>:3:5"
-    assert caught.value.hint == "select the loop or the function around it"
-    assert labels(text, "func") == ["func"]
+    assert [scope.record for scope in plan.scopes] == ["func"]
+    assert [
+        (missed.operation.name, missed.reason) for selection in plan.selections for missed in selection.findings.missed
+    ] == 2 * [("scf.for", "inside tt.map_elementwise, which Triton lowers once per element")]
+    assert candidates(view_of_text(text)) == ("func", "op(tt.map_elementwise)")
 
 
 def test_a_loop_without_a_body_is_refused() -> None:
@@ -198,20 +194,18 @@ module {
   }
 }
 """
-    functions = functions_of(parse(text))
-
-    assert [function.name for function in functions] == ["helper", "kernel"]
-    assert [site.function for function in functions for site in Func().find(function)] == ["kernel"]
-    assert kernel_name(functions) == "kernel"
+    assert [function.symbol for function in view_of_text(text).functions] == ["helper", "kernel"]
+    assert [site.function for site in sites(text, "func")] == ["kernel"]
+    assert view_of_text(text).kernel == "kernel"
 
 
 def test_a_function_that_never_returns_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
         sites("module {\n  tt.func @spin() {\n    cf.br ^bb1\n  ^bb1:\n    cf.br ^bb1\n  }\n}\n", "func")
 
-    assert caught.value.what == "function spin never returns, so its body has no end to record"
+    assert caught.value.what == "func of spin is never left, so it has no end to record"
     assert str(caught.value.where) == "<ttgir>:2:3"
-    assert caught.value.hint == "select a loop of it instead: --at loop"
+    assert caught.value.hint == "select a loop in it instead: --at loop"
 
 
 def test_a_function_without_a_name_is_refused() -> None:
@@ -232,23 +226,24 @@ def test_a_function_without_a_name_is_refused() -> None:
     ],
 )
 def test_the_name_of_the_kernel(signature: str, name: str) -> None:
-    module = parse(f"module {{\n  {signature}\n    tt.return\n  }}\n}}\n")
-
-    assert make_plan(module, parse_selectors(["func"])).kernel == name
+    assert plan_of(f"module {{\n  {signature}\n    tt.return\n  }}\n}}\n", "func").kernel == name
 
 
 def test_the_candidates_are_selectors_that_find_something() -> None:
-    found = candidates(parse(LOOPS))
+    found = candidates(view_of_text(LOOPS))
 
     assert found == (
         "func",
         "loop[0]",
-        "loop[0.0]",
-        "loop[0.1]",
-        "loop[1]",
         "iter[0]",
+        "loop[0.0]",
         "iter[0.0]",
+        "loop[0.1]",
         "iter[0.1]",
+        "loop[1]",
         "iter[1]",
+        "func(standard.py:11)",
+        "op(scf.if)",
+        "op(tt.store)",
     )
-    assert [labels(LOOPS, selector) for selector in found] == [[selector] for selector in found]
+    assert all(labels(LOOPS, selector) for selector in found)

@@ -172,7 +172,8 @@ def test_written_at(location: Location, expected: SourcePoint | None) -> None:
         (CallSite(CallSite(HELPER, THERE), HERE), (THERE, HERE)),
         (CallSite(HELPER, CallSite(THERE, HERE)), (THERE, HERE)),
         (CallSite(HELPER, Unknown()), ()),
-        (Fused((THERE, CallSite(HELPER, HERE))), (HERE,)),
+        (Fused((THERE, CallSite(HELPER, HERE))), ()),
+        (Fused((Unknown(), CallSite(HELPER, HERE))), (HERE,)),
     ],
 )
 def test_called_from_lists_the_innermost_call_first(location: Location, expected: tuple[SourcePoint, ...]) -> None:

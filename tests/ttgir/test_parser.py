@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from ttgir_forms import BLOCKS, CONTROL_FLOW, FORMS, LOCATIONS, METADATA, WARP_S
 
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
+
+LEADING_GAP = re.compile(r"^(?:\s+|//.*\n)+")
 
 
 @pytest.mark.parametrize("form", FORMS, ids=repr)
@@ -47,7 +50,7 @@ def check_spans(module: Module, operations: tuple[Operation, ...], first: int, l
         assert first <= operation.start < operation.end <= last
         assert module.text[module.line_start(operation.start) : operation.start].strip() == ""
         assert module.text[operation.end - 1] == "\n"
-        head = module.text[operation.start :].removeprefix(operation.results).lstrip()
+        head = LEADING_GAP.sub("", module.text[operation.start :].removeprefix(operation.results))
         assert head.startswith((operation.name + operation.tail, f'"{operation.name}"{operation.tail}'))
         assert module.text[: operation.end].endswith(operation.closing or operation.tail)
 
@@ -93,6 +96,14 @@ def test_an_empty_region_has_an_empty_block_behind_its_brace() -> None:
 
     assert block.operations == ()
     assert module.text[block.start :].startswith("    } {tt.num_stages = 3 : i32}\n")
+
+
+def test_a_region_ends_at_its_brace() -> None:
+    module = parse(CONTROL_FLOW.text)
+    then, otherwise = operation_named(module, "scf.if").regions
+
+    assert module.text[then.end :].startswith("} else {\n        scf.if")
+    assert module.text[otherwise.end :].startswith("}\n      scf.yield %next")
 
 
 def test_a_labelled_block_begins_behind_its_label() -> None:

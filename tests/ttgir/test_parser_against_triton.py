@@ -1,31 +1,64 @@
-"""Triton's own parser judges ours: the same operations, nested the same way."""
+"""Triton's own parser judges ours: the same operations, nested the same way, in whatever form they were printed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, installed_fixtures, our_tree, parse_with_triton, read, triton_tree
+from golden import (
+    beside,
+    fixture_id,
+    fixtures,
+    form_of,
+    installed_fixtures,
+    our_tree,
+    parse_with_triton,
+    read,
+    triton_tree,
+)
 from ttgir_forms import FORMS, Form
 
+from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
+
+INSTALLED = installed_fixtures()
+OF_OTHER_VERSIONS = [path for path in fixtures() if path not in INSTALLED]
+AS_USUAL = {beside(path, ""): path for path in fixtures() if not form_of(path)}
+IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
+TARGETS = {"cuda-80", "cuda-90", "cuda-100", "hip-gfx942", "hip-gfx950"}
 
 
 def test_the_installed_triton_has_fixtures_of_every_target() -> None:
-    assert {path.parent.name for path in installed_fixtures()} == {"cuda-90", "cuda-100", "hip-gfx942"}
+    assert {path.parent.name for path in INSTALLED} == TARGETS
 
 
-@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
+@pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
 def test_a_fixture(path: Path) -> None:
     assert our_tree(parse(read(path))) == triton_tree(path)
 
 
-@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
-def test_a_fixture_printed_without_locations(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
+def test_a_fixture_printed_without_locations(path: Path) -> None:
     bare = parse_with_triton(path).str_nodebug()
-    assert "loc(" not in bare
 
+    assert "loc(#loc" not in bare
     assert our_tree(parse(bare)) == triton_tree(path)
+
+
+@pytest.mark.parametrize("path", OF_OTHER_VERSIONS, ids=fixture_id)
+def test_a_fixture_that_the_installed_triton_cannot_judge(path: Path) -> None:
+    module = parse(read(path))
+
+    assert strip(module) == read(path)
+    assert {"tt.func", "tt.return"} < {operation.name for operation in module.walk()}
+
+
+@pytest.mark.parametrize("path", IN_ANOTHER_FORM, ids=fixture_id)
+def test_a_kernel_is_the_same_in_every_form(path: Path) -> None:
+    usual = AS_USUAL[beside(path, "")]
+
+    assert read(path) != read(usual)
+    assert our_tree(parse(read(path))) == our_tree(parse(read(usual)))
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])

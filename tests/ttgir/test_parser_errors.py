@@ -13,7 +13,9 @@ from kprof_inject.ttgir.parser import parse
 
 CUT_OFF = "the file is cut off; dump it again"
 GIVE_TTGIR = "give a .ttgir file as Triton writes it (see 'kprof-inject dump')"
+NO_BYTE_ORDER_MARK = "the file begins with a byte order mark; save it without one"
 TOP_LEVEL = "'{-# … #-}' or an alias definition or an operation or the end of the file"
+IN_REGION = "'}' or a block label or an operation"
 
 HEAD = "module {\n  tt.func @k() {\n"
 
@@ -47,19 +49,20 @@ def test_a_file_that_is_cut_off(text: str, line: int, column: int) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "expected"),
     [
-        pytest.param("#blocked = #ttg.blocked<{}>\n<html>\n", 2, 1, TOP_LEVEL, id="markup"),
+        pytest.param("<html>\n", 1, 1, TOP_LEVEL, id="markup"),
+        pytest.param("words of a letter\n", 1, 1, TOP_LEVEL, id="prose"),
         pytest.param('{"name": "kernel"}\n', 1, 1, TOP_LEVEL, id="JSON"),
-        pytest.param("import triton\n\n@triton.jit\ndef f():\n", 3, 1, TOP_LEVEL, id="Python"),
+        pytest.param("import triton\n\n@triton.jit\ndef f():\n", 1, 1, TOP_LEVEL, id="Python"),
         pytest.param("\x7fELF\x02\x01\x00\x00", 1, 1, TOP_LEVEL, id="a cubin"),
-        pytest.param("\ufeff" + HEAD, 1, 1, TOP_LEVEL, id="a byte order mark"),
         pytest.param(HEAD + "    tt.return\n  }\n}\n  }\n", 6, 3, TOP_LEVEL, id="one brace too many"),
-        pytest.param(
-            HEAD + '    "tt.return\n', 3, 5, "'}' or a block label or an operation", id="a name without its end"
-        ),
-        pytest.param(HEAD + "    %0 = 12 : i32\n", 3, 10, "an operation", id="no name behind the results"),
-        pytest.param(HEAD + '    tt.print "a\n', 3, 14, "the rest of the operation", id="a string without its end"),
-        pytest.param('#loc = loc("a\n' + HEAD, 1, 8, "the alias's definition", id="an alias without its end"),
+        pytest.param(HEAD + '    "tt.return\n', 3, 5, IN_REGION, id="a name without its end"),
+        pytest.param(HEAD + "    %0 = 12 : i32\n", 3, 9, "an operation", id="no name behind the results"),
+        pytest.param(HEAD + "    scf.if %c {\n  a = 1}\n", 4, 3, IN_REGION, id="attributes broken over lines"),
+        pytest.param(HEAD + '    tt.print "a\n', 3, 14, "the rest of the line", id="a string without its end"),
+        pytest.param(HEAD + "    #a = 1\n", 3, 5, IN_REGION, id="an alias in a region"),
+        pytest.param('#loc = loc("a\n' + HEAD, 1, 12, "the rest of the line", id="an alias without its end"),
         pytest.param("^bb0:\n" + HEAD, 1, 1, TOP_LEVEL, id="a label outside a region"),
+        pytest.param(HEAD + "  ^bb0: tt.return\n", 3, 18, "the rest of the line", id="a label and more"),
     ],
 )
 def test_a_text_that_is_no_ttgir(text: str, line: int, column: int, expected: str) -> None:
@@ -72,8 +75,31 @@ def test_a_text_that_is_no_ttgir(text: str, line: int, column: int, expected: st
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "// nothing\n", "module {\n}\n", "module attributes {} {\n}", "words of a letter\n"]
+    ("line", "column"),
+    [
+        ("    scf.if %c { scf.yield }", 15),
+        ("    scf.if %c {%0 = arith.constant 1 : i32", 15),
+        ("    } else { tt.store %p, %x : !tt.ptr<i32> }", 12),
+        ('    "scf.if"(%c) ({ "scf.yield"() : () -> () }, {}) : (i1) -> ()', 19),
+        ("    scf.while : () -> () { ^bb0:", 26),
+    ],
 )
+def test_a_region_on_one_line(line: str, column: int) -> None:
+    error = refusal(f"{HEAD}    scf.if %c {{\n{line}\n    }}\n    tt.return\n  }}\n}}\n")
+
+    assert error.what == "the operations of a region have to stand on lines of their own"
+    assert str(error.where) == f"k.ttgir:4:{column}"
+    assert error.hint == "break the line behind '{' and before '}', or have Triton print the file again"
+
+
+def test_a_byte_order_mark() -> None:
+    error = refusal("\ufeff" + HEAD)
+
+    assert str(error.where) == "k.ttgir:1:1"
+    assert error.hint == NO_BYTE_ORDER_MARK
+
+
+@pytest.mark.parametrize("text", ["", "\n", "// nothing\n", "module {\n}\n", "module attributes {} {\n}"])
 def test_a_file_without_a_function(text: str) -> None:
     error = refusal(text)
 
@@ -83,17 +109,42 @@ def test_a_file_without_a_function(text: str) -> None:
 
 
 def test_the_diagnostic_as_it_is_printed() -> None:
-    assert refusal(HEAD + "    tt.return\n  }\n\t)\n").render().splitlines() == [
+    assert refusal(HEAD + "    tt.return\n  }\n\t;\n").render().splitlines() == [
         "k.ttgir:5:2: error: this is not TTGIR as Triton prints it; expected '}' or a block label or an operation",
-        "  \t)",
+        "  \t;",
         "  \t^",
         f"hint: {GIVE_TTGIR}",
     ]
 
 
-def test_a_file_of_one_long_line_is_refused_at_once() -> None:
+def nested(depth: int) -> str:
+    return HEAD + depth * "scf.if %c {\n" + depth * "}\n" + "tt.return\n}\n}\n"
+
+
+def test_operations_nested_500_deep() -> None:
+    assert sum(operation.name == "scf.if" for operation in parse(nested(500)).walk()) == 500
+
+
+def test_operations_nested_100000_deep() -> None:
+    error = refusal(nested(100_000))
+
+    assert error.what == "operations are nested more than 600 deep"
+    assert str(error.where) == "k.ttgir:601:1"
+
+
+@pytest.mark.parametrize(
+    "piece", ["{ /", "{\n", '"', '\\"', "(", ",\n", "%a = ", "//\n", "x.y //\n) ", "^bb0:", "{-#", "#a = 1\n", "x.y\n"]
+)
+def test_a_piece_over_and_over_is_refused_at_once(piece: str) -> None:
     before = time.perf_counter()
-    refusal("module {" + "{ /" * 100_000)
+    refusal("module {" + 50_000 * piece)
+
+    assert time.perf_counter() - before < 1
+
+
+def test_many_comments_in_an_operation() -> None:
+    before = time.perf_counter()
+    parse("module {\n  tt.func @k() {\n    x.y" + 50_000 * " // {\n" + "    : () -> ()\n  }\n}\n")
 
     assert time.perf_counter() - before < 1
 
@@ -119,6 +170,8 @@ def damaged(text: str, chance: random.Random) -> str:
     """The text with three stretches of lines or of characters left out or doubled."""
     for _ in range(3):
         pieces = text.splitlines(keepends=True) if chance.random() < 0.5 else list(text)
+        if not pieces:
+            return text
         first = chance.randrange(len(pieces))
         last = first + chance.choice((1, 3, 10, 50))
         times = chance.choice((0, 2))

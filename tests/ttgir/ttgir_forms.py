@@ -439,6 +439,332 @@ module
 """,
 )
 
+SWITCHES = Form(
+    "switches",
+    """\
+module {
+  tt.func public @kernel(%x: i32, %i: index) {
+    cf.switch %x : i32, [
+      default: ^bb1(%x : i32),
+      42: ^bb1(%x : i32),
+      43: ^bb2
+    ] {tag = "]"}
+  ^bb1(%y: i32):  // 3 preds: ^bb0, ^bb0, ^bb1
+    %0 = scf.index_switch %i -> i32 
+    case 2 {
+      scf.yield %x : i32
+    }
+    case -5 {
+      scf.yield %y : i32
+    }
+    default {
+      scf.yield %y : i32
+    } loc("switch.py":1:2)
+    scf.index_switch %i {tag} 
+    default {
+    }
+    llvm.switch %x : i32, ^bb2 [
+      1: ^bb1(%x : i32),
+      2: ^bb2
+    ]
+  ^bb2:  // 2 preds: ^bb0, ^bb1
+    tt.return
+  }
+}
+""",
+    """
+module
+  tt.func
+    cf.switch
+  ^bb1
+    scf.index_switch
+    / case
+      scf.yield
+    / case
+      scf.yield
+    / default
+      scf.yield
+    scf.index_switch
+    / default
+    llvm.switch
+  ^bb2
+    tt.return
+""",
+)
+
+OTHER_REGIONS = Form(
+    "regions of other operations",
+    """\
+module attributes {"ttg.num-warps" = 4 : i32} {
+  tt.func public @kernel(%x: i32, %i: index, %t: tensor<128xi32, #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>>) {
+    scf.execute_region {
+      cf.br ^bb1
+    ^bb1:  // pred: ^bb0
+      scf.yield
+    }
+    %0 = scf.execute_region -> i32 {
+      scf.yield %x : i32
+    } {tag}
+    %1:2 = scf.parallel (%j) = (%i) to (%i) step (%i) init (%x, %x) -> (i32, i32) {
+      scf.reduce(%x, %x : i32, i32) {
+      ^bb0(%a: i32, %b: i32):
+        scf.reduce.return %a : i32
+      }, {
+      ^bb0(%a: i32, %b: i32):
+        scf.reduce.return %b : i32
+      }
+    }
+    scf.parallel (%j) = (%i) to (%i) step (%i) {
+      scf.reduce 
+    }
+    %2 = "tt.map_elementwise"(%t) <{pack = 1 : i32}> ({
+    ^bb0(%a: i32):
+      cf.br ^bb1(%a : i32)
+    ^bb1(%b: i32):  // pred: ^bb0
+      tt.map_elementwise.return %b : i32
+    }) : (tensor<128xi32, #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>>) -> tensor<128xi32, #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>>
+    tt.return
+  }
+}
+""",  # noqa: E501
+    """
+module
+  tt.func
+    scf.execute_region
+      cf.br
+    ^bb1
+      scf.yield
+    scf.execute_region
+      scf.yield
+    scf.parallel
+      scf.reduce
+      ^bb0
+        scf.reduce.return
+      /
+      ^bb0
+        scf.reduce.return
+    scf.parallel
+      scf.reduce
+    tt.map_elementwise
+    ^bb0
+      cf.br
+    ^bb1
+      tt.map_elementwise.return
+    tt.return
+""",
+)
+
+BROKEN_LINES = Form(
+    "operations broken over lines",
+    """\
+#loc =
+  loc("k.py" :1:2)
+module
+    attributes
+      {"ttg.num-warps" = 4 : i32,
+       ttg.tag} {
+  tt.func public
+    @kernel(%n: i32 {tt.divisibility = 16 : i32},  // how many
+            %c: i1) attributes
+        {noinline = false}
+  {
+    %c0 =
+      arith.constant 0
+        : i32
+    %c1 = // one
+      arith.constant 1 : i32 loc(fused[ // here
+        #loc,
+        "k.py":3:4])
+    %sum,
+    %last = scf.for %i = %c0 to %n
+        step %c1
+        iter_args(
+          %a = %c0, %b = %c0
+        ) -> (i32,
+              i32) : i32 {
+      scf.if %c
+      {
+        // then
+      }
+      // }
+      else // if not {
+      {
+        %unused = arith.addi %a,
+          // the other
+
+          %b : i32
+      }
+      {tag = 1 : i32}
+      %w = "scf.if"(
+          %c)
+        ({
+          "scf.yield"(%a) : (i32) -> ()
+        },
+        {
+          "scf.yield"(%b) : (i32) -> ()
+        }
+        ) :
+        (i1) -> (i32)
+      scf.yield %a, %b :
+        i32, i32
+    }
+    cf.cond_br %c,
+      ^bb1(%c0,
+           %c1 : i32, i32),
+      ^bb2
+  ^bb1(%x: i32,  // "first":
+       %y: i32)  :
+    tt.return
+  ^bb2: // last
+    tt.return
+  }
+}
+""",
+    """
+module
+  tt.func
+    arith.constant
+    arith.constant
+    scf.for
+      scf.if
+      / else
+        arith.addi
+      scf.if
+        scf.yield
+      /
+        scf.yield
+      scf.yield
+    cf.cond_br
+  ^bb1
+    tt.return
+  ^bb2
+    tt.return
+""",
+)
+
+BROKEN_CLAUSES = Form(
+    "clauses broken over lines",
+    """\
+module attributes {"ttg.num-warps" = 4 : i32} {
+tt.func public @kernel(%x: i32, %y: i32, %i: index) {
+%0 = ttg.warp_specialize(%x, %y)
+
+attributes {requestedRegisters = array<i32: 24>} // default {
+
+// partition0
+default
+{
+ttg.warp_yield %x : i32
+} // }
+
+partition0(%a: i32,
+           %b: i32) num_warps(4)
+{
+ttg.warp_return
+} : (i32, i32)
+  -> i32
+\t\tscf.index_switch %i // {
+// case 1 {
+case 1 // {
+{
+scf.yield
+} // case 2
+\tdefault { // case 3
+\t\t\t}
+tt.return
+}
+}
+""",
+    """
+module
+  tt.func
+    ttg.warp_specialize
+    / default
+      ttg.warp_yield
+    / partition0
+      ttg.warp_return
+    scf.index_switch
+    / case
+      scf.yield
+    / default
+    tt.return
+""",
+)
+
+UNICODE = Form(
+    "unicode",
+    """\
+#loc = loc("größe.py":1:2) // « } »
+module { // 模块
+  tt.func public @kernel(%x: i32 loc("größe"(#loc))) {
+    tt.print " \u2028 × 大小: 🙂 } else { " {hex = false, isSigned = array<i32: 1>} : %x : i32 loc("naïve \\E4"(#loc))
+    tt.return // \u2028tt.return
+  } // \x0b\x0c\x85
+}
+""",
+    """
+module
+  tt.func
+    tt.print
+    tt.return
+""",
+)
+
+NESTED_MODULES = Form(
+    "nested modules",
+    """\
+module @outer {
+  module @inner attributes {"ttg.num-warps" = 4 : i32} {
+    tt.func private @helper() {
+      tt.return
+    }
+  }
+  module {
+  }
+  tt.func public @kernel() {
+    tt.return
+  }
+}
+""",
+    """
+module
+  module
+    tt.func
+      tt.return
+  module
+  tt.func
+    tt.return
+""",
+)
+
+METADATA_BETWEEN = Form(
+    "metadata between strings and comments",
+    """\
+#loc = loc(unknown)
+{-# // "of one #-}
+  external_resources: {
+    kprof: {
+      text: "#-} {", // }
+      half: "1/2"
+    }
+  }
+#-}
+
+#loc1 = loc("a.py":1:2)
+module {
+  tt.func public @kernel() {
+    tt.return loc(#loc1)
+  } loc(#loc2)
+} loc(#loc)
+#loc2 = loc("b"(#loc1))
+""",
+    """
+module
+  tt.func
+    tt.return
+""",
+)
+
 FORMS = (
     CONTROL_FLOW,
     BLOCKS,
@@ -452,4 +778,11 @@ FORMS = (
     METADATA,
     DECLARATION,
     SPACING,
+    SWITCHES,
+    OTHER_REGIONS,
+    BROKEN_LINES,
+    BROKEN_CLAUSES,
+    UNICODE,
+    NESTED_MODULES,
+    METADATA_BETWEEN,
 )

@@ -1,0 +1,73 @@
+"""``kprof-inject check``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from kprof_inject.cli.console import print_error, read_input, table_console
+from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.check import ModuleCheck, check_module
+from kprof_inject.runtime.compiler_process import CompilerProcess
+from kprof_inject.ttgir.parser import parse
+
+
+@click.command("check")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=path_type())
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the compiler may take for one file.",
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, files: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
+    """Have Triton verify each .ttgir FILE (- is stdin) and lower it for its own target. No GPU is needed."""
+    checks: list[ModuleCheck] = []
+    with CompilerProcess() as compiler:
+        for file in files:
+            check = _check(file, compiler, time_limit_s)
+            if check.error is not None:
+                print_error(check.error)
+            checks.append(check)
+    if as_json:
+        click.echo(json.dumps([check.to_json() for check in checks], indent=1))
+    else:
+        table_console().print(_table(checks))
+    ctx.exit(1 if any(check.error for check in checks) else 0)
+
+
+def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
+    try:
+        module = parse(*read_input(file))
+    except KprofError as error:
+        return ModuleCheck(str(file), error=error)
+    return check_module(module, compiler, time_limit_s)
+
+
+def _table(checks: Sequence[ModuleCheck]) -> Table:
+    table = Table()
+    for title in ("file", "target"):
+        table.add_column(title, no_wrap=True)
+    for title in ("functions", "operations", "records", "clock reads", "binary bytes"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    for check in checks:
+        numbers = (check.functions, check.operations, check.records, check.clock_reads, check.binary_bytes)
+        table.add_row(
+            Text(check.file),
+            str(check.target or "-"),
+            *("-" if number is None else str(number) for number in numbers),
+            "failed" if check.error else "ok",
+        )
+    return table

@@ -1,0 +1,40 @@
+"""What the shell offers after ``--at``: the selectors that find something in the workspace at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kprof_inject.errors import KprofError
+from kprof_inject.files import read_text
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Selectors of every kernel in the workspace (or file) on the command line; nothing where there is none."""
+    from click.shell_completion import CompletionItem
+
+    # Click assigns no argument while an option's value is missing.
+    words = ctx.args[:1] if "place" in ctx.params else []
+    place = ctx.params.get("place") or next(iter(words), None) or ctx.params.get("workspace") or "kprof_out"
+    try:
+        found = _selectors_of(Path(place))
+    except (KprofError, OSError):
+        found = []
+    return [CompletionItem(text) for text in found if text.startswith(incomplete)]
+
+
+def _selectors_of(place: Path) -> list[str]:
+    from kprof_inject.insertion import view_of, views_in
+    from kprof_inject.select.candidates import candidates
+    from kprof_inject.workspace import Workspace, snapshot_beside
+
+    if place.is_dir():
+        views = list(views_in(Workspace.open(place)))
+    else:
+        views = [view_of(read_text(place), str(place), snapshot_beside(place))]
+    return list(dict.fromkeys(text for view in views for text in candidates(view)))

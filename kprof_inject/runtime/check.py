@@ -1,0 +1,191 @@
+"""Has Triton judge a module that we have parsed: is it valid, do both parsers see the same, does it lower?"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError, Position
+from kprof_inject.runtime.compiler_messages import errors_in
+from kprof_inject.runtime.compiler_process import CompilerProcess
+from kprof_inject.runtime.module_target import ModuleTarget, module_target
+from kprof_inject.runtime.nesting import NestedName, disagreement
+from kprof_inject.select.legality import RECORD
+from kprof_inject.ttgir.inlining import lowerable
+from kprof_inject.ttgir.nodes import Module
+
+_RECORD_NAME = re.compile(r'\s*(start|end)\s+("(?:[^"\\]|\\.)*")')
+_LOCATION = re.compile(r" loc\(#[\w$.-]+\)[ \t\r]*$")
+# What Triton puts behind an assembler's messages names files that are gone by then.
+_REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
+_INVALID_HINT = "it may come from another Triton version: check it with the one that wrote it"
+_REFUSED_HINT = "the module is valid; if another Triton version wrote it, check it with that one"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCheck:
+    """What is known of one file. A number is None if a step before it failed; ``error`` says which and why."""
+
+    file: str
+    target: ModuleTarget | None = None
+    functions: int | None = None
+    operations: int | None = None
+    records: int | None = None
+    clock_reads: int | None = None
+    binary_bytes: int | None = None
+    error: KprofError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.file,
+            "target": self.target and str(self.target),
+            "functions": self.functions,
+            "operations": self.operations,
+            "records": self.records,
+            "clock_reads": self.clock_reads,
+            "binary_bytes": self.binary_bytes,
+            "error": self.error and self.error.what,
+            "where": self.error and self.error.where and str(self.error.where),
+        }
+
+
+def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:
+    """Verify the module with Triton, compare the two parsers' operations, and lower it for its own target."""
+    names = [operation.name for operation in module.walk()]
+    check = ModuleCheck(
+        module.file,
+        functions=names.count("tt.func"),
+        operations=len(names),
+        records=names.count(RECORD),
+    )
+    deadline = time.monotonic() + time_limit_s
+    try:
+        target = module_target(module)
+        check = replace(check, target=target)
+        verify = Verify(_without_locations(module), module.file, target)
+        different = disagreement(module, compiler.ask(verify, deadline - time.monotonic()))
+        if different is not None:
+            raise different
+        _require_partners(module)
+        text = lowerable(module) if check.records else module.text
+        lower = Lower(text, module.file, target, bool(check.records))
+        size, clock_reads = compiler.ask(lower, deadline - time.monotonic())
+        return replace(check, binary_bytes=size, clock_reads=clock_reads)
+    except KprofError as error:
+        return replace(check, error=_placed(error, module))
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Asks for the operations that Triton's parser finds in a text."""
+
+    text: str
+    file: str
+    target: ModuleTarget
+
+    def run(self, written: Path) -> Sequence[NestedName]:
+        import triton
+
+        from kprof_inject.runtime.instrumentation import read_module
+        from kprof_inject.runtime.lower import target_of
+        from kprof_inject.runtime.nesting import places_of_triton
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "kernel.ttgir")
+            path.write_bytes(self.text.encode())
+            try:
+                module = read_module(str(path), target_of(self.target.backend, self.target.arch, self.target.warp_size))
+            except RuntimeError as error:
+                raise _refusal(
+                    f"Triton {triton.__version__} does not take this file", error, _INVALID_HINT, self.file, written
+                ) from None
+            return places_of_triton(module)
+
+
+@dataclass(frozen=True, slots=True)
+class Lower:
+    """Asks for the size of the machine code that a text becomes, and how many times it reads the clock."""
+
+    text: str
+    file: str
+    target: ModuleTarget
+    has_records: bool
+
+    def run(self, written: Path) -> tuple[int, int]:
+        import triton
+
+        from kprof_inject.runtime.lower import lower, lower_without_records, target_of
+
+        target = target_of(self.target.backend, self.target.arch, self.target.warp_size)
+        try:
+            if self.has_records:
+                lowered = lower(self.text, target, {}, Mode())
+            else:
+                lowered = lower_without_records(self.text, target, {})
+        except KprofError as error:
+            if error.__cause__ is None:  # it was not the compiler that refused
+                raise
+            raise _refusal(
+                f"Triton {triton.__version__} does not lower this module for {self.target}",
+                error.__cause__,
+                _REFUSED_HINT,
+                self.file,
+                written,
+            ) from None
+        return len(lowered.binary), lowered.clock_reads
+
+
+def _require_partners(module: Module) -> None:
+    """Raise for a record whose name has no start or no end anywhere: Triton compiles it, and nobody can read it."""
+    records = [
+        (found[1], found[2], operation.start)
+        for operation in module.walk()
+        if operation.name == RECORD and (found := _RECORD_NAME.match(operation.tail))
+    ]
+    there = {(edge, name) for edge, name, _ in records}
+    for edge, name, offset in records:
+        partner = "end" if edge == "start" else "start"
+        if (partner, name) not in there:
+            raise KprofError(
+                f"the record {name} has no {partner}",
+                where=module.position(offset),
+                hint="take all records out with 'kprof-inject strip', and insert them anew",
+            )
+
+
+def _refusal(what: str, cause: BaseException, hint: str, file: str, written: Path) -> KprofError:
+    """A refusal with the compiler's own first error, if it wrote one, or else with what it raised."""
+    for message in errors_in(written.read_bytes()):
+        ours = Path(message.file).is_relative_to(written.parent)
+        where = Position(file if ours else message.file, message.line, message.column) if message.file else None
+        return KprofError(f"{what}: {message.text}", where=where, hint=hint)
+    return KprofError(f"{what}: {_REPRODUCER.sub('', str(cause))}", hint=hint)
+
+
+def _without_locations(module: Module) -> str:
+    """The text without what the operations say of their source, so that Triton calls them by their place in it.
+
+    Lines and columns stay."""
+    pieces: list[str] = []
+    done = 0
+    for end in sorted(operation.end for operation in module.walk()):
+        start = max(module.line_start(end - 1), done)
+        pieces += [module.text[done:start], _LOCATION.sub("", module.text[start:end].rstrip("\n")), "\n"]
+        done = end
+    return "".join([*pieces, module.text[done:]])
+
+
+def _placed(error: KprofError, module: Module) -> KprofError:
+    """The error with its line if it is in the module's file, and with the file's name if it is not."""
+    where = error.where
+    if where is None or where.file != module.file:
+        return KprofError(f"{module.file}: {error.what}", where=where, hint=error.hint)
+    lines = module.text.split("\n")
+    text = lines[where.line - 1].rstrip("\r") if where.line <= len(lines) else ""
+    return KprofError(error.what, where=replace(where, text=text), hint=error.hint)

@@ -1,0 +1,58 @@
+"""Which functions of a module call which: helpers that Triton has not inlined, and that are inlined for Proton."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from kprof_inject.select.functions import Function
+from kprof_inject.ttgir.nodes import Operation
+
+_CALLEE = re.compile(r'\s*@("(?:[^"\\]|\\.)*"|[\w$.-]+)|.*?\bcallee = @("(?:[^"\\]|\\.)*"|[\w$.-]+)', re.DOTALL)
+
+
+def callee_symbol(call: Operation) -> str:
+    """The symbol of the function that a ``tt.call`` calls."""
+    found = _CALLEE.match(call.tail)
+    return (found[1] or found[2]).strip('"') if found else ""
+
+
+def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
+    """The same functions, told of where they are called: those that are called, however indirectly, in an operation
+    that Triton lowers once per element."""
+    if len(functions) == 1:
+        return tuple(functions)
+    owners: dict[str, Operation] = {}
+    before = -1
+    while before < len(owners):
+        before = len(owners)
+        for function in functions:
+            for place in function.places:
+                owner = place.illegal_owner or owners.get(function.symbol)
+                if owner is not None and place.operation.name == "tt.call":
+                    owners.setdefault(callee_symbol(place.operation), owner)
+    return tuple(f.called_in(owners[f.symbol]) if f.symbol in owners else f for f in functions)
+
+
+def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
+    """How often each function's body stands in the kernel once every call is inlined, by its symbol."""
+    if len(functions) == 1:
+        return {functions[0].symbol: 1}
+    callees = {
+        function.symbol: Counter(
+            callee_symbol(operation) for operation in function.operation.walk() if operation.name == "tt.call"
+        )
+        for function in functions
+    }
+    copies = {function.symbol: int(function.is_public) for function in functions}
+    reached = dict(copies)
+    for _ in functions:  # a chain of calls is no longer than there are functions
+        calls: Counter[str] = Counter()
+        for symbol, count in reached.items():
+            for callee, number in callees[symbol].items():
+                if callee in copies:
+                    calls[callee] += count * number
+        copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
+        reached = dict(calls)
+    return copies

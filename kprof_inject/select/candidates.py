@@ -1,0 +1,107 @@
+"""What can be selected in a module, with the selector to type: for lists, hints and shell completion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kprof_inject.select.anchors import is_anchor
+from kprof_inject.select.legality import RECORD
+from kprof_inject.select.places import is_loop
+from kprof_inject.select.sites import Site
+from kprof_inject.select.source.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.source.sources import is_library
+from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.locations import SourcePoint
+
+_MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One thing to select, and ``what`` it is in a word or two.
+
+    ``sources`` are the lines of its sites (of a helper: of its calls), as far as they are known; ``depth`` counts the
+    loops around a loop."""
+
+    selector: str
+    what: str
+    sources: tuple[SourcePoint, ...]
+    count: int = 1
+    depth: int = 0
+
+
+def candidates(view: ModuleView) -> tuple[str, ...]:
+    """Selectors that find something in this module, the wider ones first."""
+    return tuple(candidate.selector for candidate in outline(view))
+
+
+def outline(view: ModuleView) -> tuple[Candidate, ...]:
+    """Everything to select in this module, the wider first."""
+    return (*_functions(view), *_loops(view), *_partitions(view), *_markers(view), *_helpers(view), *_operations(view))
+
+
+def _functions(view: ModuleView) -> Iterator[Candidate]:
+    for function in view.functions:
+        if function.is_public:
+            chains = function.chains_of(function.operation)
+            yield Candidate("func", f"kernel {function.symbol}", tuple(chain[0] for chain in chains[:1]))
+
+
+def _loops(view: ModuleView) -> Iterator[Candidate]:
+    found: dict[tuple[str, str, int], list[Site]] = {}
+    for function in view.functions:
+        for loop in function.loops():
+            if loop.place.refusal:
+                continue
+            depth = len(loop.path) - 1
+            found.setdefault((f"loop{loop.subscript}", "loop", depth), []).append(function.loop_site(loop))
+            found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(function.loop_site(loop))
+    for (selector, what, depth), sites in found.items():
+        yield Candidate(selector, what, _lines(sites), len(sites), depth)
+
+
+def _partitions(view: ModuleView) -> Iterator[Candidate]:
+    labels = [label for function in view.functions for label, _, _ in function.partitions()]
+    for label in dict.fromkeys(labels):
+        yield Candidate(label, "region of ttg.warp_specialize", (), labels.count(label))
+
+
+def _markers(view: ModuleView) -> Iterator[Candidate]:
+    by_name: dict[str, list[Marker]] = {}
+    for marker in view.markers:
+        by_name.setdefault(marker.name, []).append(marker)
+    for name, markers in by_name.items():
+        kinds = dict.fromkeys(_MARKED[type(marker)] for marker in markers)
+        points = tuple(SourcePoint(marker.file, marker.line, 0) for marker in markers)
+        yield Candidate(f"marker({name})", f"marked {', '.join(kinds)}", points, len(markers))
+
+
+def _helpers(view: ModuleView) -> Iterator[Candidate]:
+    """The helper functions that are called somewhere; those of Triton's own library are left out."""
+    calls: dict[str, list[SourcePoint]] = {}
+    for _, call in view.inlined_calls:
+        if not is_library(call.source.file) and any(not place.refusal for place in call.places):
+            calls.setdefault(call.name, []).append(call.path[0])
+    for name, points in calls.items():
+        yield Candidate(f"func({name})", "inlined helper", tuple(points), len(points))
+    kept: dict[str, list[Site]] = {}
+    for name, site in view.calls:
+        kept.setdefault(name, []).append(site)
+    for name, sites in kept.items():
+        yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
+
+
+def _operations(view: ModuleView) -> Iterator[Candidate]:
+    found: dict[str, int] = {}
+    for function in view.functions:
+        for place in function.places:
+            operation = place.operation
+            if is_anchor(operation) and not place.refusal and not is_loop(operation) and operation.name != RECORD:
+                found[operation.name] = found.get(operation.name, 0) + 1
+    for name, count in found.items():
+        yield Candidate(f"op({name})", "operation", (), count)
+
+
+def _lines(sites: list[Site]) -> tuple[SourcePoint, ...]:
+    return tuple(dict.fromkeys(site.source for site in sites if site.source is not None))

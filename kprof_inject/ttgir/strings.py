@@ -1,0 +1,32 @@
+"""MLIR's strings, and the file names that stand in them. Needs no parser."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_UNPRINTED = re.compile(r'["\\\x00-\x1f\x7f]')
+_LETTERS = {b"n": b"\n", b"t": b"\t", b'"': b'"', b"\\": b"\\"}
+
+
+def unquote(text: str) -> str:
+    r"""The string that MLIR prints as ``"a\22b"``: a backslash and two hexadecimal digits stand for a byte."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        digits, letter = found.groups()
+        return bytes.fromhex(digits.decode()) if digits else _LETTERS.get(letter, found.group())
+
+    return _ESCAPE.sub(byte, text[1:-1].encode()).decode(errors="replace")
+
+
+def quote(text: str) -> str:
+    """The text as a string of MLIR's."""
+    return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
+
+
+_SOURCE_FILE = re.compile(r'loc\((?:callsite\()?("(?:[^"\\\n]|\\.)+"):[0-9]+:[0-9]+')
+
+
+def source_files(ttgir: str) -> tuple[str, ...]:
+    """The source files that a module's locations name, in the order of the text."""
+    return tuple(dict.fromkeys(unquote(name) for name in _SOURCE_FILE.findall(ttgir)))

@@ -1,0 +1,209 @@
+"""``check``: what Triton makes of .ttgir files, one line for each, and diagnostics that point into them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import triton
+from command_line import CommandLine
+from golden import fixture_id, installed_fixtures, read
+
+
+def fixture(kernel: str) -> str:
+    """What the installed Triton printed of a kernel for the H200."""
+    (path,) = (
+        path
+        for path in installed_fixtures()
+        if path.parent.name == "cuda-90" and fixture_id(path).endswith(f"/{kernel}")
+    )
+    return read(path)
+
+
+SOFTMAX = fixture("softmax")
+OK_NUMBERS = {"target": "cuda:90", "functions": 1, "error": None, "where": None}
+
+
+def rows(stdout: str) -> list[list[str]]:
+    """The table's cells, without its head."""
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in stdout.splitlines() if "│" in line]
+
+
+def changed(old: str, new: str) -> str:
+    assert old in SOFTMAX
+    return SOFTMAX.replace(old, new, 1)
+
+
+@pytest.fixture(scope="session")
+def with_records(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The softmax kernel with ten records."""
+    return CommandLine(tmp_path_factory.mktemp("inserted"))(
+        "insert", "-", "--at", "func", "--at", "loop", "--at", "iter", stdin=SOFTMAX.encode()
+    ).stdout
+
+
+def test_each_good_file_gets_a_line(kprof: CommandLine, with_records: str) -> None:
+    kprof.write("plain.ttgir", SOFTMAX)
+    name = "a_name_that_is_longer_than_a_terminal_is_wide_" * 3 + ".ttgir"
+    kprof.write(name, with_records)
+    kprof.write("helper.ttgir", fixture("noinline_helper"))
+    ended = kprof("check", "plain.ttgir", name, "helper.ttgir")
+    plain, recorded, helper = rows(ended.stdout)
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert plain[:3] == ["plain.ttgir", "cuda:90", "1"]
+    assert plain[4:6] == ["0", "0"]
+    assert recorded[:3] == [name, "cuda:90", "1"]
+    assert recorded[4:6] == ["10", "10"]
+    assert int(recorded[3]) == int(plain[3]) + 10
+    assert int(recorded[6]) > int(plain[6]) > 1000
+    assert helper[1:3] == ["cuda:90", "2"]
+    assert [row[-1] for row in (plain, recorded, helper)] == ["ok"] * 3
+    assert sorted(os.listdir(kprof.folder)) == sorted(["home", "plain.ttgir", name, "helper.ttgir"])
+    assert os.listdir(kprof.folder / "home") == []
+
+
+def test_records_in_a_kernel_with_a_helper_lower(kprof: CommandLine) -> None:
+    inserted = kprof("insert", "-", "--at", "func", stdin=fixture("noinline_helper").encode())
+    ended = kprof("check", "--json", "-", stdin=inserted.stdout.encode())
+    (check,) = json.loads(ended.stdout)
+    assert ended.exit_code == 0, ended.stderr
+    assert (check["functions"], check["records"], check["clock_reads"]) == (2, 2, 2)
+
+
+def test_json_has_what_the_table_has(kprof: CommandLine, with_records: str) -> None:
+    kprof.write("cut.ttgir", "module {\n")
+    ended = kprof("check", "--json", "-", "cut.ttgir", stdin=with_records.encode())
+    good, bad = json.loads(ended.stdout)
+    assert ended.exit_code == 1
+    assert good["file"] == "<stdin>"
+    assert good.items() >= OK_NUMBERS.items()
+    assert (good["records"], good["clock_reads"]) == (10, 10)
+    assert good["binary_bytes"] > 1000
+    assert {name: value for name, value in bad.items() if value is not None} == {
+        "file": "cut.ttgir",
+        "error": ended.stderr.splitlines()[0].removeprefix("cut.ttgir:1:9: error: "),
+        "where": "cut.ttgir:1:9",
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "column", "what"),
+    [
+        ("tt.get_program_id", "tt.get_something", 12, "custom op 'tt.get_something' is unknown"),
+        ("    tt.return", "    foo.bar\n    tt.return", 5, "Dialect `foo' not found for custom op 'foo.bar'"),
+        # Triton's verifier knows the operation's line in the program; ours is the line in the file.
+        (
+            "    tt.return",
+            "    tt.return %row : i32",
+            5,
+            "'tt.return' op has 1 operands, but enclosing function (@softmax_kernel) returns 0",
+        ),
+    ],
+    ids=["unknown operation", "unknown dialect", "invalid operation"],
+)
+def test_what_triton_does_not_take_is_pointed_at(
+    kprof: CommandLine, old: str, new: str, column: int, what: str
+) -> None:
+    text = changed(old, new)
+    kprof.write("bad.ttgir", text)
+    kprof.write("good.ttgir", SOFTMAX)
+    ended = kprof("check", "bad.ttgir", "good.ttgir")
+    found = new.split("\n")[0].split()[0]
+    number, shown = next((n, shown) for n, shown in enumerate(text.splitlines(), 1) if found in shown)
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines() == [
+        f"bad.ttgir:{number}:{column}: error: Triton {triton.__version__} does not take this file: {what}",
+        f"  {shown}",
+        f"  {' ' * (column - 1)}^",
+        "hint: it may come from another Triton version: check it with the one that wrote it",
+    ]
+    assert [row[-1] for row in rows(ended.stdout)] == ["failed", "ok"]
+
+
+WRONG_ASSEMBLY = """\
+module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
+  tt.func public @k(%p: !tt.ptr<i32>) {
+    %x = tt.get_program_id x : i32
+    %y = tt.elementwise_inline_asm "nonsense $0, $1;" {constraints = "=r,r", packed_element = 1 : i32, pure = true} %x : i32 -> i32
+    tt.store %p, %y : !tt.ptr<i32>
+    tt.return
+  }
+}
+"""  # noqa: E501
+
+
+def test_what_does_not_lower_says_why(kprof: CommandLine) -> None:
+    kprof.write("asm.ttgir", WRONG_ASSEMBLY)
+    ended = kprof("check", "asm.ttgir")
+    first, *_, hint = ended.stderr.splitlines()
+    assert ended.exit_code == 1
+    assert first.startswith(f"error: asm.ttgir: Triton {triton.__version__} does not lower this module for cuda:90: ")
+    assert "Not a name of any known instruction: 'nonsense'" in ended.stderr
+    assert "Repro command" not in ended.stderr
+    assert hint == "hint: the module is valid; if another Triton version wrote it, check it with that one"
+
+
+def test_a_record_without_a_partner_is_pointed_at(kprof: CommandLine, with_records: str) -> None:
+    kprof.write("half.ttgir", with_records.replace('    proton.record start "func"\n', ""))
+    ended = kprof("check", "half.ttgir")
+    number = kprof.read("half.ttgir").splitlines().index('    proton.record end "func"') + 1
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines()[0] == f'half.ttgir:{number}:5: error: the record "func" has no start'
+
+
+def test_a_compiler_that_dies_takes_no_other_file_with_it(kprof: CommandLine, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    kprof.write("crash.ttgir", changed('"cuda:90"', '"cuda:999"'))
+    kprof.write("good.ttgir", SOFTMAX)
+    ended = kprof("check", "good.ttgir", "crash.ttgir", "good.ttgir", env={"TMPDIR": str(temporary)})
+    assert ended.exit_code == 1
+    assert [row[-1] for row in rows(ended.stdout)] == ["ok", "failed", "ok"]
+    first, *rest = ended.stderr.splitlines()
+    assert first == "error: crash.ttgir: the compiler died (signal SIGABRT)"
+    assert "LLVM ERROR" in rest[-1]
+    assert os.listdir(temporary) == []
+
+
+def test_a_file_that_takes_too_long_is_given_up(kprof: CommandLine) -> None:
+    kprof.write("slow.ttgir", SOFTMAX)
+    ended = kprof("check", "--time-limit", "0.001", "slow.ttgir")
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines() == [
+        "error: slow.ttgir: the compiler did not finish in time",
+        "hint: give it more: --time-limit SECONDS",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        ("", "the module does not say what it was compiled for"),
+        ('ttg.target = "metal:9", ', "the target 'metal:9' is none that kprof-inject can compile for"),
+    ],
+)
+def test_a_module_without_a_target_of_ours(kprof: CommandLine, target: str, what: str) -> None:
+    kprof.write("lost.ttgir", changed('ttg.target = "cuda:90", ', target))
+    ended = kprof("check", "lost.ttgir")
+    number = next(n for n, line in enumerate(SOFTMAX.splitlines(), 1) if line.startswith("module"))
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines()[0] == f"lost.ttgir:{number}:1: error: {what}"
+
+
+def test_a_module_without_a_kernel(kprof: CommandLine) -> None:
+    kprof.write("private.ttgir", changed("tt.func public", "tt.func private"))
+    ended = kprof("check", "private.ttgir", "gone.ttgir")
+    assert ended.exit_code == 1
+    assert ended.errors() == [
+        "error: private.ttgir: there is no public tt.func to lower",
+        "error: cannot read gone.ttgir: No such file or directory",
+    ]
+
+
+def test_a_file_with_other_line_ends(kprof: CommandLine) -> None:
+    kprof.write("crlf.ttgir", SOFTMAX.replace("\n", "\r\n"))
+    kprof.write("no_last_end.ttgir", SOFTMAX.rstrip("\n"))
+    ended = kprof("check", "crlf.ttgir", "no_last_end.ttgir")
+    assert (ended.exit_code, ended.stderr) == (0, "")

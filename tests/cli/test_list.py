@@ -1,0 +1,160 @@
+"""``list``: what can be selected, with the selector to type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from golden import FIXTURES, read
+from planning import fixture_sources
+from programs.child import PROGRAMS
+
+NESTED = read(FIXTURES / "3.6.0/cuda-90/nested_loops.ttgir")
+SOFTMAX = read(FIXTURES / "3.6.0/cuda-90/softmax.ttgir")
+MARKED = read(FIXTURES / "3.6.0/cuda-90/marked_matmul.ttgir")
+WITH_HELPERS = read(FIXTURES / "3.6.0/cuda-90/inlined_helpers.ttgir")
+
+
+def listed(kprof: CommandLine, place: str) -> list[dict[str, Any]]:
+    """The candidates of the only kernel."""
+    (kernel,) = json.loads(kprof("list", place, "--json").stdout)
+    found: list[dict[str, Any]] = kernel["candidates"]
+    return found
+
+
+def written_as_dumped(kprof: CommandLine, ttgir: str) -> str:
+    """A kernel's file with the sources that ``dump`` would save beside it."""
+    folder = kprof.folder / "kernels" / "k"
+    folder.mkdir(parents=True)
+    (folder / "kernel.ttgir").write_text(ttgir)
+    (folder / "sources.json").write_text(json.dumps(fixture_sources(ttgir)))
+    (folder / "kernel.json").write_text("{}")
+    return "kernels/k/kernel.ttgir"
+
+
+def test_a_file_as_a_table(kprof: CommandLine) -> None:
+    kprof.write("softmax.ttgir", SOFTMAX)
+    ended = kprof("list", "softmax.ttgir")
+
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert [line.rstrip() for line in ended.stdout.splitlines()] == [
+        "softmax_kernel (softmax.ttgir)",
+        " selector        what                   source         sites",
+        " func            kernel softmax_kernel  softmax.py:8       1",
+        " loop[0]         loop                   softmax.py:21      1",
+        " iter[0]         its iterations         softmax.py:21      1",
+        " loop[1]         loop                   softmax.py:27      1",
+        " iter[1]         its iterations         softmax.py:27      1",
+        " op(tt.load)     operation                                 2",
+        " op(tt.reduce)   operation                                 2",
+        " op(arith.subf)  operation                                 2",
+        " op(math.exp)    operation                                 2",
+        " op(arith.divf)  operation                                 1",
+        " op(tt.store)    operation                                 1",
+    ]
+
+
+def test_the_same_as_json(kprof: CommandLine) -> None:
+    kprof.write("softmax.ttgir", SOFTMAX)
+    (kernel,) = json.loads(kprof("list", "softmax.ttgir", "--json").stdout)
+
+    assert (kernel["kernel"], kernel["file"]) == ("softmax_kernel", "softmax.ttgir")
+    assert kernel["candidates"][1] == {
+        "selector": "loop[0]",
+        "what": "loop",
+        "sources": [{"file": "/kprof-inject/ttgir_fixtures/kernels/softmax.py", "line": 21}],
+        "sites": 1,
+        "depth": 0,
+    }
+
+
+def test_loops_inside_loops_are_indented(kprof: CommandLine) -> None:
+    kprof.write("nested.ttgir", NESTED)
+
+    depths = {found["selector"]: found["depth"] for found in listed(kprof, "nested.ttgir")}
+    assert (depths["loop[0]"], depths["loop[0.0]"], depths["iter[0.0]"]) == (0, 1, 1)
+    assert "\n   loop[0.0] " in kprof("list", "nested.ttgir").stdout
+
+
+def test_markers_with_their_lines(kprof: CommandLine) -> None:
+    found = listed(kprof, written_as_dumped(kprof, MARKED))
+
+    assert {
+        m["selector"]: (m["what"], [s["line"] for s in m["sources"]]) for m in found if "marker" in m["selector"]
+    } == {
+        "marker(setup)": ("marked statements", [23]),
+        "marker(main)": ("marked loop", [32]),
+        "marker(loads)": ("marked statements", [33]),
+        "marker(dot)": ("marked statements", [41]),
+        "marker(before_store)": ("marked instant", [45]),
+        "marker(epilogue)": ("marked statements", [46]),
+    }
+
+
+def test_helpers_with_their_calls(kprof: CommandLine) -> None:
+    found = listed(kprof, written_as_dumped(kprof, WITH_HELPERS))
+
+    assert {
+        h["selector"]: (h["sites"], [s["line"] for s in h["sources"]]) for h in found if "func(" in h["selector"]
+    } == {
+        "func(_absmax)": (2, [17, 17]),
+        "func(_quantize)": (2, [35, 40]),
+    }
+
+
+def test_partitions(kprof: CommandLine) -> None:
+    kprof.write("ws.ttgir", read(FIXTURES / "3.6.0/cuda-100/ws_matmul.ttgir"))
+
+    found = {one["selector"]: one["what"] for one in listed(kprof, "ws.ttgir")}
+    assert found["default"] == found["partition[0]"] == "region of ttg.warp_specialize"
+
+
+def test_every_selector_that_is_listed_can_be_inserted(kprof: CommandLine) -> None:
+    file = written_as_dumped(kprof, MARKED)
+    words = [word for found in listed(kprof, file) for word in ("--at", found["selector"])]
+
+    assert kprof("insert", file, *words, "--dry-run").exit_code == 0
+
+
+def test_a_workspace_has_every_kernel(kprof: CommandLine, workspace: Path) -> None:
+    kernels = json.loads(kprof("list", "workspace", "--json").stdout)
+
+    assert [kernel["kernel"] for kernel in kernels] == ["accumulate", "accumulate", "scale"]
+    assert [len(kernel["candidates"]) for kernel in kernels] == [5, 5, 3]
+    assert kernels[2]["candidates"][0] == {
+        "selector": "func",
+        "what": "kernel scale",
+        "sources": [{"file": str(PROGRAMS / "kernels.py"), "line": 23}],
+        "sites": 1,
+        "depth": 0,
+    }
+
+
+def test_a_file_that_has_records_can_be_listed(kprof: CommandLine) -> None:
+    kprof.write("softmax.ttgir", SOFTMAX)
+    kprof("insert", "softmax.ttgir", "-o", "timed.ttgir")
+
+    assert listed(kprof, "timed.ttgir") == listed(kprof, "softmax.ttgir")
+
+
+def test_stdin(kprof: CommandLine) -> None:
+    assert kprof("list", "-", stdin=SOFTMAX.encode()).stdout.startswith("softmax_kernel (<stdin>)")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (None, "error: cannot read k.ttgir: No such file or directory"),
+        ("module {\n", "k.ttgir:1:9: error: the file ends inside a region; expected "),
+    ],
+)
+def test_what_cannot_be_listed(kprof: CommandLine, text: str | None, first: str) -> None:
+    if text is not None:
+        kprof.write("k.ttgir", text)
+    ended = kprof("list", "k.ttgir")
+
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(first)

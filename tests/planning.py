@@ -1,0 +1,82 @@
+"""Plans for tests: a text and selectors in, a plan out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from golden import FIXTURES
+
+from kprof_inject.insertion import Insertion, insert_module
+from kprof_inject.select.candidates import outline
+from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.source.sources import Sources
+from kprof_inject.select.spans import Spread, in_one_piece, in_runs
+from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.strings import source_files
+
+# What scripts/fixtures writes for the folder of this checkout.
+_CHECKOUT = "/kprof-inject/ttgir_fixtures/"
+
+
+def view_of_text(text: str, sources: Mapping[str, str] | None = None) -> ModuleView:
+    return ModuleView(parse(text), Sources(sources or {}))
+
+
+def fixture_view(text: str) -> ModuleView:
+    """A fixture with the kernel sources that it was made from."""
+    return view_of_text(text, fixture_sources(text))
+
+
+def fixture_sources(text: str) -> dict[str, str]:
+    ours = [file for file in source_files(text) if file.startswith(_CHECKOUT)]
+    return {file: Path(FIXTURES, file.removeprefix(_CHECKOUT)).read_text(encoding="utf-8") for file in ours}
+
+
+def plan_of(text: str, *selectors: str, sources: Mapping[str, str] | None = None) -> Plan:
+    """The plan, whether or not each selector finds something."""
+    return make_plan(view_of_text(text, sources), parse_selectors(selectors))
+
+
+def insertion_of(
+    text: str, *selectors: str, sources: Mapping[str, str] | None = None, spread: Spread = in_one_piece
+) -> Insertion:
+    """The plan and the instrumented text, as ``insert`` makes them."""
+    return insert_module(view_of_text(text, sources), parse_selectors(selectors), spread)
+
+
+def counts(plan: Plan) -> dict[str, int]:
+    """How many sites each selector found, without those that found none."""
+    found = {selection.selector.text: len(selection.findings.sites) for selection in plan.selections}
+    return {text: count for text, count in found.items() if count}
+
+
+SELECTOR_SETS: tuple[tuple[Spread, Sequence[str]], ...] = (
+    (in_one_piece, ()),
+    (in_one_piece, ("func=the whole kernel", "line(1-100000)")),
+    (in_one_piece, ("iter", "loop")),
+    (in_one_piece, ("iter[0]=x", "loop[0]=x", "loop[0.0]", "iter[1]", "func=x")),
+    (in_runs, ("func(*)",)),
+    (in_one_piece, ("op(tt.load)", "op(*dot*)=dot", "op(scf.*)", "op(*store*)")),
+    (in_one_piece, ("line(20-34)", "line(30-50)", "line(standard.py:1-1000)")),
+    (in_runs, ("line(20-34)=first", "line(30-50)=second", "marker")),
+    (in_one_piece, ("default", "partition", "partition[0]=producer", "op(ttg.warp_specialize)")),
+    (in_one_piece, ("marker(s*)", "marker", "func", "LOOPS BY LINE")),
+)
+"""Together they use every kind of selector; the last one of all stands for each loop's line, which a fixture knows."""
+
+
+def plans_of(view: ModuleView) -> Iterator[Plan]:
+    """The plan of each selector set."""
+    for spread, selectors in SELECTOR_SETS:
+        texts = [text for word in selectors for text in (_by_line(view) if word == "LOOPS BY LINE" else [word])]
+        yield make_plan(view, parse_selectors(texts), spread)
+
+
+def _by_line(view: ModuleView) -> list[str]:
+    """``loop@57`` and ``iter@file.py:57`` for each line that a loop is written on."""
+    loops = [candidate for candidate in outline(view) if candidate.what == "loop"]
+    points = dict.fromkeys(point for loop in loops for point in loop.sources)
+    return [text for p in points for text in (f"loop@{p.line}", f"iter@{p.file}:{p.line}")]

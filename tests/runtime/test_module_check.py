@@ -1,0 +1,204 @@
+"""Two parsers, one file: where they disagree is found. And the process that Triton works in can be lost."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from golden import fixture_id, installed_fixtures, kernel_of, read
+
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.check import Verify, check_module
+from kprof_inject.runtime.compiler_messages import Message, errors_in
+from kprof_inject.runtime.compiler_process import CompilerProcess
+from kprof_inject.runtime.module_target import ModuleTarget, module_target
+from kprof_inject.runtime.nesting import disagreement
+from kprof_inject.ttgir.parser import parse
+
+KERNELS = ("ws_matmul", "noinline_helper", "while_if", "attention")
+CASES = [path for path in installed_fixtures() if kernel_of(path) in KERNELS]
+HOPPER = ModuleTarget("cuda", 90, 32)
+
+TEXT = """\
+module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
+  tt.func public @k(%c: i1) {
+    %x = scf.if %c -> (i32) {
+      %a = arith.constant 1 : i32
+      scf.yield %a : i32
+    } else {
+      %b = arith.constant 2 : i32
+      scf.yield %b : i32
+    }
+    tt.return
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[CompilerProcess]:
+    with CompilerProcess() as process:
+        yield process
+
+
+@pytest.mark.parametrize("path", CASES, ids=fixture_id)
+def test_a_fixture_is_good(path: Path, compiler: CompilerProcess) -> None:
+    check = check_module(parse(read(path)), compiler, 120)
+    assert check.error is None
+    assert str(check.target) == path.parent.name.replace("-", ":")
+    assert check.binary_bytes
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "what"),
+    [
+        (
+            "arith.constant 2",
+            "arith.constants 2",
+            7,
+            "kprof-inject reads 'arith.constants' (depth 3, region 1, block 0)",
+        ),
+        ("      %a = arith.constant 1 : i32\n", "", 4, "kprof-inject reads 'scf.yield'"),
+        ("    } else {\n", "", 6, "kprof-inject reads 'arith.constant' (depth 3, region 0, block 0)"),
+        ("    tt.return\n", "    tt.return\n    tt.return\n", 11, "kprof-inject reads 'tt.return'"),
+        ("    tt.return\n", "", 8, "kprof-inject reads nothing more here, and Triton 'tt.return'"),
+    ],
+)
+def test_the_first_operation_that_is_read_differently_is_named(
+    old: str, new: str, line: int, what: str, compiler: CompilerProcess
+) -> None:
+    triton = compiler.ask(Verify(TEXT, "k.ttgir", HOPPER), 60)
+    assert disagreement(parse(TEXT), triton) is None
+
+    error = disagreement(parse(TEXT.replace(old, new), "k.ttgir"), triton)
+
+    assert error is not None
+    assert error.what.startswith(what)
+    assert error.where is not None
+    assert (error.where.file, error.where.line) == ("k.ttgir", line)
+
+
+@pytest.mark.parametrize(
+    ("module", "target"),
+    [
+        ('module attributes {ttg.target = "cuda:100", "ttg.threads-per-warp" = 32 : i32}', "cuda:100 32"),
+        ('module attributes {"ttg.threads-per-warp" = 64 : i32, "ttg.target" = "hip:gfx950"}', "hip:gfx950 64"),
+    ],
+)
+def test_the_target_stands_in_the_modules_attributes(module: str, target: str) -> None:
+    parsed = module_target(parse(module + " {\n  tt.func @k() {\n    tt.return\n  }\n}\n"))
+    assert f"{parsed} {parsed.warp_size}" == target
+
+
+def test_the_target_of_the_generic_form_stands_behind() -> None:
+    text = '"builtin.module"() ({\n  "tt.func"() ({\n  }) : () -> ()\n}) {ttg.target = "cuda:80"} : () -> ()\n'
+    assert str(module_target(parse(text))) == "cuda:80"
+
+
+@pytest.mark.parametrize(
+    ("written", "messages"),
+    [
+        (
+            "loc(\"/tmp/k.ttgir\":21:12): error: custom op 'tt.x' is unknown\n",
+            [Message("error", "custom op 'tt.x' is unknown", "/tmp/k.ttgir", 21, 12)],
+        ),
+        (
+            'loc(callsite("f"("a.py":1:2) at "b.py":3:4)): error: first line.\nsecond line.\n\n#blocked = x\n',
+            [Message("error", "first line.\nsecond line.", "a.py", 1, 2)],
+        ),
+        (
+            "a.py:5:0: error: bad\n    %0 = tt.load\n    ^\na.py:5:0: note: see\nb.py:1:1: warning: w\n",
+            [Message("error", "bad", "a.py", 5, 0)],
+        ),
+        ('loc("gr\\C3\\B6.py":1:2): error: bad\n', [Message("error", "bad", "grö.py", 1, 2)]),
+        ("loc(unknown): error: bad\n<unknown>:0: error: worse\n", [Message("error", "bad"), Message("error", "worse")]),
+        ("a.py:1:0: error: Failures have been detected while processing an MLIR pass pipeline\nnoise\n", []),
+    ],
+)
+def test_the_compilers_messages_are_read_back(written: str, messages: list[Message]) -> None:
+    assert errors_in(written.encode()) == messages
+
+
+@dataclass(frozen=True)
+class Exit:
+    """Dies as a failed assertion of LLVM's does, with words on stderr."""
+
+    code: int
+
+    def run(self, written: Path) -> int:
+        for number in range(9):
+            os.write(2, f"line {number}\n".encode())
+        if self.code < 0:
+            os.kill(os.getpid(), -self.code)
+        os._exit(self.code)
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Does not come back, nor does what it has started."""
+
+    pid_path: Path
+
+    def run(self, written: Path) -> None:
+        child = os.fork()
+        if child:
+            self.pid_path.write_text(f"{child}")
+        time.sleep(600)
+
+
+@dataclass(frozen=True)
+class Raise:
+    def run(self, written: Path) -> None:
+        sys.stderr.write("words")
+        raise ValueError("of ours")
+
+
+@dataclass(frozen=True)
+class Written:
+    def run(self, written: Path) -> bytes:
+        os.write(1, b"to stdout")
+        return written.read_bytes()
+
+
+@pytest.mark.parametrize(("code", "how"), [(-6, "signal SIGABRT"), (-11, "signal SIGSEGV"), (3, "exit code 3")])
+def test_a_process_that_dies_is_replaced(code: int, how: str, compiler: CompilerProcess) -> None:
+    with pytest.raises(KprofError) as caught:
+        compiler.ask(Exit(code), 60)
+    assert caught.value.what.splitlines() == [f"the compiler died ({how})", *(f"  line {n}" for n in range(4, 9))]
+
+    # What the dead one wrote is not the new one's.
+    assert compiler.ask(Written(), 60) == b"to stdout"
+
+
+def test_a_process_that_does_not_come_back_is_ended_with_all_it_started(
+    compiler: CompilerProcess, tmp_path: Path
+) -> None:
+    pid_path = tmp_path / "pid"
+    with pytest.raises(KprofError, match="did not finish in time"):
+        compiler.ask(Sleep(pid_path), 3)
+    assert not is_running(int(pid_path.read_text()))
+    assert compiler.ask(Written(), 60) == b"to stdout"
+
+
+def test_a_fault_of_ours_in_the_process_is_told(compiler: CompilerProcess) -> None:
+    with pytest.raises(KprofError) as caught:
+        compiler.ask(Raise(), 60)
+    assert caught.value.what == "ValueError: of ours"
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there that has not ended; the dead may wait for whoever adopted them."""
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.1)
+    return True

@@ -1,0 +1,153 @@
+"""What is selected without ``--at``, and what is said when a selector finds nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden import fixture_id, installed_fixtures, kernel_of, read
+from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
+from small_modules import FILE, kernel, sequence
+
+from kprof_inject.errors import KprofError
+from kprof_inject.select.candidates import candidates
+from kprof_inject.select.plan import default_selectors, make_plan
+from kprof_inject.select.selectors import parse_selectors
+
+STORE = "tt.store %p, %x : !tt.ptr<f32>"
+LOOP = "scf.for %i = %a to %n step %c  : i32 {"
+TEXT = kernel(f"{STORE} @3", LOOP, f"  {STORE} @5", "} @4", "tt.return @2")
+
+
+def source(*lines: str) -> dict[str, str]:
+    return {FILE: "\n".join(("@triton.jit", "def k(x):", *lines, ""))}
+
+
+def test_the_function_and_its_loops() -> None:
+    assert sequence(TEXT) == ("[func tt.store [loop[0] scf.for [iter[0] tt.store iter[0]] } loop[0]] func] tt.return")
+    assert counts(plan_of(TEXT)) == {"func": 1, "loop": 1, "iter": 1}
+
+
+def test_a_kernel_without_loops_has_its_function() -> None:
+    assert sequence(kernel(STORE)) == "[func tt.store func] tt.return"
+
+
+def test_markers_go_before() -> None:
+    marked = source(
+        "    tl.store(x, 1)  # kprof: first", "    for i in range(9):", "        tl.store(x, 2)  # kprof: second"
+    )
+
+    assert sequence(TEXT, sources=marked) == ("[first tt.store first] scf.for [second tt.store second] } tt.return")
+    assert counts(plan_of(TEXT, sources=marked)) == {"marker": 2}
+
+
+def test_markers_of_functions_elsewhere_do_not() -> None:
+    elsewhere = source("    tl.store(x, 1)", "    for i in range(9):", "        tl.store(x, 2)")
+    elsewhere[FILE] += "\n\ndef other():\n    tl.store(x)  # kprof: other\n"
+
+    assert counts(plan_of(TEXT, sources=elsewhere)) == {"func": 1, "loop": 1, "iter": 1}
+
+
+def test_what_is_asked_for_goes_before_markers() -> None:
+    marked = source("    tl.store(x, 1)  # kprof: first")
+
+    assert counts(plan_of(TEXT, "iter", sources=marked)) == {"iter": 1}
+
+
+def test_markers_of_which_nothing_is_left_are_an_error() -> None:
+    marked = source(
+        "    tl.store(x, 1)", "    for i in range(9):", "        tl.store(x, 2)", "    y = x + 1  # kprof: gone"
+    )
+    with pytest.raises(KprofError) as caught:
+        insertion_of(TEXT, sources=marked)
+
+    assert caught.value.what == (
+        f"the selector 'marker' finds nothing in k: the compiler left no operation of gone ({FILE}:6)"
+    )
+    assert caught.value.hint == (
+        "did you mean marker(gone)? what there is to select: func, loop[0], iter[0], marker(gone), op(tt.store)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("selector", "meant"),
+    [
+        ("loop[3]", "loop[0]"),
+        ("iter[0.0]=each", "iter[0]"),
+        ("func(helpr)", "func(helper)"),
+        ("op(tt.stores)", "op(tt.store)"),
+        ("marker(lod)", "marker(load)"),
+    ],
+)
+def test_a_selector_that_finds_nothing_names_the_nearest(selector: str, meant: str) -> None:
+    text = kernel(f"{STORE} @8<3", LOOP, "} @4", "tt.return @2")
+    sources = source(
+        *("    helper(x)  # kprof: load", "    for i in range(9):", "        pass", ""),
+        *("def helper(x):", "    tl.store(x, 1)"),
+    )
+    with pytest.raises(KprofError) as caught:
+        insertion_of(text, selector, sources=sources)
+
+    assert caught.value.what == f"the selector {selector!r} finds nothing in k"
+    meant_words = caught.value.hint.split("? what there is to select: ")[0]
+    assert meant_words.removeprefix("did you mean ").split(" or ")[0] == meant
+
+
+def test_a_selector_unlike_anything_has_what_there_is() -> None:
+    with pytest.raises(KprofError) as caught:
+        insertion_of(kernel(STORE), "line(99999)")
+
+    assert caught.value.hint == "what there is to select: func, op(tt.store)"
+
+
+def test_a_hint_does_not_name_everything() -> None:
+    with pytest.raises(KprofError) as caught:
+        insertion_of(kernel(*25 * (LOOP, "}")), "default")
+
+    listed = caught.value.hint.removeprefix("what there is to select: ")
+    assert listed.endswith(" and 31 more (see 'kprof-inject list')")
+    assert len(listed.split(", ")) == 20
+
+
+def test_a_wrong_marker_is_an_error_where_markers_are_looked_for() -> None:
+    wrong = source("    # kprof: begin a", "    tl.store(x, 1)")
+    with pytest.raises(KprofError) as caught:
+        insertion_of(TEXT, sources=wrong)
+
+    assert str(caught.value.where) == f"{FILE}:3:14"
+    assert counts(plan_of(TEXT, "func", sources=wrong)) == {"func": 1}
+
+
+@pytest.mark.parametrize(
+    ("signature", "end"),
+    [
+        ("tt.func private @k() {", "}"),
+        ('"tt.func"() <{sym_name = "k", sym_visibility = "private"}> ({', "}) : () -> ()"),
+    ],
+)
+def test_a_module_without_a_kernel(signature: str, end: str) -> None:
+    text = f"module {{\n  {signature}\n    {STORE}\n    tt.return\n  {end}\n}}\n"
+    with pytest.raises(KprofError) as caught:
+        insertion_of(text)
+
+    assert caught.value.what == "the selector 'func' finds nothing in k"
+    assert caught.value.hint == "what there is to select: op(tt.store)"
+
+
+def test_a_function_without_a_body_is_none() -> None:
+    text = kernel(STORE, rest="  tt.func private @declared(i32)\n")
+
+    assert [function.symbol for function in view_of_text(text).functions] == ["k"]
+    assert sequence(text, "func").startswith("[func tt.store func] tt.return")
+
+
+@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
+def test_what_there_is_to_select_in_a_fixture_finds_something(path: Path) -> None:
+    view = fixture_view(read(path))
+    names = candidates(view)
+
+    assert [s.text for s in default_selectors(view)] == (
+        ["marker"] if kernel_of(path).startswith("marked_") else ["func", "loop", "iter"]
+    )
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not make_plan(view, parse_selectors([name])).scopes] == []

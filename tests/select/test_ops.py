@@ -1,0 +1,113 @@
+"""``op(GLOB)``: each operation of a name."""
+
+from __future__ import annotations
+
+import pytest
+from planning import counts, insertion_of, plan_of
+from small_modules import found, kernel, missed, sequence
+
+from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.locations import SourcePoint
+
+LOAD = "%x = tt.load %p : !tt.ptr<f32>"
+STORE = "tt.store %p, %x : !tt.ptr<f32>"
+LOOP = "scf.for %i = %a to %n step %c  : i32 {"
+
+
+def test_each_operation_of_the_name() -> None:
+    text = kernel(f"{LOAD} @5", LOOP, f"  {STORE} @6", f"  {LOAD} @h.py:3<7", "} @5")
+    plan = plan_of(text, "op(tt.load)")
+
+    assert sequence(text, "op(tt.load)") == (
+        "[tt.load#0 tt.load tt.load#0] scf.for tt.store [tt.load#1 tt.load tt.load#1] } tt.return"
+    )
+    assert found(plan) == [("tt.load#0", "function", 1, 0), ("tt.load#1", "body", 1, 0)]
+    assert [(s.site.kind, s.site.label, s.name) for s in plan.scopes] == 2 * [("op", "tt.load", "tt.load")]
+    assert plan.scopes[1].site.source == SourcePoint("h.py", 3, 0)
+    assert [point.line for point in plan.scopes[1].site.called_from] == [7]
+
+
+@pytest.mark.parametrize(
+    ("glob", "count"),
+    [("tt.*", 3), ("*load*", 2), ("tt.?????", 2), ("tt.loa[cd]", 1), ("load", 0), ("TT.LOAD", 0), ("*", 5)],
+)
+def test_globs(glob: str, count: int) -> None:
+    text = kernel(LOAD, "ttg.local_load %s : i32", STORE, 'tt.print "x: " {hex = false} : %x', "gpu.barrier")
+
+    assert counts(plan_of(text, f"op({glob})", "func")) == ({f"op({glob})": count, "func": 1} if count else {"func": 1})
+
+
+def test_a_loop_is_an_operation_too() -> None:
+    text = kernel(LOOP, f"  {LOAD} @6", "} @5")
+    plan = plan_of(text, "op(scf.for)", "loop", "iter")
+
+    assert sequence(text, "loop=out", "op(scf.for)=in") == "[out [in scf.for tt.load } in] out] tt.return"
+    assert found(plan) == [("scf.for", "function", 2, 0), ("loop[0]", "function", 2, 0), ("iter[0]", "body", 1, 0)]
+
+
+def test_an_operation_that_is_all_of_a_block_stands_inside_its_scope() -> None:
+    text = kernel(LOOP, f"  {LOAD}", "}")
+
+    assert sequence(text, "op(tt.load)=x", "iter=each") == "scf.for [each [x tt.load x] each] } tt.return"
+
+
+def test_adjacent_operations_end_before_the_next_begins() -> None:
+    assert sequence(kernel(LOAD, LOAD, LOAD), "op(tt.load)=x") == (
+        "[x#0 tt.load x#0] [x#1 tt.load x#1] [x#2 tt.load x#2] tt.return"
+    )
+
+
+def test_quoted_names() -> None:
+    text = kernel('%r = "tt.reduce"(%x) <{axis = 0 : i32}> ({', "^bb0(%l: f32):", "  tt.reduce.return %l : f32", "})")
+
+    assert sequence(text, "op(tt.reduce)=x") == "[x tt.reduce ^bb0(%l: f32): tt.reduce.return }) x] tt.return"
+
+
+def test_the_end_of_a_block_gets_no_record() -> None:
+    text = kernel("cf.cond_br %c, ^bb1, ^bb2", "^bb1:", "tt.return", "^bb2:")
+
+    assert missed(plan_of(text, "op(*)")) == [
+        ("cf.cond_br", "the end of its block"),
+        ("tt.return", "the end of its block"),
+        ("tt.return", "the end of its block"),
+    ]
+    with pytest.raises(KprofError) as caught:
+        insertion_of(text, "op(tt.return)")
+    assert caught.value.what == (
+        "the selector 'op(tt.return)' finds no place for a record: tt.return is the end of its block"
+    )
+    assert str(caught.value.where) == "<ttgir>:5:5"
+    assert caught.value.hint == "select the operation, the loop or the function around it"
+
+
+@pytest.mark.parametrize("owner", ["tt.reduce", "tt.scan", "tt.map_elementwise"])
+def test_what_is_lowered_once_per_element_gets_no_record(owner: str) -> None:
+    text = kernel(
+        f'%r = "{owner}"(%x) <{{axis = 0 : i32}}> ({{',
+        "^bb0(%l: f32, %m: f32):",
+        "  scf.if %c {",
+        "    %s = arith.addf %l, %m : f32",
+        "  }",
+        f"  {owner}.return %s : f32",
+        "}) : (tensor<16xf32, #b>) -> f32",
+        "%t = arith.addf %r, %r : f32",
+    )
+    plan = plan_of(text, "op(arith.addf)")
+
+    reason = f"inside {owner}, which Triton lowers once per element"
+    assert found(plan) == [("arith.addf", "function", 1, 0)]
+    assert missed(plan) == [("arith.addf", reason)]
+    with pytest.raises(KprofError) as caught:
+        insertion_of(text, "op(scf.if)")
+    assert caught.value.what == f"the selector 'op(scf.if)' finds no place for a record: scf.if is {reason}"
+    assert str(caught.value.where) == "<ttgir>:5:7"
+
+
+def test_a_name_that_no_operation_has() -> None:
+    with pytest.raises(KprofError) as caught:
+        insertion_of(kernel(LOAD, STORE), "op(tt.loads)")
+
+    assert caught.value.what == "the selector 'op(tt.loads)' finds nothing in k"
+    assert caught.value.hint == (
+        "did you mean op(tt.load) or op(tt.store)? what there is to select: func, op(tt.load), op(tt.store)"
+    )
