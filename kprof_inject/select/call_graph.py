@@ -5,11 +5,28 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from kprof_inject.select.functions import Function
+from kprof_inject.select.places import Place
+from kprof_inject.select.sites import Site
 from kprof_inject.ttgir.nodes import Operation
 
 _CALLEE = re.compile(r'\s*@("(?:[^"\\]|\\.)*"|[\w$.-]+)|.*?\bcallee = @("(?:[^"\\]|\\.)*"|[\w$.-]+)', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCall:
+    """One ``tt.call`` in ``function``; ``name`` is what the helper is called in the source."""
+
+    name: str
+    function: Function
+    place: Place
+
+    def site(self) -> Site:
+        """Around the call, named by its line."""
+        site = self.function.operation_site(self.place)
+        return replace(site, kind="func", label=f"{self.name}@{site.source.line}" if site.source else self.name)
 
 
 def callee_symbol(call: Operation) -> str:

@@ -86,8 +86,9 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
     for name, points in calls.items():
         yield Candidate(f"func({name})", "inlined helper", tuple(points), len(points))
     kept: dict[str, list[Site]] = {}
-    for name, site in view.calls:
-        kept.setdefault(name, []).append(site)
+    for called in view.kept_calls:
+        if not called.place.refusal:
+            kept.setdefault(called.name, []).append(called.site())
     for name, sites in kept.items():
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 

@@ -81,15 +81,15 @@ class SourceLines:
 
         Code that the lines call belongs to them."""
         places: dict[Chain, list[Place]] = {}
-        sources: dict[Chain, SourcePoint] = {}
+        files: dict[Chain, str] = {}
         for place in function.places:
             for chain in function.chains_of(place.operation):
                 depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d])), None)
                 if depth is not None:
                     path = chain[depth + 1 :]
-                    sources.setdefault(path, chain[depth])
+                    files.setdefault(path, chain[depth].file)
                     found = places.setdefault(path, [])
                     if not found or found[-1] is not place:
                         found.append(place)
         for path, found in places.items():
-            yield Group(function, kind, label, tuple(found), sources[path], path)
+            yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)

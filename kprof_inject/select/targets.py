@@ -47,7 +47,11 @@ class Helper:
             for function, call in view.inlined_calls
             if fnmatchcase(call.name, self.name)
         ]
-        kept = Findings(tuple(site for name, site in view.calls if fnmatchcase(name, self.name)))
+        calls = [call for call in view.kept_calls if fnmatchcase(call.name, self.name)]
+        kept = Findings(
+            tuple(call.site() for call in calls if not call.place.refusal),
+            tuple(Missed(call.place.operation, call.place.refusal) for call in calls if call.place.refusal),
+        )
         return Findings.together([bodies, *inlined, kept])
 
     def _means(self, view: ModuleView, function: Function) -> bool:

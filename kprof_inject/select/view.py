@@ -4,14 +4,11 @@ each other."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property
 
-from kprof_inject.select.call_graph import callee_symbol, copies_when_inlined, with_callers
+from kprof_inject.select.call_graph import KeptCall, callee_symbol, copies_when_inlined, with_callers
 from kprof_inject.select.calls import Call, inlined_calls
 from kprof_inject.select.functions import Function, functions_of, kernel_name
-from kprof_inject.select.sites import Site
 from kprof_inject.select.source.markers import Marker, markers_in
 from kprof_inject.select.source.sources import SourceFunction, Sources
 from kprof_inject.ttgir.locations import LocationTable
@@ -61,19 +58,15 @@ class ModuleView:
         return {function.symbol: self._source_name(function) for function in self.functions}
 
     @cached_property
-    def calls(self) -> tuple[tuple[str, Site], ...]:
-        """The calls of helpers that were not inlined, by the helpers' names."""
-        return tuple(call for function in self.functions for call in self._calls_in(function))
-
-    def _calls_in(self, function: Function) -> Iterator[tuple[str, Site]]:
-        if len(self.functions) == 1:
-            return
-        for place in function.places:
-            symbol = callee_symbol(place.operation) if place.operation.name == "tt.call" else ""
-            if symbol in self.helper_names and not place.refusal:
-                name, site = self.helper_names[symbol], function.operation_site(place)
-                label = f"{name}@{site.source.line}" if site.source else name
-                yield name, replace(site, kind="func", label=label)
+    def kept_calls(self) -> tuple[KeptCall, ...]:
+        """The calls of helpers that were not inlined."""
+        names = self.helper_names
+        return tuple(
+            KeptCall(names[callee_symbol(place.operation)], function, place)
+            for function in (self.functions if len(names) > 1 else ())
+            for place in function.places
+            if place.operation.name == "tt.call" and callee_symbol(place.operation) in names
+        )
 
     @cached_property
     def copies_of_functions(self) -> dict[str, int]:

@@ -268,3 +268,10 @@ def test_a_helper_that_a_reduction_calls_gets_no_records() -> None:
         assert plan.scopes == ()
         assert {reason for _, reason in missed(plan)} == {"inside tt.reduce, which Triton lowers once per element"}
     assert sequence(COMBINE, "func").startswith("[func tt.reduce")
+
+
+def test_a_call_in_a_reduction_is_not_covered() -> None:
+    plan = plan_of(COMBINE, "func(combine)")
+
+    assert plan.scopes == ()
+    assert missed(plan) == [("tt.call", "inside tt.reduce, which Triton lowers once per element")]

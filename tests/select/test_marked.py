@@ -72,7 +72,7 @@ def test_what_a_scope_says_of_its_marker() -> None:
         "done": ("mark", "done", "function"),
     }
     assert {name: s.site.source and s.site.source.line for name, s in scopes.items()} == {
-        **{"setup": 4, "load_c#0": 9, "before_loop": 9, "main": 8, "step": 8, "store": 10, "load_c#1": 9},
+        **{"setup": 4, "load_c#0": 9, "before_loop": 8, "main": 8, "step": 8, "store": 10, "load_c#1": 9},
         **{"loop": 11, "done": 13},
     }
 
