@@ -346,3 +346,19 @@ def test_scopes_that_cross_are_both_shown(tmp_path: Path) -> None:
     loaded = load(tmp_path / "trace.json", [decode_launch(save_launch(tmp_path, SCOPES, [Cta([entries])], slots=8))])
     assert sorted(row["name"] for row in loaded.slices) == ["loop[0]", "matmul"]
     assert loaded.faults == []
+
+
+def test_a_mark_is_an_instant_in_the_scope_that_it_stands_in(tmp_path: Path) -> None:
+    scopes = [Scope("kernel", "func"), Scope("before store", "mark", 0, ("/src/matmul.py", 47))]
+    warp = [Entry(0, False, 1_030), Entry(1, False, 1_400), Entry(1, True, 1_434), Entry(0, True, 1_900)]
+    timeline = decode_launch(save_launch(tmp_path, scopes, [Cta([warp], 3, 1_000, 1_928, 2_000)], 16))
+
+    loaded = load(tmp_path / "trace.json", [timeline])
+
+    mark = timeline.scopes[timeline.scopes["scope"] == 1][0]
+    (shown,) = (row for row in loaded.slices if row["name"] == "before store")
+    assert (shown["ts"], shown["dur"], shown["depth"]) == (mark["start_ns"] - timeline.ctas["init_ns"][0], 0, 1)
+    assert (shown["kind"], shown["source"], shown["start_cycles"]) == ("mark", "/src/matmul.py:47", 1_400)
+    assert loaded.parents == {("kernel", None): 1, ("before store", "kernel"): 1}
+    (event,) = (event for event in loaded.trace["traceEvents"] if event["name"] == "before store")
+    assert event["ph"] == "i" and event["s"] == "t" and "dur" not in event
