@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import linecache
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -61,14 +62,13 @@ def _save(workspace: Workspace, variant: Variant, kernel: Any) -> None:
 
 
 def _sources(ttgir: str) -> dict[str, str]:
-    """The user's source files that the module's locations name, as they are now; not Triton's own library."""
-    texts = {}
+    """The user's source files that the module's locations name, as they are now; not Triton's own library.
+
+    A cell of a notebook is no file: Python's ``linecache`` has its text, as it had for Triton."""
     library = Path(triton.__file__).parent
-    for name in source_files(ttgir):
-        text = None if library in Path(name).parents else source_text(Path(name))
-        if text is not None:
-            texts[name] = text
-    return texts
+    users = [name for name in source_files(ttgir) if library not in Path(name).parents]
+    texts = {name: source_text(Path(name)) or "".join(linecache.getlines(name)) for name in users}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _plain(value: Any) -> Any:

@@ -57,6 +57,25 @@ def test_the_sources_that_a_kernel_came_from_are_saved(dumped_once: Path) -> Non
     assert json.loads(path.read_text()) == {str(file): file.read_text()}
 
 
+def test_a_notebooks_cell_is_a_source(kprof: CommandLine) -> None:
+    head = "import triton\nimport triton.language as tl\n"
+    cell = f"{head}@triton.jit\ndef cell(x_ptr, out_ptr, n):\n    tl.store(out_ptr, n)\n"
+    kprof.write(
+        "notebook.py",
+        "import linecache, sys\n"
+        f"sys.path.insert(0, {str(PROGRAMS)!r})\n"
+        "from kernels import compile_for_h200\n"
+        f"cell, names = {cell!r}, {{}}\n"
+        "linecache.cache['/ipykernel/1.py'] = (len(cell), None, cell.splitlines(True), '/ipykernel/1.py')\n"
+        "exec(compile(cell, '/ipykernel/1.py', 'exec'), names)\n"
+        "compile_for_h200(names['cell'], 4)\n",
+    )
+
+    assert kprof("dump", "notebook.py").exit_code == 0
+    (path,) = kprof.folder.glob("kprof_out/kernels/cell-*/sources.json")
+    assert json.loads(path.read_text()) == {"/ipykernel/1.py": cell}
+
+
 def test_sources_are_utf_8_whatever_the_locale_is(kprof: CommandLine) -> None:
     program = Path(shutil.copytree(PROGRAMS, kprof.folder / "program")) / "ending.py"
     kprof.write("program/kernels.py", kprof.read("program/kernels.py").replace("no loop", "Größe"))
