@@ -11,7 +11,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import source_text
 from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import Plan, default_selectors, make_plan
+from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.source.sources import Sources
@@ -63,17 +63,25 @@ def view_of(text: str, file: str, snapshot: Mapping[str, str]) -> ModuleView:
     return ModuleView(parse(text, file), sources_of(text, snapshot))
 
 
-def views_in(workspace: Workspace) -> Iterator[ModuleView]:
-    """Every kernel of a workspace as selectors look at it. Raises ``KprofError``."""
+def views_in(workspace: Workspace) -> Iterator[ModuleView | KprofError]:
+    """Every kernel of a workspace as selectors look at it, or why it cannot be read."""
     for kernel in workspace.kernels():
-        yield view_of(kernel.ttgir(), str(kernel.ttgir_path), workspace.kernel_sources(kernel.variant))
+        try:
+            yield view_of(kernel.ttgir(), str(kernel.ttgir_path), workspace.kernel_sources(kernel.variant))
+        except KprofError as error:
+            yield error
+
+
+def changed_sources(snapshot: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files that no longer say what they said when the kernel was dumped. One that is gone confuses nobody."""
+    return tuple(Path(name) for name, text in snapshot.items() if source_text(Path(name)) not in (None, text))
 
 
 def insert_module(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Insertion:
     """Plan one module. Raises ``KprofError`` if a selector finds nothing."""
-    plan = make_plan(view, selectors, spread)
-    _require_sites(selectors or default_selectors(view)[:1], [plan], [view])
-    return Insertion(view.module, plan, apply(view.module, plan))
+    done = _planned(view, selectors, spread)
+    _require_sites(selectors, [done.plan], [view])
+    return done
 
 
 def insert_kernels(
@@ -93,13 +101,10 @@ def insert_kernels(
     views, insertions = [], []
     for kernel in kernels:
         texts = workspace.kernel_sources(kernel.variant)
-        changed = tuple(Path(name) for name, text in texts.items() if _has_changed(Path(name), text))
+        changed = changed_sources(texts)
         try:
             view = view_of(kernel.ttgir(), str(kernel.ttgir_path), texts)
-            plan = make_plan(view, selectors, spread)
-            if not selectors:
-                _require_sites(default_selectors(view)[:1], [plan], [view])
-            done = Insertion(view.module, plan, apply(view.module, plan))
+            done = _planned(view, selectors, spread)
             views.append(view)
             insertions.append(KernelInsertion(kernel, done, None, changed))
         except KprofError as error:
@@ -120,9 +125,12 @@ def write_insertions(workspace: Workspace, insertions: Sequence[KernelInsertion]
             workspace.write_plan(done.kernel, scope_table(done.insertion.plan), lowerable(instrumented))
 
 
-def _has_changed(path: Path, snapshot: str) -> bool:
-    """Whether a file says something else now. One that is gone is nothing to confuse with the snapshot."""
-    return source_text(path) not in (None, snapshot)
+def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:
+    """One module's insertion. What the user selects may stand in another module; the first of the defaults may not."""
+    plan = make_plan(view, selectors, spread)
+    if not selectors:
+        _require_sites([plan.selections[0].selector], [plan], [view])
+    return Insertion(view.module, plan, apply(view.module, plan))
 
 
 def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: Sequence[ModuleView]) -> None:
@@ -144,17 +152,23 @@ def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: 
                     where=view.module.position(missed.operation.start),
                     hint="select the operation, the loop or the function around it",
                 )
+        names = sorted({view.kernel for view in views})
+        if not found:
+            raise KprofError(
+                f"the selector {selector.text!r} is for kernels called {selector.kernel!r}, and there is none",
+                hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
+            )
         dropped = [name for _, findings in found for name in findings.dropped]
         why = f": the compiler left no operation of {', '.join(dropped)}" if dropped else ""
-        names = ", ".join(sorted({view.kernel for view in views}))
-        known = list(dict.fromkeys(text for view in views for text in candidates(view)))
+        known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
         raise KprofError(
-            f"the selector {selector.text!r} finds nothing in {names}{why}", hint=_suggestions(selector.text, known)
+            f"the selector {selector.text!r} finds nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
+            hint=_suggestions(selector.site, known),
         )
 
 
-def _suggestions(text: str, known: Sequence[str]) -> str:
-    close = get_close_matches(text.split("=")[0], known, 3)
+def _suggestions(site: str, known: Sequence[str]) -> str:
+    close = get_close_matches(site, known, 3)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
     rest = len(known) - _MOST_CANDIDATES
     more = f" and {rest} more (see 'kprof-inject list')" if rest > 0 else ""

@@ -37,7 +37,14 @@ class DumpedKernel:
 def snapshot_beside(ttgir_path: Path) -> dict[str, str]:
     """The source texts that ``dump`` saved beside a kernel's TTGIR; none for a file from elsewhere."""
     path = ttgir_path.parent / "sources.json"
-    return read_object(path) if path.is_file() and (ttgir_path.parent / "kernel.json").is_file() else {}
+    return _texts(path) if path.is_file() and (ttgir_path.parent / "kernel.json").is_file() else {}
+
+
+def _texts(path: Path) -> dict[str, str]:
+    texts = read_object(path)
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise KprofError(f"{path} is damaged: not every value is a text", hint="dump again")
+    return texts
 
 
 class Workspace:
@@ -138,7 +145,7 @@ class Workspace:
         return DumpedKernel(variant, info, folder / "kernel.ttgir")
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
-        return read_object(self.kernels_folder / variant / "sources.json")
+        return _texts(self.kernels_folder / variant / "sources.json")
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
         """Save a kernel's plan; returns the path of its instrumented TTGIR.

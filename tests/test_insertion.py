@@ -101,8 +101,8 @@ def test_a_selector_of_another_kernel_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel("k"), "other/func")
 
-    assert caught.value.what == "the selector 'other/func' finds nothing in k"
-    assert caught.value.hint == "what there is to select: func"
+    assert caught.value.what == "the selector 'other/func' is for kernels called 'other', and there is none"
+    assert caught.value.hint == "there is k"
 
 
 # ---- a workspace -----------------------------------------------------------------------------------------

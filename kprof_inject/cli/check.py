@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,13 +18,15 @@ from kprof_inject.runtime.check import ModuleCheck, check_module
 from kprof_inject.runtime.compiler_process import CompilerProcess
 from kprof_inject.ttgir.parser import parse
 
+_LONGEST_S = 86_400
+
 
 @click.command("check")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=path_type())
 @click.option(
     "--time-limit",
     "time_limit_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=click.FloatRange(min=0, min_open=True, max=_LONGEST_S),
     default=300,
     show_default=True,
     metavar="SECONDS",
@@ -33,6 +36,8 @@ from kprof_inject.ttgir.parser import parse
 @click.pass_context
 def command(ctx: click.Context, files: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
     """Have Triton verify each .ttgir FILE (- is stdin) and lower it for its own target. No GPU is needed."""
+    if math.isnan(time_limit_s):
+        raise click.BadParameter("not a number", param_hint="--time-limit")
     checks: list[ModuleCheck] = []
     with CompilerProcess() as compiler:
         for file in files:
@@ -58,10 +63,10 @@ def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> Module
 def _table(checks: Sequence[ModuleCheck]) -> Table:
     table = Table()
     for title in ("file", "target"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, overflow="fold")
     for title in ("functions", "operations", "records", "clock reads", "binary bytes"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("result", no_wrap=True)
+    table.add_column("result", overflow="fold")
     for check in checks:
         numbers = (check.functions, check.operations, check.records, check.clock_reads, check.binary_bytes)
         table.add_row(

@@ -34,7 +34,7 @@ def _selectors_of(place: Path) -> list[str]:
     from kprof_inject.workspace import Workspace, snapshot_beside
 
     if place.is_dir():
-        views = list(views_in(Workspace.open(place)))
+        views = [view for view in views_in(Workspace.open(place)) if not isinstance(view, KprofError)]
     else:
         views = [view_of(read_text(place), str(place), snapshot_beside(place))]
     return list(dict.fromkeys(text for view in views for text in candidates(view)))

@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from kprof_inject.errors import KprofError
-from kprof_inject.files import decode_text, read_text
+from kprof_inject.files import decode_text, read_text, write_text
 from kprof_inject.ttgir.nodes import Module
 
 if TYPE_CHECKING:
@@ -40,19 +40,22 @@ def print_error(error: KprofError) -> None:
 
 
 def table_console() -> Console:
-    """Where tables are printed: stdout, where they are never cut when it is piped."""
+    """Where tables are printed: stdout, where what is piped is never folded."""
     from rich.console import Console
 
-    console = Console()
-    return console if console.is_terminal else Console(width=_PIPE_WIDTH)
+    return Console(width=_table_width(sys.stdout))
 
 
 def say_table(table: Table) -> None:
-    """A table among the messages, which is never cut either."""
+    """A table among the messages."""
     from rich.console import Console
 
-    console = Console(stderr=True)
-    (console if console.is_terminal else Console(stderr=True, width=_PIPE_WIDTH)).print(table)
+    Console(stderr=True, width=_table_width(sys.stderr)).print(table)
+
+
+def _table_width(stream: TextIO) -> int | None:
+    """None is the terminal's own. Colours may be wanted in a pipe, and it is one all the same."""
+    return None if stream is not None and stream.isatty() else _PIPE_WIDTH
 
 
 def diff_of(module: Module, instrumented: str) -> Iterator[str]:
@@ -74,8 +77,13 @@ def _colour() -> bool | None:
     return True if os.environ.get("FORCE_COLOR") else None
 
 
-def write_output(text: str) -> None:
-    """A file's text on stdout: its bytes, whatever the terminal's encoding."""
+def write_result(output: Path | None, text: str) -> None:
+    """A file's text where the user wants it: in a file, or on stdout (``-``, or none named) as its very bytes."""
+    if output is not None and str(output) != "-":
+        write_text(output, text)
+        return
+    if sys.stdout is None:
+        raise KprofError("stdout is closed", hint="name a file with -o")
     sys.stdout.buffer.write(text.encode())
     sys.stdout.buffer.flush()
 
@@ -83,5 +91,7 @@ def write_output(text: str) -> None:
 def read_input(file: Path) -> tuple[str, str]:
     """The text of a file that was named on the command line, where ``-`` is stdin, and what to call it."""
     if str(file) == "-":
+        if sys.stdin is None:
+            raise KprofError("stdin is closed", hint="name a file instead of -")
         return decode_text(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
     return read_text(file), str(file)

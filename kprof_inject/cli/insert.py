@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import print_diff, print_error, read_input, say, say_table, write_output
+from kprof_inject.cli.console import print_diff, print_error, read_input, say, say_table, write_result
 from kprof_inject.cli.options import at_option, json_option, path_type, split_option
 from kprof_inject.cli.plan_table import plan_json, plan_notes, plan_table
-from kprof_inject.files import write_json, write_text
+from kprof_inject.files import write_json
 from kprof_inject.insertion import (
     KernelInsertion,
+    changed_sources,
     insert_kernels,
     insert_module,
     view_of,
@@ -60,17 +61,19 @@ def command(
         _say_kernels(kernels)
         done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     else:
-        if as_json and writes and not output:
+        if plan_path and str(plan_path) == "-":
+            raise click.UsageError("--plan takes the name of a file")
+        if as_json and writes and str(output or "-") == "-":
             raise click.UsageError("--json and the instrumented text cannot both go to stdout; give -o or --dry-run")
         text, name = read_input(place)
-        view = view_of(text, name, snapshot_beside(place))
+        snapshot = snapshot_beside(place)
+        view = view_of(text, name, snapshot)
         done = [insert_module(view, parse_selectors(selectors), spread)]
         if writes and plan_path:
             write_json(plan_path, scope_table(done[0].plan))
-        if writes and output:
-            write_text(output, done[0].text)
-        elif writes:
-            write_output(done[0].text)
+        if writes:
+            write_result(output, done[0].text)
+        _say_changes(changed_sources(snapshot))
         _say_plan(done[0].plan.kernel, done[0].plan)
     if as_diff:
         for insertion in done:
@@ -87,8 +90,7 @@ def insert_into(workspace: Workspace, selectors: Sequence[str], split: str) -> N
 
 
 def _say_kernels(kernels: Sequence[KernelInsertion]) -> None:
-    for path in dict.fromkeys(path for kernel in kernels for path in kernel.changed_sources):
-        say(f"{path} has changed since the dump; lines and markers are those of the dump")
+    _say_changes(path for kernel in kernels for path in kernel.changed_sources)
     names = [done.kernel.name for done in kernels]
     for done in kernels:
         if done.refusal is not None:
@@ -97,6 +99,11 @@ def _say_kernels(kernels: Sequence[KernelInsertion]) -> None:
         elif done.insertion is not None:
             is_one_of_several = names.count(done.kernel.name) > 1
             _say_plan(done.kernel.variant if is_one_of_several else done.kernel.name, done.insertion.plan)
+
+
+def _say_changes(changed: Iterable[Path]) -> None:
+    for path in dict.fromkeys(changed):
+        say(f"{path} has changed since the dump; lines and markers are those of the dump")
 
 
 def _say_plan(name: str, plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import click
@@ -59,6 +60,9 @@ def root() -> None:
 
 def main() -> None:
     """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names in it may be anything; a terminal that cannot show a letter gets its number, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # Outside of standalone mode, click returns the code that a command gave to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))

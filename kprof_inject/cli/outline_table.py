@@ -17,7 +17,7 @@ def outline_table(candidates: Sequence[Candidate]) -> Table:
     """One row for each thing to select."""
     table = Table(box=None, pad_edge=True)
     for heading in ("selector", "what", "source"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold")
     table.add_column("sites", justify="right", no_wrap=True)
     for candidate in candidates:
         table.add_row(

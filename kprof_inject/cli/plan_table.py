@@ -22,10 +22,10 @@ def plan_table(plan: Plan) -> Table:
     """One row for each scope, indented by nesting."""
     table = Table(box=None, pad_edge=True)
     for heading in ("scope", "selector", "source", "block"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, overflow="fold")
     table.add_column("operations", justify="right", no_wrap=True)
     table.add_column("others between", justify="right", no_wrap=True)
-    table.add_column("crosses", no_wrap=True)
+    table.add_column("crosses", overflow="fold")
     for scope in plan.scopes:
         site = scope.site
         table.add_row(
@@ -90,7 +90,7 @@ def _coverage(selection: Selection) -> str:
 
 
 def _covered(selection: Selection) -> int:
-    return sum(site.operations for site in selection.findings.sites)
+    return len(selection.findings.covered)
 
 
 def _found(selection: Selection) -> int:

@@ -24,11 +24,10 @@ _HEADER = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?kprof-inject[\"']?
 _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 
 # What makes sense for a single call alone, such as the file of its result; ``output`` as a setting is the workspace.
-_OF_ONE_CALL = frozenset({"output", "plan_path", "dry_run", "as_diff"})
+_OF_ONE_CALL = frozenset({"output", "plan_path", "dry_run", "as_diff", "as_json"})
 
 # What TOML may hold for an option: the first row whose kind of parameter fits.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
-    (click.types.BoolParamType, (bool,), "true or false"),
     (click.types.IntParamType, (int,), "a whole number"),
     (click.types.FloatParamType, (int, float), "a number"),
     (click.ParamType, (str,), "a string"),
@@ -89,13 +88,16 @@ def _read(folder: Path) -> Settings | None:
     name = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     try:
         text = path.read_bytes().decode()
-        values = tomllib.loads(text).get("tool", {}).get("kprof-inject", {})
+        tools = tomllib.loads(text).get("tool")
+    except RecursionError:
+        raise KprofError(f"{name} is nested too deep to be read") from None
     except tomllib.TOMLDecodeError as error:
         raise _broken(name, text, str(error)) from None
     except UnicodeDecodeError as error:
         raise KprofError(f"{name} is no TOML: byte {error.start} is not UTF-8") from None
     except OSError as error:
         raise KprofError(f"cannot read {name}: {error.strerror}") from None
+    values = tools.get("kprof-inject", {}) if isinstance(tools, dict) else {}
     settings = Settings(name, text, values)
     if not isinstance(values, dict):
         raise settings.error("kprof-inject", "the settings are no table", "write [tool.kprof-inject]")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import read_input, write_output
+from kprof_inject.cli.console import read_input, write_result
 from kprof_inject.cli.options import path_type
-from kprof_inject.files import write_text
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
 
@@ -19,7 +18,4 @@ from kprof_inject.ttgir.parser import parse
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin)."""
     stripped = strip(parse(*read_input(file)))
-    if output:
-        write_text(output, stripped)
-    else:
-        write_output(stripped)
+    write_result(output, stripped)

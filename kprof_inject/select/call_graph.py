@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from kprof_inject.select.functions import Function
 from kprof_inject.select.places import Place
-from kprof_inject.select.sites import Site
+from kprof_inject.select.sites import Findings, Missed
 from kprof_inject.ttgir.nodes import Operation
 
 _CALLEE = re.compile(r'\s*@("(?:[^"\\]|\\.)*"|[\w$.-]+)|.*?\bcallee = @("(?:[^"\\]|\\.)*"|[\w$.-]+)', re.DOTALL)
@@ -23,10 +23,14 @@ class KeptCall:
     function: Function
     place: Place
 
-    def site(self) -> Site:
+    def findings(self) -> Findings:
         """Around the call, named by its line."""
+        operation = self.place.operation
+        if self.place.refusal:
+            return Findings(missed=(Missed(operation, self.place.refusal),))
         site = self.function.operation_site(self.place)
-        return replace(site, kind="func", label=f"{self.name}@{site.source.line}" if site.source else self.name)
+        label = f"{self.name}@{site.source.line}" if site.source else self.name
+        return Findings((replace(site, kind="func", label=label),), covered=frozenset({operation.start}))
 
 
 def callee_symbol(call: Operation) -> str:

@@ -41,9 +41,9 @@ def inlined_calls(function: Function, sources: Sources) -> Iterator[Call]:
 
 
 def _helper(written: set[SourcePoint], sources: Sources) -> tuple[str, SourcePoint]:
-    first = min(written, key=lambda point: (point.file, point.line, point.column))
-    for point in sorted(written, key=lambda point: (point.file, point.line, point.column)):
+    points = sorted(written, key=lambda point: (point.file, point.line, point.column))
+    for point in points:
         helper = sources.function_at(point.file, point.line)
         if helper is not None:
             return helper.name, SourcePoint(helper.file, helper.def_line, 0)
-    return f"{PurePath(first.file).name}:{first.line}", first
+    return f"{PurePath(points[0].file).name}:{points[0].line}", points[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import is_anchor
 from kprof_inject.select.legality import RECORD
 from kprof_inject.select.places import is_loop
@@ -69,12 +71,16 @@ def _partitions(view: ModuleView) -> Iterator[Candidate]:
 
 def _markers(view: ModuleView) -> Iterator[Candidate]:
     by_name: dict[str, list[Marker]] = {}
-    for marker in view.markers:
+    try:
+        markers = view.markers
+    except KprofError:  # a wrong marker is an error for whoever selects markers, and nothing to select
+        markers = ()
+    for marker in markers:
         by_name.setdefault(marker.name, []).append(marker)
-    for name, markers in by_name.items():
-        kinds = dict.fromkeys(_MARKED[type(marker)] for marker in markers)
-        points = tuple(SourcePoint(marker.file, marker.line, 0) for marker in markers)
-        yield Candidate(f"marker({name})", f"marked {', '.join(kinds)}", points, len(markers))
+    for name, named in by_name.items():
+        kinds = dict.fromkeys(_MARKED[type(marker)] for marker in named)
+        points = tuple(SourcePoint(marker.file, marker.line, 0) for marker in named)
+        yield Candidate(f"marker({name})", f"marked {', '.join(kinds)}", points, len(named))
 
 
 def _helpers(view: ModuleView) -> Iterator[Candidate]:
@@ -87,21 +93,24 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
         yield Candidate(f"func({name})", "inlined helper", tuple(points), len(points))
     kept: dict[str, list[Site]] = {}
     for called in view.kept_calls:
-        if not called.place.refusal:
-            kept.setdefault(called.name, []).append(called.site())
+        for site in called.findings().sites:
+            kept.setdefault(called.name, []).append(site)
     for name, sites in kept.items():
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
 
 
 def _operations(view: ModuleView) -> Iterator[Candidate]:
-    found: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    names: dict[str, None] = {}
     for function in view.functions:
         for place in function.places:
             operation = place.operation
-            if is_anchor(operation) and not place.refusal and not is_loop(operation) and operation.name != RECORD:
-                found[operation.name] = found.get(operation.name, 0) + 1
-    for name, count in found.items():
-        yield Candidate(f"op({name})", "operation", (), count)
+            if not place.refusal and not is_loop(operation) and operation.name != RECORD:
+                counts[operation.name] += 1
+                if is_anchor(operation):
+                    names[operation.name] = None
+    for name in names:
+        yield Candidate(f"op({name})", "operation", (), counts[name])
 
 
 def _lines(sites: list[Site]) -> tuple[SourcePoint, ...]:

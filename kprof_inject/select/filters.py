@@ -29,7 +29,7 @@ def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Func
                 missed.append(Missed(loop.operation, loop.place.refusal))
             else:
                 sites.append(site_of(function, loop))
-    return Findings(tuple(sites), tuple(missed))
+    return function.findings(sites, missed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 from kprof_inject.errors import KprofError
 from kprof_inject.select.legality import illegal_block
 from kprof_inject.select.places import Place, block_kind, is_loop, owners_in, places_in
-from kprof_inject.select.sites import InsertPoint, Site
+from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 
@@ -86,6 +86,15 @@ class Function:
     def operations_between(self, start: int, end: int) -> int:
         """How many operations begin between two offsets."""
         return bisect_left(self._offsets, end) - bisect_left(self._offsets, start)
+
+    def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Findings:
+        """Sites around structures, which span all that is in them."""
+        offsets = self._offsets
+        inside = (
+            offsets[bisect_left(offsets, site.start.offset) : bisect_left(offsets, site.last_end_offset)]
+            for site in sites
+        )
+        return Findings(tuple(sites), tuple(missed), frozenset[int]().union(*inside))
 
     def before(self, operation: Operation) -> InsertPoint:
         return InsertPoint(self._module.line_start(operation.start), self._module.indent_at(operation.start))

@@ -46,7 +46,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one selector found in the module. Two selectors may find one site; the first names it."""
+    """What one selector found in the module. A site that two selectors find belongs to the first that has a name for
+    it, else to the first."""
 
     selector: Selector
     findings: Findings
@@ -77,10 +78,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = 
         for selector in selectors or default_selectors(view)
         if selector.matches_kernel(view.kernel)
     )
-    found: dict[Site, Selector] = {}
-    for selection in selections:
-        for site in selection.findings.sites:
-            found.setdefault(site, selection.selector)
+    found = _choose(selections)
     if found:
         check_module(view.module)
     _check_scope_ids(view, found)
@@ -94,23 +92,34 @@ def default_selectors(view: ModuleView) -> list[Selector]:
     return [parse_selector(text) for text in (("marker",) if view.markers else ("func", "loop", "iter"))]
 
 
-def _check_scope_ids(view: ModuleView, found: dict[Site, Selector]) -> None:
+def _choose(selections: Sequence[Selection]) -> list[tuple[Site, Selector]]:
+    """Each site once, with the selector that it belongs to."""
+    found: dict[Site, tuple[Site, Selector]] = {}
+    for selection in selections:
+        for site in selection.findings.sites:
+            is_named = bool(selection.selector.name or site.name)
+            if site not in found or (is_named and not any((found[site][0].name, found[site][1].name))):
+                found[site] = site, selection.selector
+    return list(found.values())
+
+
+def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -> None:
     """Each end in another block takes an id of its own, and so does each copy of an inlined helper."""
     copies = view.copies_of_functions
     shares: Counter[str] = Counter()
-    for site, selector in found.items():
+    for site, selector in found:
         shares[selector.text] += len(site.ends) * copies[site.function]
     if shares.total() > MAX_SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
             f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {MAX_SCOPE_IDS} ({listed})",
-            where=view.module.position(min(site.start.offset for site in found)),
+            where=view.module.position(min(site.start.offset for site, _ in found)),
             hint="select less: name the loops or lines that matter, such as --at 'loop[0]'",
         )
 
 
-def _nest(found: dict[Site, Selector]) -> tuple[Scope, ...]:
-    ordered = sorted(found.items(), key=lambda item: _order(item[0]))
+def _nest(found: Sequence[tuple[Site, Selector]]) -> tuple[Scope, ...]:
+    ordered = sorted(found, key=lambda item: _order(item[0]))
     totals = Counter(_name(site, selector) for site, selector in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()

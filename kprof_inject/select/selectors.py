@@ -33,6 +33,11 @@ class Selector:
     target: Target
     name: str
 
+    @property
+    def site(self) -> str:
+        """The SITE part as it was typed."""
+        return self.text.removeprefix(f"{self.kernel}/").split("=")[0]
+
     def matches_kernel(self, kernel: str) -> bool:
         return fnmatchcase(kernel, self.kernel)
 
@@ -121,7 +126,7 @@ class _Builder(Transformer[Token, Any]):
         return Lines(SourceLines(file, int(children[0]), int(children[-1])))
 
     def partition(self, children: list[Token]) -> Partitions:
-        return Partitions(f"partition[[]{children[0]}]" if children else "partition*")
+        return Partitions(f"partition[[]{int(children[0])}]" if children else "partition*")
 
     def default(self, _: list[Any]) -> Partitions:
         return Partitions("default")

@@ -62,16 +62,22 @@ class Missed:
 class Findings:
     """What one selector found: sites in the order of the text, and what they leave out.
 
-    ``dropped`` names markers from whose lines no operation is left in the module."""
+    ``covered`` are the offsets of the operations that it found and that its sites span. ``dropped`` names markers from
+    whose lines no operation is left in the module."""
 
     sites: tuple[Site, ...] = ()
     missed: tuple[Missed, ...] = ()
+    covered: frozenset[int] = frozenset()
     dropped: tuple[str, ...] = ()
 
     @classmethod
     def together(cls, parts: list[Findings]) -> Findings:
+        """All of them; what one of them covers is not missed by another."""
+        covered = frozenset[int]().union(*(part.covered for part in parts))
+        missed = {miss.operation.start: miss for part in parts for miss in part.missed}
         return cls(
             tuple(site for part in parts for site in part.sites),
-            tuple(missed for part in parts for missed in part.missed),
+            tuple(miss for offset, miss in missed.items() if offset not in covered),
+            covered,
             tuple(name for part in parts for name in part.dropped),
         )

@@ -54,24 +54,34 @@ def in_one_piece(segment: Segment) -> Iterator[Sequence[Place]]:
 
 
 def in_runs(segment: Segment) -> Iterator[Sequence[Place]]:
-    """The longest runs that hold no other operation that does work."""
-    anchors = set(segment.anchors)
-    return (run for run in _runs(segment) if not anchors.isdisjoint(run))
+    """The longest runs that hold no other operation that does work, each with its neighbours of the same segment.
 
-
-def _runs(segment: Segment) -> Iterator[Sequence[Place]]:
+    Runs of two segments do not cross, unless an operation belongs to both."""
     operations = segment.places[0].block.operations
-    run: list[Place] = []
-    index = bisect_left(operations, segment.places[0].operation.start, key=lambda operation: operation.start)
-    for place in segment.places:
-        while operations[index] is not place.operation:
-            if run and is_anchor(operations[index]):
-                yield run
-                run = []
-            index += 1
-        run.append(place)
-        index += 1
-    yield run
+    own = {_offset(place): place for place in segment.places}
+    for first, last in _runs(segment):
+        while first > 0 and operations[first - 1].start in own:
+            first -= 1
+        while last + 1 < len(operations) and operations[last + 1].start in own:
+            last += 1
+        yield [own[operation.start] for operation in operations[first : last + 1] if operation.start in own]
+
+
+def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
+    """The first and the last anchor of each run, as indices into the block."""
+    operations = segment.places[0].block.operations
+    own = {_offset(place) for place in segment.anchors}
+    begin = bisect_left(operations, _offset(segment.anchors[0]), key=lambda operation: operation.start)
+    end = bisect_left(operations, _offset(segment.anchors[-1]), key=lambda operation: operation.start)
+    run: tuple[int, int] | None = None
+    for index in range(begin, end + 1):
+        if operations[index].start in own:
+            run = run[0] if run else index, index
+        elif run and is_anchor(operations[index]):
+            yield run
+            run = None
+    if run:
+        yield run
 
 
 SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
@@ -82,7 +92,8 @@ def span(group: Group, spread: Spread) -> Findings:
     """The sites of a group, and which of its operations no site spans."""
     starts = [_offset(place) for place in group.places]
     sites = tuple(_span(group, segment, piece, starts) for segment in segments_of(group) for piece in spread(segment))
-    return Findings(sites, tuple(_missed(group, sites)))
+    missed = tuple(_missed(group, sites))
+    return Findings(sites, missed, frozenset(starts) - {miss.operation.start for miss in missed})
 
 
 def instants_before(group: Group) -> Findings:

@@ -28,7 +28,7 @@ class Func:
     """``func``: the kernel function's whole body."""
 
     def find(self, view: ModuleView, spread: Spread) -> Findings:
-        return Findings(tuple(function.body_site() for function in view.functions if function.is_public))
+        return Findings.together([f.findings([f.body_site()]) for f in view.functions if f.is_public])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Helper:
     name: str
 
     def find(self, view: ModuleView, spread: Spread) -> Findings:
-        bodies = Findings(tuple(f.body_site() for f in view.functions if f.is_public and self._means(view, f)))
+        bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._means(view, f)]
         inlined = [
             span(
                 Group(function, "func", f"{call.name}@{call.path[0].line}", call.places, call.source, call.path),
@@ -47,12 +47,8 @@ class Helper:
             for function, call in view.inlined_calls
             if fnmatchcase(call.name, self.name)
         ]
-        calls = [call for call in view.kept_calls if fnmatchcase(call.name, self.name)]
-        kept = Findings(
-            tuple(call.site() for call in calls if not call.place.refusal),
-            tuple(Missed(call.place.operation, call.place.refusal) for call in calls if call.place.refusal),
-        )
-        return Findings.together([bodies, *inlined, kept])
+        kept = [call.findings() for call in view.kept_calls if fnmatchcase(call.name, self.name)]
+        return Findings.together([*bodies, *inlined, *kept])
 
     def _means(self, view: ModuleView, function: Function) -> bool:
         return fnmatchcase(view.helper_names[function.symbol], self.name) or fnmatchcase(function.symbol, self.name)
@@ -87,6 +83,7 @@ class Ops:
     def find(self, view: ModuleView, spread: Spread) -> Findings:
         sites: list[Site] = []
         missed: list[Missed] = []
+        covered: set[int] = set()
         for function in view.functions:
             for place in function.places:
                 if not fnmatchcase(place.operation.name, self.glob):
@@ -95,7 +92,8 @@ class Ops:
                     missed.append(Missed(place.operation, place.refusal))
                 else:
                     sites.append(function.operation_site(place))
-        return Findings(tuple(sites), tuple(missed))
+                    covered.add(place.operation.start)
+        return Findings(tuple(sites), tuple(missed), frozenset(covered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ class Partitions:
     glob: str
 
     def find(self, view: ModuleView, spread: Spread) -> Findings:
-        return Findings(tuple(site for function in view.functions for site in self._sites_in(function)))
+        return Findings.together([function.findings(list(self._sites_in(function))) for function in view.functions])
 
     def _sites_in(self, function: Function) -> Iterator[Site]:
         for label, operation, region in function.partitions():

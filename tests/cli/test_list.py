@@ -50,8 +50,8 @@ def test_a_file_as_a_table(kprof: CommandLine) -> None:
         " iter[1]         its iterations         softmax.py:27      1",
         " op(tt.load)     operation                                 2",
         " op(tt.reduce)   operation                                 2",
-        " op(arith.subf)  operation                                 2",
-        " op(math.exp)    operation                                 2",
+        " op(arith.subf)  operation                                 3",
+        " op(math.exp)    operation                                 3",
         " op(arith.divf)  operation                                 1",
         " op(tt.store)    operation                                 1",
     ]
@@ -158,3 +158,29 @@ def test_what_cannot_be_listed(kprof: CommandLine, text: str | None, first: str)
 
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.stderr.startswith(first)
+
+
+def test_a_kernel_that_cannot_be_read_is_told_of_and_the_others_are_listed(kprof: CommandLine) -> None:
+    for name, text in (("whole", SOFTMAX), ("cut", "module {\n")):
+        (kprof.folder / "ws/kernels" / name).mkdir(parents=True)
+        kprof.write(f"ws/kernels/{name}/kernel.ttgir", text)
+        kprof.write(f"ws/kernels/{name}/sources.json", "{}")
+        kprof.write(
+            f"ws/kernels/{name}/kernel.json", json.dumps({"name": name, "override_key": "K", "file_name": name})
+        )
+    kprof.write("ws/workspace.json", '{"version": 1}')
+
+    ended = kprof("list", "ws")
+
+    assert ended.exit_code == 1
+    assert ended.stdout.startswith("softmax_kernel (ws/kernels/whole/kernel.ttgir)\n")
+    assert ended.stderr.startswith("ws/kernels/cut/kernel.ttgir:1:9: error: the file ends inside a region")
+
+
+def test_a_terminal_without_the_letters_gets_their_numbers(kprof: CommandLine) -> None:
+    kprof.write("größe.ttgir", SOFTMAX)
+
+    ended = kprof("list", "größe.ttgir", env={"PYTHONIOENCODING": "ascii"})
+
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("softmax_kernel (gr\\xf6\\xdfe.ttgir)\n")

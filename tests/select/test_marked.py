@@ -102,7 +102,7 @@ def test_a_marked_loop_is_the_same_site_as_the_loop() -> None:
     assert [(s.record, s.selector) for s in both.scopes] == [("main", "marker(main)")]
 
     turned = plan(MODULE, SOURCE, "loop[0]", "marker(main)")
-    assert [(s.record, s.selector) for s in turned.scopes] == [("loop[0]", "loop[0]")]
+    assert [(s.record, s.selector) for s in turned.scopes] == [("main", "marker(main)")]
 
 
 def test_two_names_of_one_loop_are_one_scope() -> None:

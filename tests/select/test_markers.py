@@ -607,3 +607,11 @@ def neighbour(text: str, line: int) -> str:
                 first = min(part.lineno for part in [anchor, *getattr(anchor, "decorator_list", [])])
                 return f"{'before' if is_before else 'after'} {first}-{anchor.end_lineno}"
     return ""
+
+
+def test_another_comment_may_come_first_behind_code() -> None:
+    source = "def k():\n    x = f()  # type: ignore  # kprof: a\n    # type: ignore  # kprof: begin b\n"
+
+    (marker,) = markers_in(Sources({"k.py": source}), "k.py")
+
+    assert (marker.name, marker.line) == ("a", 2)

@@ -42,14 +42,14 @@ def test_scopes_know_the_scope_around_them() -> None:
     ]
 
 
-def test_a_site_of_two_selectors_is_the_first_ones() -> None:
-    plan = plan_of(kernel(LOOP, LOOP), "loop[1]=second", "loop", "loop[0]=first")
+def test_a_site_of_two_selectors_is_the_first_ones_that_has_a_name_for_it() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop[1]=second", "loop", "loop[0]=first", "loop[0]=too late")
 
     assert [(scope.name, scope.selector) for scope in plan.scopes] == [
-        ("loop[0]", "loop"),
+        ("first", "loop[0]=first"),
         ("second", "loop[1]=second"),
     ]
-    assert counts(plan) == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1}
+    assert counts(plan) == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1, "loop[0]=too late": 1}
     assert len(plan.records) == 4
 
 
@@ -150,7 +150,7 @@ def test_256_scopes_fit() -> None:
 def test_257_scopes_do_not_fit() -> None:
     error = refusal(kernel(256 * LOOP), "func", "loop", "loop[0]=again")
 
-    assert error.what == "257 scope ids in k, but a record holds at most 256 (loop: 256, func: 1)"
+    assert error.what == ("257 scope ids in k, but a record holds at most 256 (loop: 255, func: 1, loop[0]=again: 1)")
     assert error.hint == "select less: name the loops or lines that matter, such as --at 'loop[0]'"
 
 

@@ -294,3 +294,13 @@ def test_a_scope_ends_behind_the_last_line_of_an_operation() -> None:
 
     lines = [line.strip() for line in done.text.splitlines()]
     assert lines[lines.index('proton.record end "a"') - 1].startswith("}) : (tensor<16xf32, #b>) -> f32 loc(")
+
+
+def test_runs_do_not_cross_where_index_arithmetic_interleaves() -> None:
+    addptr = "%a = tt.addptr %p, %x : !tt.ptr<i32>, i32"
+    text = kernel(f"{LOAD} @10", f"{addptr} @20", f"{addptr} @10", f"{LOAD} @20")
+
+    plan = in_the_runs(text, "line(10)", "line(20)")
+
+    assert found(plan) == [("line(10)", "function", 1, 0), ("line(20)", "function", 1, 0)]
+    assert missed(plan) == [("tt.addptr", "index arithmetic elsewhere")] * 2

@@ -11,6 +11,8 @@ from kprof_inject.errors import KprofError, Position
 from kprof_inject.select.source.python_source import Comment
 
 MARKER_COMMENT = re.compile(r"#\s*kprof:")
+# Behind code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
+_BEHIND_ANOTHER = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
 
 # A second comment ends the first, so that "# kprof: load  # fmt: skip" can be written.
 _NEXT_COMMENT = re.compile(r"\s#")
@@ -40,13 +42,19 @@ class Instruction:
         return f"'{self.verb} {self.name}'" if self.name else f"'{self.verb}'"
 
 
+def marker_head(comment: Comment) -> re.Match[str] | None:
+    """Where a comment says that it is a marker, up to the colon; None if it is none."""
+    found = MARKER_COMMENT.match(comment.text)
+    return found if found or comment.is_alone else _BEHIND_ANOTHER.search(comment.text)
+
+
 def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
     """What a marker comment says, in its order. Raises ``KprofError`` for what cannot be understood."""
 
     def position(offset: int) -> Position:
         return Position(file, comment.line, comment.column + offset, line_text)
 
-    head = MARKER_COMMENT.match(comment.text)
+    head = marker_head(comment)
     begin = head.end() if head else 0
     next_comment = _NEXT_COMMENT.search(comment.text, begin)
     end = next_comment.start() if next_comment else len(comment.text)

@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.select.source.marker_comments import MARKER_COMMENT, Instruction, instructions_in, not_behind_loop
+from kprof_inject.select.source.marker_comments import (
+    MARKER_COMMENT,
+    Instruction,
+    instructions_in,
+    marker_head,
+    not_behind_loop,
+)
 from kprof_inject.select.source.marker_ranges import OpenRanges
 from kprof_inject.select.source.python_source import PythonSource, SuitePlace, code_in, first_line, last_line, lines_of
 from kprof_inject.select.source.sources import SourceFunction, Sources
@@ -69,7 +75,7 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
         return ()
     reader = _Reader(sources, source, file)
     for comment in comments:
-        if MARKER_COMMENT.match(comment.text):
+        if marker_head(comment):
             for instruction in instructions_in(comment, file, source.lines[comment.line - 1]):
                 reader.read(instruction)
     return reader.finish()
