@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kprof_inject.runtime.diagnostics import drop_false_alarms
+from kprof_inject.ttgir.strings import unquote
 
 # MLIR writes ``loc("a.py":3:4): error: …``, also with nested locations, and with a handler ``a.py:3:4: error: …``.
 _MESSAGE = re.compile(
@@ -14,7 +15,6 @@ _MESSAGE = re.compile(
     r"(?P<severity>error|warning|remark|note): (?P<text>.*)"
 )
 _NAMED_PLACE = re.compile(r'"(?P<file>(?:[^"\\]|\\.)*)":(?P<line>\d+):(?P<column>\d+)')
-_ESCAPED = re.compile(rb"\\([0-9A-F]{2})")
 
 # Lines of the module that MLIR prints behind some messages, and the excerpt that follows others.
 _NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
@@ -73,9 +73,4 @@ def _message_of(found: re.Match[str]) -> Message:
     text = found["text"].rstrip()
     if place is None or place["file"] is None:
         return Message(found["severity"], text)
-    return Message(found["severity"], text, _unescaped(place["file"]), int(place["line"]), int(place["column"]))
-
-
-def _unescaped(name: str) -> str:
-    """MLIR writes every byte of a string that is not printable ASCII as two hexadecimal digits."""
-    return _ESCAPED.sub(lambda byte: bytes.fromhex(byte[1].decode()), name.encode()).decode(errors="replace")
+    return Message(found["severity"], text, unquote(f'"{place["file"]}"'), int(place["line"]), int(place["column"]))

@@ -11,8 +11,9 @@ from kprof_inject.select.functions import Function
 from kprof_inject.select.places import Place
 from kprof_inject.select.sites import Findings, Missed
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
-_CALLEE = re.compile(r'\s*@("(?:[^"\\]|\\.)*"|[\w$.-]+)|.*?\bcallee = @("(?:[^"\\]|\\.)*"|[\w$.-]+)', re.DOTALL)
+_CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class KeptCall:
 def callee_symbol(call: Operation) -> str:
     """The symbol of the function that a ``tt.call`` calls."""
     found = _CALLEE.match(call.tail)
-    return (found[1] or found[2]).strip('"') if found else ""
+    return symbol_name(found[1] or found[2]) if found else ""
 
 
 def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:

@@ -15,9 +15,10 @@ from kprof_inject.select.places import Place, block_kind, is_loop, owners_in, pl
 from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.strings import SYMBOL, symbol_name, unquote
 
-_SIGNATURE = re.compile(r'\s*(?:(public|private|nested)\s+)?@("(?:[^"\\]|\\.)*"|[\w$.-]+)')
-_SYMBOL_NAME = re.compile(r'sym_name = "((?:[^"\\]|\\.)*)"')
+_SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
+_SYMBOL_NAME = re.compile(r'sym_name = ("(?:[^"\\]|\\.)*")')
 _REGION_ENDS = frozenset({"scf.yield", "tt.return", "ttg.warp_return", "ttg.warp_yield"})
 
 
@@ -49,10 +50,10 @@ class Function:
         found = _SIGNATURE.match(operation.tail)
         symbol = _SYMBOL_NAME.search(operation.tail)
         if found is not None:
-            self.symbol = found[2].strip('"')
+            self.symbol = symbol_name(found[2])
             self.is_public = found[1] != "private"
         elif symbol is not None:  # the generic form
-            self.symbol = symbol[1]
+            self.symbol = unquote(symbol[1])
             self.is_public = 'sym_visibility = "private"' not in operation.tail
         else:
             raise KprofError(

@@ -124,16 +124,6 @@ def chains(location: Location) -> tuple[Chain, ...]:
     return ()
 
 
-def written_at(location: Location) -> SourcePoint | None:
-    """The source line that the code was written on: of inlined code, its own line, not its caller's."""
-    return next((chain[0] for chain in chains(location)), None)
-
-
-def called_from(location: Location) -> Chain:
-    """The call lines that lead to inlined code, the innermost first; empty for code of the kernel itself."""
-    return next((chain[1:] for chain in chains(location)), ())
-
-
 def _parse(text: str) -> Location:
     if not text:
         return Unknown()

@@ -24,6 +24,15 @@ def quote(text: str) -> str:
     return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
 
 
+SYMBOL = r'"(?:[^"\\]|\\.)*"|[\w$.-]+'
+"""Matches a symbol's name as it stands behind ``@``; it is quoted where it has other letters."""
+
+
+def symbol_name(printed: str) -> str:
+    """The name that ``SYMBOL`` matched."""
+    return unquote(printed) if printed.startswith('"') else printed
+
+
 _SOURCE_FILE = re.compile(r'loc\((?:callsite\()?("(?:[^"\\\n]|\\.)+"):[0-9]+:[0-9]+')
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from kprof_inject.ttgir.locations import (
     CallSite,
+    Chain,
     Fused,
     Location,
     LocationTable,
     Named,
     SourcePoint,
     Unknown,
-    called_from,
-    written_at,
+    chains,
 )
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.parser import parse
@@ -148,33 +148,28 @@ def test_a_string_that_looks_like_a_location_is_none(printed: str, expected: Loc
 @pytest.mark.parametrize(
     ("location", "expected"),
     [
-        (HERE, HERE),
-        (Unknown(), None),
-        (Named("acc", HERE), HERE),
-        (CallSite(HELPER, HERE), HELPER),
-        (CallSite(Unknown(), HERE), HERE),
-        (CallSite(CallSite(Named("f", HELPER), THERE), HERE), HELPER),
-        (Fused((Unknown(), THERE, HERE)), THERE),
-        (Fused(()), None),
+        (HERE, [(HERE,)]),
+        (Unknown(), []),
+        (Named("acc", HERE), [(HERE,)]),
+        (CallSite(HELPER, HERE), [(HELPER, HERE)]),
+        (CallSite(Unknown(), HERE), [(HERE,)]),
+        (CallSite(HELPER, Unknown()), [(HELPER,)]),
+        (Named("acc", CallSite(HELPER, Named("x", HERE))), [(HELPER, HERE)]),
+        (CallSite(CallSite(Named("f", HELPER), THERE), HERE), [(HELPER, THERE, HERE)]),
+        (CallSite(HELPER, CallSite(THERE, HERE)), [(HELPER, THERE, HERE)]),
+        (Fused(()), []),
+        (Fused((Unknown(), THERE, HERE, THERE)), [(THERE,), (HERE,)]),
+        (Fused((THERE, CallSite(HELPER, HERE))), [(THERE,), (HELPER, HERE)]),
+        (CallSite(Fused((HELPER, THERE)), HERE), [(HELPER, HERE), (THERE, HERE)]),
     ],
 )
-def test_written_at(location: Location, expected: SourcePoint | None) -> None:
-    assert written_at(location) == expected
+def test_chains_lead_from_where_code_was_written_through_its_calls(location: Location, expected: list[Chain]) -> None:
+    assert list(chains(location)) == expected
 
 
-@pytest.mark.parametrize(
-    ("location", "expected"),
-    [
-        (HERE, ()),
-        (Unknown(), ()),
-        (CallSite(HELPER, HERE), (HERE,)),
-        (Named("acc", CallSite(HELPER, Named("x", HERE))), (HERE,)),
-        (CallSite(CallSite(HELPER, THERE), HERE), (THERE, HERE)),
-        (CallSite(HELPER, CallSite(THERE, HERE)), (THERE, HERE)),
-        (CallSite(HELPER, Unknown()), ()),
-        (Fused((THERE, CallSite(HELPER, HERE))), ()),
-        (Fused((Unknown(), CallSite(HELPER, HERE))), (HERE,)),
-    ],
-)
-def test_called_from_lists_the_innermost_call_first(location: Location, expected: tuple[SourcePoint, ...]) -> None:
-    assert called_from(location) == expected
+def test_locations_nested_deeper_than_anybody_calls_tell_nothing() -> None:
+    deep = [f'#loc{n} = loc(callsite(#loc{n + 1} at "/a/k.py":{n + 1}:1))' for n in range(3000)]
+
+    table, operation = return_of("loc(#loc0)", *deep)
+
+    assert table.chains_of(operation) == ()
