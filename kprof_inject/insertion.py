@@ -52,7 +52,8 @@ def sources_of(ttgir: str, snapshot: Mapping[str, str]) -> Sources:
     was never dumped) from this machine, if it is there."""
     texts = dict(snapshot)
     for name in source_files(ttgir):
-        text = None if name in texts else source_text(Path(name))
+        # A name that is not absolute says nothing of where its file is.
+        text = source_text(Path(name)) if name not in texts and Path(name).is_absolute() else None
         if text is not None:
             texts[name] = text
     return Sources(texts)

@@ -26,6 +26,9 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace, snapshot_beside
 
+# The kinds of sites that come from the text of a source file.
+_MARKED = frozenset({"marker", "mark"})
+
 
 @click.command("insert")
 @click.argument("place", metavar="WORKSPACE|FILE", type=path_type())
@@ -74,6 +77,8 @@ def command(
         if writes:
             write_result(output, done[0].text)
         _say_changes(changed_sources(snapshot))
+        if not snapshot and any(scope.site.kind in _MARKED for scope in done[0].plan.scopes):
+            say("no sources were dumped beside this file; the markers are those of the source as it is now")
         _say_plan(done[0].plan.kernel, done[0].plan)
     if as_diff:
         for insertion in done:

@@ -180,6 +180,15 @@ def test_stdin_is_called_by_its_name_in_diagnostics(kprof: CommandLine, command:
     assert ended.stderr.startswith("<stdin>:3:32: error: ")
 
 
+def test_markers_of_a_source_that_was_not_dumped(kprof: CommandLine) -> None:
+    text = (REPO / "ttgir_fixtures/3.6.0/cuda-90/marked_matmul.ttgir").read_text()
+    kprof.write("marked.ttgir", text.replace("/kprof-inject/", f"{REPO}/"))
+    said = "kprof-inject: no sources were dumped beside this file; the markers are those of the source as it is now"
+
+    assert said in kprof("insert", "marked.ttgir", "--dry-run").stderr.splitlines()
+    assert said not in kprof("insert", "marked.ttgir", "--dry-run", "--at", "line(34)").stderr.splitlines()
+
+
 def test_a_selector_that_finds_nothing_names_what_there_is(kprof: CommandLine, softmax: str) -> None:
     ended = kprof("insert", softmax, "--at", "func", "--at", "loop[7]", "-o", "out.ttgir")
     assert ended.exit_code == 1
