@@ -17,7 +17,7 @@ from kprof_inject.select.selectors import Selector
 from kprof_inject.select.source.sources import Sources
 from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.inlining import lowerable
+from kprof_inject.ttgir.inlining import has_helpers, lowerable
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
@@ -122,8 +122,10 @@ def write_insertions(workspace: Workspace, insertions: Sequence[KernelInsertion]
     workspace.clear_plans()
     for done in insertions:
         if done.insertion is not None and done.insertion.plan.scopes:
-            instrumented = parse(done.insertion.text, str(done.kernel.ttgir_path))
-            workspace.write_plan(done.kernel, scope_table(done.insertion.plan), lowerable(instrumented))
+            text = done.insertion.text
+            if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
+                text = lowerable(parse(text, str(done.kernel.ttgir_path)))
+            workspace.write_plan(done.kernel, scope_table(done.insertion.plan), text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:

@@ -85,12 +85,7 @@ def _names(timeline: Timeline, pid: int, threads: _Threads) -> Iterator[str]:
 
 
 def _slices(timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArray[np.void], zero_ns: int) -> list[str]:
-    # What is the same for all events of a scope is made into text once.
-    heads = [
-        f'{{"ph":"X","cat":"{scope.kind}","name":{_json(scope.name)},"pid":{pid},"tid":'
-        for scope in timeline.table.scopes
-    ]
-    tails = [_source_args(scope.source, scope.called_from) + "}}" for scope in timeline.table.scopes]
+    heads, tails = _same_for_all('"ph":"X"', timeline, pid)
     return [
         f'{heads[scope]}{tid},{times}{iteration}{start_cycles},"cycles":{cycles}{tails[scope]}'
         for scope, tid, times, iteration, start_cycles, cycles in zip(
@@ -109,11 +104,9 @@ def _instants(
     timeline: Timeline, pid: int, tids: NDArray[np.int64], marks: NDArray[np.void], zero_ns: int
 ) -> list[str]:
     """A mark is a start and an end with nothing between: the time from one to the other is the record's own."""
-    heads = [
-        f'{{"ph":"i","s":"t","cat":"{scope.kind}","name":{_json(scope.name)},"pid":{pid},"tid":'
-        for scope in timeline.table.scopes
-    ]
-    tails = [_source_args(scope.source, scope.called_from) + "}}" for scope in timeline.table.scopes]
+    if not len(marks):
+        return []
+    heads, tails = _same_for_all('"ph":"i","s":"t"', timeline, pid)
     ts = np.divmod(marks["start_ns"] - zero_ns, 1000)
     return [
         f'{heads[scope]}{tid},"ts":{us}.{part:03d},"args":{{"start_cycles":{start_cycles}{tails[scope]}'
@@ -126,6 +119,13 @@ def _instants(
             strict=True,
         )
     ]
+
+
+def _same_for_all(event: str, timeline: Timeline, pid: int) -> tuple[list[str], list[str]]:
+    """What all events of a scope begin and end with, by scope: it is made into text once."""
+    scopes = timeline.table.scopes
+    heads = [f'{{{event},"cat":"{scope.kind}","name":{_json(scope.name)},"pid":{pid},"tid":' for scope in scopes]
+    return heads, [_source_args(scope.source, scope.called_from) + "}}" for scope in scopes]
 
 
 def _times(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> list[str]:

@@ -19,8 +19,9 @@ from kprof_inject.runtime.nesting import NestedName, disagreement
 from kprof_inject.select.legality import RECORD
 from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.strings import STRING
 
-_RECORD_NAME = re.compile(r'\s*(start|end)\s+("(?:[^"\\]|\\.)*")')
+_RECORD_NAME = re.compile(rf"\s*(start|end)\s+({STRING})")
 _LOCATION = re.compile(r" loc\(#[\w$.-]+\)[ \t\r]*$")
 # What Triton puts behind an assembler's messages names files that are gone by then.
 _REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)

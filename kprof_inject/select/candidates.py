@@ -46,8 +46,7 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
 def _functions(view: ModuleView) -> Iterator[Candidate]:
     for function in view.functions:
         if function.is_public:
-            chains = function.chains_of(function.operation)
-            yield Candidate("func", f"kernel {function.symbol}", tuple(chain[0] for chain in chains[:1]))
+            yield Candidate("func", f"kernel {function.symbol}", function.source_of(function.operation)[:1])
 
 
 def _loops(view: ModuleView) -> Iterator[Candidate]:
@@ -56,9 +55,9 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
         for loop in function.loops():
             if loop.place.refusal:
                 continue
-            depth = len(loop.path) - 1
-            found.setdefault((f"loop{loop.subscript}", "loop", depth), []).append(function.loop_site(loop))
-            found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(function.loop_site(loop))
+            depth, site = len(loop.path) - 1, function.loop_site(loop)
+            found.setdefault((f"loop{loop.subscript}", "loop", depth), []).append(site)
+            found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(site)
     for (selector, what, depth), sites in found.items():
         yield Candidate(selector, what, _lines(sites), len(sites), depth)
 

@@ -15,10 +15,10 @@ from kprof_inject.select.places import Place, block_kind, is_loop, owners_in, pl
 from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.strings import SYMBOL, symbol_name, unquote
+from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
 
 _SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
-_SYMBOL_NAME = re.compile(r'sym_name = ("(?:[^"\\]|\\.)*")')
+_SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")
 _REGION_ENDS = frozenset({"scf.yield", "tt.return", "ttg.warp_return", "ttg.warp_yield"})
 
 

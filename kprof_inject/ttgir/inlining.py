@@ -9,15 +9,20 @@ from kprof_inject.ttgir.nodes import Module
 _NOINLINE = re.compile(r"(\bnoinline = )true\b")
 
 
+def has_helpers(module: Module) -> bool:
+    """Whether the module has more than one function."""
+    return sum(operation.name == "tt.func" for operation in module.walk()) > 1
+
+
 def lowerable(module: Module) -> str:
     """The module's text with ``noinline`` taken off its helpers, so that Triton inlines them before it lowers them.
 
     Proton lowers modules of one function only ("only one function per module is supported"); Triton's own lowering
     begins with an inliner, from 3.6 on. A text that needs none of this comes back as it is.
     """
-    functions = [operation for operation in module.walk() if operation.name == "tt.func"]
-    if len(functions) < 2:
+    if not has_helpers(module):
         return module.text
+    functions = [operation for operation in module.walk() if operation.name == "tt.func"]
     pieces: list[str] = []
     done = 0
     for function in functions:

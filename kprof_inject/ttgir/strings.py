@@ -24,7 +24,10 @@ def quote(text: str) -> str:
     return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
 
 
-SYMBOL = r'"(?:[^"\\]|\\.)*"|[\w$.-]+'
+STRING = r'"(?:[^"\\]|\\.)*"'
+"""Matches a string with its quotes."""
+
+SYMBOL = rf"{STRING}|[\w$.-]+"
 """Matches a symbol's name as it stands behind ``@``; it is quoted where it has other letters."""
 
 
