@@ -30,9 +30,13 @@ _MOST_CANDIDATES = 20
 class Insertion:
     """One module, its plan (of no scopes if nothing matched), and its text with the records in it."""
 
-    module: Module
+    view: ModuleView
     plan: Plan
     text: str
+
+    @property
+    def module(self) -> Module:
+        return self.view.module
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,33 +103,42 @@ def insert_kernels(
             f"{workspace.folder} holds no kernels",
             hint=f"dump them: kprof-inject dump -o {workspace.folder} -- PROG",
         )
-    views, insertions = [], []
-    for kernel in kernels:
-        texts = workspace.kernel_sources(kernel.variant)
-        changed = changed_sources(texts)
-        try:
-            view = view_of(kernel.ttgir(), str(kernel.ttgir_path), texts)
-            done = _planned(view, selectors, spread)
-            views.append(view)
-            insertions.append(KernelInsertion(kernel, done, None, changed))
-        except KprofError as error:
-            insertions.append(KernelInsertion(kernel, None, error, changed))
-    plans = [done.insertion.plan for done in insertions if done.insertion is not None]
-    if not plans:
+    insertions = [insert_kernel(workspace, kernel, selectors, spread) for kernel in kernels]
+    done = [insertion.insertion for insertion in insertions if insertion.insertion is not None]
+    if not done:
         raise insertions[0].refusal or KprofError("no kernel can take records")
-    _require_sites(selectors, plans, views)
+    _require_sites(selectors, [insertion.plan for insertion in done], [insertion.view for insertion in done])
     return insertions
+
+
+def insert_kernel(
+    workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector], spread: Spread = in_one_piece
+) -> KernelInsertion:
+    """Plan one dumped kernel; nothing is written. One that cannot take records says why."""
+    texts = workspace.kernel_sources(kernel.variant)
+    changed = changed_sources(texts)
+    try:
+        view = view_of(kernel.ttgir(), str(kernel.ttgir_path), texts)
+        return KernelInsertion(kernel, _planned(view, selectors, spread), None, changed)
+    except KprofError as error:
+        return KernelInsertion(kernel, None, error, changed)
 
 
 def write_insertions(workspace: Workspace, insertions: Sequence[KernelInsertion]) -> None:
     """Forget earlier plans and write these, with their override folders."""
     workspace.clear_plans()
     for done in insertions:
-        if done.insertion is not None and done.insertion.plan.scopes:
-            text = done.insertion.text
-            if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
-                text = lowerable(parse(text, str(done.kernel.ttgir_path)))
-            workspace.write_plan(done.kernel, scope_table(done.insertion.plan), text)
+        write_insertion(workspace, done)
+
+
+def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
+    """Write one kernel's plan and override, if it has records."""
+    if done.insertion is None or not done.insertion.plan.scopes:
+        return
+    text = done.insertion.text
+    if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
+        text = lowerable(parse(text, str(done.kernel.ttgir_path)))
+    workspace.write_plan(done.kernel, scope_table(done.insertion.plan), text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:
@@ -133,7 +146,7 @@ def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) ->
     plan = make_plan(view, selectors, spread)
     if not selectors:
         _require_sites([plan.selections[0].selector], [plan], [view])
-    return Insertion(view.module, plan, apply(view.module, plan))
+    return Insertion(view, plan, apply(view.module, plan))
 
 
 def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: Sequence[ModuleView]) -> None:

@@ -103,6 +103,10 @@ class Workspace:
         """Where the program's compilers may cache while ``step`` runs it."""
         return self.folder / "cache" / step
 
+    def empty_cache(self, step: str) -> None:
+        """Forget what the program's compilers cached in ``step``."""
+        shutil.rmtree(self.cache_folder(step), ignore_errors=True)
+
     def new_reports_folder(self, step: str) -> Path:
         """An empty folder where each process of the program says what it did."""
         folder = self.folder / "reports" / step
@@ -146,6 +150,17 @@ class Workspace:
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
         return _texts(self.kernels_folder / variant / "sources.json")
+
+    def write_clean_run(self, variant: str, process: str, run: dict[str, Any]) -> None:
+        """Save what one process saw of a kernel without records: its resources, and ``times_ns`` of launches."""
+        write_json(self.kernels_folder / variant / f"clean-{process}.json", run)
+
+    def clean_run(self, variant: str) -> dict[str, Any]:
+        """The same of all processes: the resources of one, and the times of all; empty if none loaded the kernel."""
+        runs = [read_object(path, "times_ns") for path in sorted((self.kernels_folder / variant).glob("clean-*.json"))]
+        if not runs:
+            return {}
+        return {**runs[0], "times_ns": [time for run in runs for time in run["times_ns"]]}
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
         """Save a kernel's plan; returns the path of its instrumented TTGIR.

@@ -66,16 +66,19 @@ class Scope:
     record: str = ""
 
 
-def buffer_words(ctas: Sequence[Cta | None], slots: int) -> NDArray[np.uint32]:
+def buffer_words(
+    ctas: Sequence[Cta | None], slots: int, *, recorded: Sequence[int] | None = None, clock_bits: int = 43
+) -> NDArray[np.uint32]:
     """The buffer that Proton leaves: one row for each CTA of the grid, zeros where it never ran (None).
 
-    Every warp has a ring of ``slots`` entries.
+    Every warp, or each of those ``recorded``, has a ring of ``slots`` entries that hold ``clock_bits`` of the clock.
     """
-    used = 10 + num_warps_of(ctas) * (1 + 2 * slots)
+    rings = range(num_warps_of(ctas)) if recorded is None else recorded
+    used = 10 + num_warps_of(ctas) + 2 * slots * len(rings)
     words = np.zeros((len(ctas), -(-used // _ALIGN_WORDS) * _ALIGN_WORDS), dtype="<u4")
     for number, cta in enumerate(ctas):
         if cta is not None:
-            words[number, :used] = _cta_words(number, cta, slots)
+            words[number, :used] = _cta_words(number, cta, slots, rings, 1 << clock_bits)
     return words
 
 
@@ -84,15 +87,16 @@ def num_warps_of(ctas: Sequence[Cta | None]) -> int:
     return next((len(cta.warps) for cta in ctas if cta is not None), 1)
 
 
-def _cta_words(number: int, cta: Cta, slots: int) -> list[int]:
-    row = [PREAMBLE, number, cta.sm, len(cta.warps) * slots * 8]
+def _cta_words(number: int, cta: Cta, slots: int, rings: Sequence[int], clock_period: int) -> list[int]:
+    row = [PREAMBLE, number, cta.sm, len(rings) * slots * 8]
     for time in (cta.init_ns, cta.pre_final_ns, cta.post_final_ns):
         row += [time & 0xFFFFFFFF, time >> 32]
+    # A warp without a ring counts all the same.
     row += [2 * len(entries) for entries in cta.warps]
-    for entries in cta.warps:
+    for entries in (cta.warps[warp] for warp in rings):
         ring = [_GARBAGE] * (2 * slots)
         for position, (scope_id, is_end, cycles) in enumerate(entries):
-            clock = cycles % CLOCK_PERIOD
+            clock = cycles % clock_period
             at = 2 * (position % slots)
             ring[at] = is_end << 31 | scope_id << 23 | clock >> 32
             ring[at + 1] = clock & 0xFFFFFFFF
@@ -181,15 +185,17 @@ def kernel_json(
     *,
     name: str = "kernel",
     scope_ids: Mapping[int, str] | None = None,
+    mode: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id."""
+    """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id.
+    ``mode`` is what is unusual in it."""
     records = [scope.record or scope.name for scope in scopes]
     return {
         "name": name,
         "layout": "timed",
         "scope_ids": {str(scope_id): record for scope_id, record in (scope_ids or dict(enumerate(records))).items()},
         "sm_clock_hz": SM_CLOCK_HZ,
-        "mode": {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64},
+        "mode": {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64, **(mode or {})},
         "metadata": {"num_warps": num_warps, "profile_scratch_size": words.shape[1] * 4},
         "scope_table": {
             "version": 1,
@@ -245,8 +251,10 @@ def save_launch(
     slots: int,
     *,
     scope_ids: Mapping[int, str] | None = None,
+    mode: Mapping[str, Any] | None = None,
 ) -> Launch:
-    """As ``save_launches``, of a single launch with these CTAs."""
-    words = buffer_words(ctas, slots)
-    kernel = kernel_json(scopes, words, num_warps_of(ctas), scope_ids=scope_ids)
+    """As ``save_launches``, of a single launch with these CTAs, recorded as ``mode`` says."""
+    mode = mode or {}
+    words = buffer_words(ctas, slots, recorded=mode.get("warps"), clock_bits=32 if mode.get("clock_bits") == 32 else 43)
+    kernel = kernel_json(scopes, words, num_warps_of(ctas), scope_ids=scope_ids, mode=mode)
     return save_launches(folder, kernel, [words])[0]

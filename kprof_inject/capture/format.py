@@ -6,8 +6,10 @@ FORMAT_VERSION = 1
 
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
+CLOCK_FILE = "clock.jsonl"
 END_FILE = "end.json"
 KERNELS_FOLDER = "kernels"
 KERNEL_FILE = "kernel.json"
 TTGIR_FILE = "kernel.ttgir"
 SOURCES_FILE = "sources.json"
+TIMING_FILE = "timing.json"

@@ -2,21 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from kprof_inject.errors import KprofError, Position
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
     """``buffer`` is where a CTA keeps its records (``shared`` or ``global`` memory); ``buffer_bytes`` how many
-    bytes it keeps for all its warps together, where 0 leaves the choice to Proton."""
+    bytes it keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
+
+    ``clock_bits`` is how much of the cycle counter a record holds (32, or 64 of which 43 are kept). ``warps`` are the
+    warps that record, ascending; none named means all. With ``sched_stores`` the stores of records are moved."""
 
     buffer: str = "shared"
     buffer_bytes: int = 0
+    clock_bits: int = 64
+    warps: tuple[int, ...] = ()
+    sched_stores: bool = False
+
+    def recorded_warps(self, total_warps: int) -> tuple[int, ...]:
+        """Those that record, of a kernel whose CTAs have ``total_warps``; raises ``KprofError`` if none does."""
+        if not self.warps:
+            return tuple(range(total_warps))
+        recorded = tuple(warp for warp in self.warps if warp < total_warps)
+        if not recorded:
+            raise KprofError(
+                f"it has {total_warps} warps, 0 to {total_warps - 1}, and none of those to record "
+                f"({', '.join(map(str, self.warps))})",
+                hint="name others: --warps",
+            )
+        return recorded
 
     def to_json(self) -> dict[str, Any]:
-        return {"buffer": self.buffer, "buffer_bytes": self.buffer_bytes, "clock_bits": 64}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Mode:
-        return cls(str(values["buffer"]), int(values["buffer_bytes"]))
+        """The first captures say nothing of warps and stores: all warps, and stores where they were."""
+        return cls(
+            str(values["buffer"]),
+            int(values["buffer_bytes"]),
+            int(values["clock_bits"]),
+            tuple(int(warp) for warp in values.get("warps", ())),
+            bool(values.get("sched_stores", False)),
+        )
+
+
+DEFAULT_MODE = Mode()
+
+_WARP = re.compile(r"\s*(\d{1,4})\s*")
+
+
+def parse_warps(text: str) -> tuple[int, ...]:
+    """What the user writes after ``--warps``: ids with commas between, or nothing for all. Raises ``KprofError``."""
+    if not text.strip():
+        return ()
+    warps = set()
+    column = 1
+    for part in text.split(","):
+        found = _WARP.fullmatch(part)
+        if found is None:
+            raise KprofError(
+                f"{part.strip()!r} is no warp" if part.strip() else "a warp is missing",
+                where=Position("--warps", 1, column, text),
+                hint="name warps by number, from 0, with commas between: --warps 0,4",
+                exit_code=2,
+            )
+        warps.add(int(found[1]))
+        column += len(part) + 1
+    return tuple(sorted(warps))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.costs import UNKNOWN_COST, KernelCost, clean_cost, cost_with_records
 from kprof_inject.capture.format import (
+    CLOCK_FILE,
     END_FILE,
     FORMAT_VERSION,
     KERNEL_FILE,
@@ -21,6 +23,7 @@ from kprof_inject.capture.format import (
     TTGIR_FILE,
 )
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.origin import HostReading, Origin, Place
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import object_with, read_object, read_text
@@ -29,7 +32,8 @@ from kprof_inject.files import object_with, read_object, read_text
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
-    ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock."""
+    ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock.
+    ``clean`` and ``with_records`` are what it costs without records and with them."""
 
     variant: str
     name: str
@@ -42,6 +46,8 @@ class Kernel:
     mode: Mode
     metadata: dict[str, Any]
     folder: Path
+    clean: KernelCost = UNKNOWN_COST
+    with_records: KernelCost = UNKNOWN_COST
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""
@@ -54,9 +60,12 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process."""
+    """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process.
+
+    ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay."""
 
     kernel: Kernel
+    origin: Origin
     index: int
     grid: tuple[int, int, int]
     device: int
@@ -64,6 +73,12 @@ class Launch:
     host_ns: int
     path: Path
     buffer_bytes: int
+    graph: bool
+
+    @property
+    def place(self) -> Place:
+        """The process and the device that it ran on."""
+        return Place(self.origin.host, self.origin.rank, self.origin.pid, self.device)
 
     def words(self) -> NDArray[np.uint32]:
         """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
@@ -83,14 +98,21 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of the program. ``ended`` is false if it was killed before it could say what it left out."""
+    """One process of the program. ``ended`` is false if it was killed before it could say what it left out.
 
-    pid: int
+    ``damaged_readings`` counts the lines of its clock file that are no readings of the host's clock."""
+
+    origin: Origin
     info: dict[str, Any]
     launches: tuple[Launch, ...]
     ended: bool
     left_out: dict[str, int]
     """Launches seen but not saved, by the reason."""
+    damaged_readings: int
+
+    @property
+    def pid(self) -> int:
+        return self.origin.pid
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +129,21 @@ class Capture:
         return tuple(sorted(launches, key=lambda launch: launch.host_ns))
 
 
+_READING_KEYS = ("device", "host_ns", "device_ns", "error_ns")
+# The year 2116. Two such times still have a difference in 64 bits.
+_END_OF_TIME_NS = 1 << 62
 _LAUNCH_KEYS = ("variant", "index", "grid", "device", "stream", "host_ns", "buffer_bytes", "file")
 _KERNEL_KEYS = ("name", "metadata", "layout", "scope_ids", "scope_table", "sm_clock_hz", "mode")
 
 
 def is_capture(folder: Path) -> bool:
     return any(folder.glob(f"*/{PROCESS_FILE}"))
+
+
+def seen_launches(folder: Path) -> int:
+    """How many launches with records a capture's processes made, kept or not. Those that were killed do not tell."""
+    ends = [read_object(path) for path in folder.glob(f"*/{END_FILE}")]
+    return sum(count for end in ends for count in end.get("launches", {}).values())
 
 
 def read_capture(folder: Path) -> Capture:
@@ -130,6 +161,8 @@ def _process(folder: Path) -> Process:
             hint="capture again with this version, or read it with the version that wrote it",
         )
     end = read_object(folder / END_FILE, "left_out") if (folder / END_FILE).exists() else None
+    readings, damaged_readings = _host_readings(folder / CLOCK_FILE)
+    origin = _origin(folder, info, readings)
     kernels: dict[str, Kernel] = {}
     launches: dict[str, Launch] = {}
     for line in _complete_lines(folder / LAUNCHES_FILE):
@@ -141,6 +174,7 @@ def _process(folder: Path) -> Process:
             kernels[variant] = _kernel(folder / KERNELS_FOLDER / variant, variant)
         launches[line["file"]] = Launch(
             kernels[variant],
+            origin,
             line["index"],
             (line["grid"][0], line["grid"][1], line["grid"][2]),
             line["device"],
@@ -148,9 +182,56 @@ def _process(folder: Path) -> Process:
             line["host_ns"],
             folder / line["file"],
             line["buffer_bytes"],
+            bool(line.get("graph")),
         )
     left_out = dict(end["left_out"]) if end else {}
-    return Process(info["pid"], info, tuple(launches.values()), end is not None, left_out)
+    return Process(origin, info, tuple(launches.values()), end is not None, left_out, damaged_readings)
+
+
+def _origin(folder: Path, info: dict[str, Any], readings: tuple[HostReading, ...]) -> Origin:
+    rank = info.get("rank")
+    return Origin(
+        folder.name,
+        info["pid"],
+        rank if _is_whole(rank) else None,
+        str(info.get("host") or ""),
+        str(info.get("boot_id") or ""),
+        _texts(info.get("device_names")),
+        _texts(info.get("device_uuids")),
+        readings,
+    )
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    """A list by index, in which anything but a text is unknown."""
+    return tuple(value if isinstance(value, str) else "" for value in values) if isinstance(values, list) else ()
+
+
+def _host_readings(path: Path) -> tuple[tuple[HostReading, ...], int]:
+    """The readings, and how many lines hold none: a trace does without, so that a damaged line stops no reader."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return (), 0
+    except OSError as error:
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    readings = [reading for line in lines if (reading := _host_reading(line)) is not None]
+    return tuple(readings), len(lines) - len(readings)
+
+
+def _host_reading(line: bytes) -> HostReading | None:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    numbers = [values.get(key) for key in _READING_KEYS] if isinstance(values, dict) else []
+    whole = [number for number in numbers if _is_whole(number)]
+    return HostReading(*whole) if len(whole) == len(_READING_KEYS) else None
+
+
+def _is_whole(value: Any) -> TypeGuard[int]:
+    """A count or a time as this format has them."""
+    return type(value) is int and 0 <= value < _END_OF_TIME_NS
 
 
 def _complete_lines(path: Path) -> list[dict[str, Any]]:
@@ -178,4 +259,6 @@ def _kernel(folder: Path, variant: str) -> Kernel:
         Mode.from_json(values["mode"]),
         values["metadata"],
         folder,
+        clean_cost(folder, values),
+        cost_with_records(folder, values),
     )

@@ -6,10 +6,12 @@ Imports the standard library alone: it runs inside the user's program.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.format import (
+    CLOCK_FILE,
     END_FILE,
     FORMAT_VERSION,
     KERNEL_FILE,
@@ -17,6 +19,7 @@ from kprof_inject.capture.format import (
     LAUNCHES_FILE,
     PROCESS_FILE,
     SOURCES_FILE,
+    TIMING_FILE,
     TTGIR_FILE,
 )
 from kprof_inject.files import write_bytes, write_json, write_text
@@ -46,18 +49,27 @@ class CaptureWriter:
         name = f"launch-{self._files:06d}.bin"
         self._files += 1
         write_bytes(self._folder / name, buffer)
-        self._append({**launch, "file": name})
+        self._append(LAUNCHES_FILE, {**launch, "file": name})
         return name
 
     def drop_launch(self, name: str) -> None:
         """Take a launch out again, because a later one stands for it."""
-        self._append({"drop": name})
+        self._append(LAUNCHES_FILE, {"drop": name})
         (self._folder / name).unlink()
+
+    def add_times(self, variant: str, times_ns: Sequence[float]) -> None:
+        """Save device times of single launches; nothing for a variant of which no launch was saved."""
+        if variant in self._kernels:
+            write_json(self._folder / KERNELS_FOLDER / variant / TIMING_FILE, {"times_ns": list(times_ns)})
+
+    def add_clock_reading(self, reading: dict[str, int]) -> None:
+        """Save what a device's timer read at a time of the host's."""
+        self._append(CLOCK_FILE, reading)
 
     def finish(self, counts: dict[str, Any]) -> None:
         """Save what was left out. Its absence tells a reader that the program was killed."""
         write_json(self._folder / END_FILE, counts)
 
-    def _append(self, line: dict[str, Any]) -> None:
-        with (self._folder / LAUNCHES_FILE).open("a") as file:
+    def _append(self, name: str, line: dict[str, Any]) -> None:
+        with (self._folder / name).open("a") as file:
             file.write(json.dumps(line, sort_keys=True) + "\n")

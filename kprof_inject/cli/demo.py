@@ -10,7 +10,7 @@ from kprof_inject.capture.reader import Kernel, read_capture
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
 from kprof_inject.cli.profile import command as profile_command
-from kprof_inject.cli.profile import print_summary
+from kprof_inject.cli.report import print_report
 from kprof_inject.cli.trace import decode_capture, write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
@@ -49,7 +49,7 @@ def _replay(workspace: Path) -> None:
     _prove_that_it_lowers(capture.launches[0].kernel)
     timelines = decode_capture(capture)
     write_and_say(opened.folder / "trace.json", timelines)
-    print_summary(timelines, as_json=False)
+    print_report(timelines, as_json=False)
 
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:

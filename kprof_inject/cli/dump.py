@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import say, say_faults
+from kprof_inject.cli.distinctions import distinctions, in_words
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.runtime import steps
 from kprof_inject.workspace import Workspace
@@ -27,8 +28,10 @@ def dump_into(workspace: Workspace, kernel: str, program: tuple[str, ...]) -> in
     result = steps.dump(workspace, kernel, program)
     kernels = workspace.kernels()
     say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
+    apart = distinctions(kernels)
     for dumped in kernels:
         target = dumped.info["target"]
-        say(f"  {dumped.name} ({target['backend']}:{target['arch']}) {dumped.ttgir_path}")
+        facts = {"target": f"{target['backend']}:{target['arch']}"} | apart[dumped.variant]
+        say(f"  {dumped.name} ({in_words(facts)}) {dumped.ttgir_path}")
     say_faults(result.reports.errors)
     return result.exit_code

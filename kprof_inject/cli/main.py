@@ -8,10 +8,10 @@ import sys
 
 import click
 
-from kprof_inject import __version__
 from kprof_inject.cli.console import print_error
 from kprof_inject.cli.settings import apply_settings
 from kprof_inject.errors import KprofError
+from kprof_inject.version import __version__
 
 # The help text of the list stands here, so that listing loads no command.
 _COMMANDS = {
@@ -22,8 +22,10 @@ _COMMANDS = {
     "check": "Have Triton verify and lower .ttgir files, without a GPU.",
     "run": "Rerun the program with the records and save the raw buffers.",
     "trace": "Decode a capture and write a trace file.",
-    "profile": "dump, insert, run and trace in one go.",
+    "report": "Print what each scope of a capture costs, and how far to trust it.",
+    "profile": "dump, insert, run, trace and report in one go.",
     "demo": "Profile a shipped example, or replay a recorded capture.",
+    "doctor": "Say what is installed, what works, and what to do about the rest.",
 }
 
 

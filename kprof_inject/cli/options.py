@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
+from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.completion import complete_selectors
+from kprof_inject.runtime.launches import LaunchChoice, parse_launches
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -70,8 +73,22 @@ def split_option(function: Function) -> Function:
 
 
 def capture_options(function: Function) -> Function:
-    """How ``run`` records and what it keeps."""
+    """How ``run`` records and what it keeps. The command gets them as one ``mode`` and one ``choice``."""
+
+    @functools.wraps(function)
+    def with_choice(*args: Any, launches: str, max_launches: int, max_bytes: int, kernel: str, **others: Any) -> Any:
+        parse_launches(launches)  # a bad one is found before the program starts
+        choice = LaunchChoice(launches, kernel, max_launches, max_bytes)
+        return function(*args, choice=choice, **others)
+
+    decorated: Any = with_choice
     for option in (
+        click.option(
+            "--max-launches",
+            type=click.IntRange(min=0),
+            default=0,
+            help="Keep at most this many launches, for each process; what was left out is counted. [default: no limit]",
+        ),
         click.option(
             "--max-bytes",
             type=click.IntRange(min=1),
@@ -80,10 +97,69 @@ def capture_options(function: Function) -> Function:
             help="Keep at most this many bytes of buffers on disk, for each process.",
         ),
         click.option(
+            "--fit",
+            is_flag=True,
+            help="If records were lost, run the program once more with a buffer that keeps them all.",
+        ),
+        click.option(
+            "--launches",
+            default="last",
+            show_default=True,
+            metavar="SPEC",
+            help="Which launches of each compiled variant of a kernel to keep: last, first, all, N, or A:B:STEP as in "
+            "Python's slices.",
+        ),
+    ):
+        decorated = option(decorated)
+    return cast(Function, mode_options(kernel_option(decorated)))
+
+
+class ByteCount(click.IntRange):
+    """A number of bytes, or ``auto``, which is 0."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return 0 if value == "auto" else super().convert(value, param, ctx)
+
+
+def mode_options(function: Function) -> Function:
+    """How records are made. The command gets them as one ``mode``."""
+
+    @functools.wraps(function)
+    def with_mode(
+        *args: Any, buffer: str, buffer_bytes: int, clock: str, warps: str, sched_stores: bool, **others: Any
+    ) -> Any:
+        mode = Mode(buffer, buffer_bytes, int(clock), parse_warps(warps), sched_stores)
+        return function(*args, mode=mode, **others)
+
+    decorated: Any = with_mode
+    for option in (
+        click.option(
+            "--sched-stores",
+            is_flag=True,
+            help="Have Proton move the stores of records to where they disturb less.",
+        ),
+        click.option(
+            "--clock",
+            type=click.Choice(["32", "64"]),
+            default="64",
+            show_default=True,
+            help="Bits of the cycle counter to read. 32 cost less; no two records of a warp in a row may then lie more "
+            "than a second apart.",
+        ),
+        click.option(
+            "--warps",
+            default="",
+            metavar="N,N,...",
+            help="Record these warps of each CTA alone, such as 0,4; the others leave them their room. [default: all]",
+        ),
+        click.option(
             "--buffer-bytes",
-            type=click.IntRange(min=0),
-            default=0,
-            help="Bytes that a CTA keeps for its records, a power of two; 0: Proton's choice. [default: 0]",
+            type=ByteCount(min=16, max=1 << 30),
+            default="auto",
+            show_default=True,
+            metavar="N|auto",
+            help="Bytes that a CTA keeps for its records: the ring of each warp is the largest power of two that fits "
+            "into its share. auto: as many as let the same number of CTAs run on an SM.",
         ),
         click.option(
             "--buffer",
@@ -92,16 +168,9 @@ def capture_options(function: Function) -> Function:
             show_default=True,
             help="Where a CTA keeps its records.",
         ),
-        click.option(
-            "--launches",
-            default="last",
-            show_default=True,
-            metavar="SPEC",
-            help="Which launches of each kernel to keep: last, first, all, N, A:B.",
-        ),
     ):
-        function = option(function)
-    return function
+        decorated = option(decorated)
+    return cast(Function, decorated)
 
 
 def trace_option(function: Function) -> Function:

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.cli.distinctions import in_words
 from kprof_inject.select.candidates import Candidate
 from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.workspace import DumpedKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """One kernel. ``dumped`` is None for a file from elsewhere; ``apart`` tells it from others of its name."""
+
+    kernel: str
+    file: str
+    candidates: Sequence[Candidate]
+    dumped: DumpedKernel | None = None
+    apart: Mapping[str, str] = field(default_factory=dict)
+
+
+def heading(outline: Outline) -> str:
+    if outline.apart:
+        return f"{outline.kernel} ({in_words(outline.apart)}) {outline.file}"
+    return f"{outline.kernel} ({outline.file})"
 
 
 def outline_table(candidates: Sequence[Candidate]) -> Table:
@@ -29,11 +49,15 @@ def outline_table(candidates: Sequence[Candidate]) -> Table:
     return table
 
 
-def outline_json(kernel: str, file: str, candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The same as JSON values."""
+def outline_json(outline: Outline) -> dict[str, Any]:
+    """A kernel as JSON values; ``options`` are all that it was compiled with."""
+    info = outline.dumped.info if outline.dumped else {}
     return {
-        "kernel": kernel,
-        "file": file,
+        "kernel": outline.kernel,
+        "file": outline.file,
+        "variant": outline.dumped and outline.dumped.variant,
+        "options": info.get("options", {}),
+        "constants": info.get("constants", {}),
         "candidates": [
             {
                 "selector": candidate.selector,
@@ -42,7 +66,7 @@ def outline_json(kernel: str, file: str, candidates: Sequence[Candidate]) -> dic
                 "sites": candidate.count,
                 "depth": candidate.depth,
             }
-            for candidate in candidates
+            for candidate in outline.candidates
         ],
     }
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.console import table_console
 from kprof_inject.cli.dump import dump_into
 from kprof_inject.cli.insert import insert_into
 from kprof_inject.cli.options import (
@@ -17,19 +15,17 @@ from kprof_inject.cli.options import (
     at_option,
     capture_options,
     json_option,
-    kernel_option,
     program_argument,
     split_option,
     trace_option,
     workspace_option,
 )
-from kprof_inject.cli.run import run_into
+from kprof_inject.cli.report import print_report
+from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.cli.trace import decode_capture, write_and_say
 from kprof_inject.export.registry import trace_writer
-from kprof_inject.report.summary import print_summaries, summarise
-from kprof_inject.runtime.launches import parse_launches
+from kprof_inject.runtime.launches import LaunchChoice
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 
 
@@ -37,7 +33,6 @@ from kprof_inject.workspace import Workspace
 @workspace_option
 @at_option
 @split_option
-@kernel_option
 @capture_options
 @trace_option
 @json_option
@@ -48,11 +43,9 @@ def command(
     workspace: Path,
     selectors: tuple[str, ...],
     split: str,
-    kernel: str,
-    launches: str,
-    buffer: str,
-    buffer_bytes: int,
-    max_bytes: int,
+    choice: LaunchChoice,
+    mode: Mode,
+    fit: bool,
     trace_path: Path | None,
     as_json: bool,
     program: tuple[str, ...],
@@ -62,22 +55,13 @@ def command(
     # Whatever can be wrong with the options is found before the program runs.
     trace_writer(trace_path)
     parse_selectors(selectors)
-    parse_launches(launches)
 
     opened = Workspace.create(workspace)
-    dump_exit_code = dump_into(opened, kernel, program)
+    dump_exit_code = dump_into(opened, choice.kernel, program)
     insert_into(opened, selectors, split)
-    capture_folder, exit_code = run_into(opened, launches, max_bytes, Mode(buffer, buffer_bytes), program)
+    runner = run_and_fit if fit else run_into
+    capture_folder, exit_code = runner(opened, choice, mode, program)
     timelines = decode_capture(read_capture(capture_folder))
     write_and_say(trace_path, timelines)
-    print_summary(timelines, as_json)
+    print_report(timelines, as_json)
     ctx.exit(exit_code or dump_exit_code)
-
-
-def print_summary(timelines: list[Timeline], as_json: bool) -> None:
-    """The summary on stdout: JSON, or a table that is never cut when it is piped."""
-    summaries = [summarise(timeline) for timeline in timelines]
-    if as_json:
-        click.echo(json.dumps([summary.to_json() for summary in summaries], indent=1))
-        return
-    print_summaries(summaries, table_console())

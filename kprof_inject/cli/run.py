@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import say, say_faults
 from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
 from kprof_inject.runtime import steps
-from kprof_inject.runtime.launches import parse_launches
+from kprof_inject.runtime.launches import LaunchChoice
+from kprof_inject.timeline.fit import Fit, fitted_buffer
 from kprof_inject.workspace import Workspace
 
 
@@ -41,28 +44,63 @@ class _WorkspaceFirst(click.Command):
 def command(
     ctx: click.Context,
     workspace: Path,
-    launches: str,
-    buffer: str,
-    buffer_bytes: int,
-    max_bytes: int,
+    choice: LaunchChoice,
+    mode: Mode,
+    fit: bool,
     program: tuple[str, ...],
 ) -> None:
     """Rerun PROGRAM with the records that insert planned in WORKSPACE, and save the raw buffers."""
-    opened = Workspace.open(workspace)
-    _, exit_code = run_into(opened, launches, max_bytes, Mode(buffer, buffer_bytes), program)
+    runner = run_and_fit if fit else run_into
+    _, exit_code = runner(Workspace.open(workspace), choice, mode, program)
     ctx.exit(exit_code)
 
 
-def run_into(
-    workspace: Workspace, launches: str, max_bytes: int, mode: Mode, program: tuple[str, ...]
-) -> tuple[Path, int]:
+def run_and_fit(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tuple[str, ...]) -> tuple[Path, int]:
+    """As ``run_into``, and once more if records were lost, with a buffer that has room for them: the result is then
+    the second run's."""
+    folder, exit_code = run_into(workspace, choice, mode, program)
+    fit = fitted_buffer(read_capture(folder).launches, mode)
+    if fit is None:
+        say("no record was lost: --fit has nothing to do")
+        return folder, exit_code
+    _say_losses(fit)
+    options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
+    limit_bytes = min(choice.max_bytes, MOST_LAUNCH_BYTES)
+    if fit.launch_bytes > limit_bytes:
+        say(
+            f"not run again: {options} would keep them all, and the {fit.largest.ctas} CTAs of "
+            f"{fit.largest.kernel.name} would take {fit.launch_bytes} bytes, of which {limit_bytes} are allowed; "
+            "record fewer --warps, select less, or raise --max-bytes"
+        )
+        return folder, exit_code
+    say(f"running once more with {options}, which keeps as many for every warp")
+    folder, exit_code = run_into(workspace, choice, fit.mode, program)
+    still = fitted_buffer(read_capture(folder).launches, fit.mode)
+    if still is not None:
+        _say_losses(still)
+        say("records were lost again: the program does not do the same in each run, or the buffer was made smaller")
+    return folder, exit_code
+
+
+def _say_losses(fit: Fit) -> None:
+    for loss in fit.losses:
+        say(
+            f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
+            f"up to {loss.most_in_warp}, and its ring holds {loss.ring_records}"
+        )
+
+
+def run_into(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tuple[str, ...]) -> tuple[Path, int]:
     """Run and say what was captured; returns the capture's folder and the program's exit code."""
-    parse_launches(launches)  # a bad one is found before the program starts
     capture_folder = workspace.new_capture_folder()
-    result = steps.run(workspace, capture_folder, launches, max_bytes, mode, program)
+    result = steps.run(workspace, capture_folder, choice, mode, program)
     for state in result.reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran as it was: {state.reason}")
+        elif state.reason:
+            say(f"{state.name}: {state.reason}")
+    for autotuned in result.reports.choices:
+        say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
     say_faults(result.reports.errors)
     say(f"captured to {capture_folder}")
     return capture_folder, result.exit_code

@@ -17,6 +17,7 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
+from kprof_inject.cli.options import ByteCount
 from kprof_inject.errors import KprofError, Position
 
 _FILE = "pyproject.toml"
@@ -28,8 +29,10 @@ _OF_ONE_CALL = frozenset({"output", "plan_path", "dry_run", "as_diff", "as_json"
 
 # What TOML may hold for an option: the first row whose kind of parameter fits.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
+    (ByteCount, (int, str), 'a whole number or "auto"'),
     (click.types.IntParamType, (int,), "a whole number"),
     (click.types.FloatParamType, (int, float), "a number"),
+    (click.types.BoolParamType, (bool,), "true or false"),
     (click.ParamType, (str,), "a string"),
 )
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.capture.format import CLOCK_FILE
 from kprof_inject.capture.reader import Capture, is_capture, read_capture
+from kprof_inject.cli.axis_lines import axis_lines
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import trace_writer, write_trace
+from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace
 
@@ -48,6 +51,8 @@ def decode_capture(capture: Capture) -> list[Timeline]:
     for process in capture.processes:
         for reason, count in process.left_out.items():
             say(f"left out {count} launch(es) of process {process.pid}: {reason}")
+        if process.damaged_readings:
+            say(f"passed over {process.damaged_readings} damaged line(s) of {CLOCK_FILE} of process {process.pid}")
         if not process.ended:
             say(f"process {process.pid} was ended before it could finish its capture; this is what it had saved")
     if not timelines:
@@ -64,4 +69,6 @@ def write_and_say(path: Path, timelines: list[Timeline]) -> None:
     size = write_trace(path, timelines)
     scopes = sum(len(timeline.scopes) for timeline in timelines)
     say(f"wrote {path}: {len(timelines)} launch(es), {scopes} scopes, {size / 1e6:.1f} MB")
+    for line in axis_lines(place_launches(timelines)):
+        say(line)
     say("open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)")

@@ -3,6 +3,7 @@
 Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 Times are microseconds there; ours are printed from whole nanoseconds with exactly three decimals, and an event's end is
 rounded once, so that a child never outlasts its parent. One process for each launch, one thread for each warp.
+Launches of several processes and devices stand where ``timeline.axis`` puts them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch, place_launches
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import judge
 
 _CHUNK_EVENTS = 1 << 14
 _LOST = "lost records"
@@ -22,20 +25,20 @@ _INSTANT = "mark"
 
 
 def chrome_trace(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """The file's bytes, in chunks. Launches stand on one axis, whose zero is the first CTA's or scope's begin."""
-    yield b'{"displayTimeUnit":"ns","otherData":' + _json(_other_data(timelines)).encode()
+    """The file's bytes, in chunks. The zero of an axis is where its first CTA or scope begins: Perfetto drops what is
+    before zero."""
+    placed = place_launches(timelines)
+    known = _other_data([launch.timeline for launch in placed])
+    other_data = [{**data, **_place_data(launch)} for data, launch in zip(known, placed, strict=True)]
+    yield b'{"displayTimeUnit":"ns","otherData":' + _json(other_data).encode()
     yield b',"traceEvents":[\n'
-    # Perfetto drops what is before zero, and a fitted clock may put a record before the timer reading it followed.
-    begins = [column for t in timelines for column in (t.ctas["init_ns"], t.scopes["start_ns"]) if column.size]
-    zero_ns = min((int(column.min()) for column in begins), default=0)
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
     first_tid = len(timelines) + 1
     separator = b""
-    for number, timeline in enumerate(timelines):
-        pid = number + 1
-        threads = _Threads(timeline, first_tid)
+    for number, launch in enumerate(placed):
+        threads = _Threads(launch.timeline, first_tid)
         first_tid += threads.count
-        for events in _events_of(timeline, pid, threads, zero_ns):
+        for events in _events_of(launch, number + 1, threads):
             if events:
                 yield separator + ",\n".join(events).encode()
                 separator = b",\n"
@@ -60,22 +63,24 @@ class _Threads:
         self.lost_tids: NDArray[np.int64] = tids[len(timeline.scopes) :]
 
 
-def _events_of(timeline: Timeline, pid: int, threads: _Threads, zero_ns: int) -> Iterator[list[str]]:
-    yield list(_names(timeline, pid, threads))
-    yield _lost_windows(timeline, pid, threads, zero_ns)
+def _events_of(launch: PlacedLaunch, pid: int, threads: _Threads) -> Iterator[list[str]]:
+    timeline, clock = launch.timeline, launch.clock
+    yield list(_names(launch, pid, threads))
+    yield _lost_windows(timeline, pid, threads, clock)
     marks = np.array([scope.kind == _INSTANT for scope in timeline.table.scopes], dtype=bool)
     for start in range(0, len(timeline.scopes), _CHUNK_EVENTS):
         part = slice(start, start + _CHUNK_EVENTS)
         scopes, tids = timeline.scopes[part], threads.scope_tids[part]
         is_mark = marks[scopes["scope"]]
-        yield _slices(timeline, pid, tids[~is_mark], scopes[~is_mark], zero_ns)
-        yield _instants(timeline, pid, tids[is_mark], scopes[is_mark], zero_ns)
+        yield _slices(timeline, pid, tids[~is_mark], scopes[~is_mark], clock)
+        yield _instants(timeline, pid, tids[is_mark], scopes[is_mark], clock)
 
 
-def _names(timeline: Timeline, pid: int, threads: _Threads) -> Iterator[str]:
-    launch = timeline.launch
-    grid = "x".join(map(str, launch.grid))
-    name = f"{launch.kernel.name} launch {launch.index}, grid {grid}, device {launch.device}"
+def _names(placed: PlacedLaunch, pid: int, threads: _Threads) -> Iterator[str]:
+    launch = placed.timeline.launch
+    replay = " (last replay of a CUDA graph)" if launch.graph else ""
+    name = f"{launch.kernel.name} launch {launch.index}{replay}, grid {'x'.join(map(str, launch.grid))}"
+    name = f"{placed.place_name}: {name}" if placed.place_name else f"{name}, device {launch.device}"
     yield f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{_json(name)}}}}}'
     yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{pid}}}}}'
     for position, (sm, cta, warp) in enumerate(zip(*threads.places, strict=True)):
@@ -84,14 +89,16 @@ def _names(timeline: Timeline, pid: int, threads: _Threads) -> Iterator[str]:
         yield f'{{"ph":"M","name":"thread_sort_index",{thread},"args":{{"sort_index":{position}}}}}'
 
 
-def _slices(timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArray[np.void], zero_ns: int) -> list[str]:
+def _slices(
+    timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArray[np.void], clock: DeviceClock
+) -> list[str]:
     heads, tails = _same_for_all('"ph":"X"', timeline, pid)
     return [
         f'{heads[scope]}{tid},{times}{iteration}{start_cycles},"cycles":{cycles}{tails[scope]}'
         for scope, tid, times, iteration, start_cycles, cycles in zip(
             scopes["scope"].tolist(),
             tids.tolist(),
-            _times(scopes["start_ns"] - zero_ns, scopes["end_ns"] - zero_ns),
+            _times(clock.on_axis(scopes["start_ns"]), clock.on_axis(scopes["end_ns"])),
             _iteration_args(scopes["iteration"]),
             scopes["start_cycles"].tolist(),
             (scopes["end_cycles"] - scopes["start_cycles"]).tolist(),
@@ -101,13 +108,13 @@ def _slices(timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArr
 
 
 def _instants(
-    timeline: Timeline, pid: int, tids: NDArray[np.int64], marks: NDArray[np.void], zero_ns: int
+    timeline: Timeline, pid: int, tids: NDArray[np.int64], marks: NDArray[np.void], clock: DeviceClock
 ) -> list[str]:
     """A mark is a start and an end with nothing between: the time from one to the other is the record's own."""
     if not len(marks):
         return []
     heads, tails = _same_for_all('"ph":"i","s":"t"', timeline, pid)
-    ts = np.divmod(marks["start_ns"] - zero_ns, 1000)
+    ts = np.divmod(clock.on_axis(marks["start_ns"]), 1000)
     return [
         f'{heads[scope]}{tid},"ts":{us}.{part:03d},"args":{{"start_cycles":{start_cycles}{tails[scope]}'
         for scope, tid, us, part, start_cycles in zip(
@@ -155,13 +162,13 @@ def _source_args(source: str, called_from: Sequence[str]) -> str:
     return args
 
 
-def _lost_windows(timeline: Timeline, pid: int, threads: _Threads, zero_ns: int) -> list[str]:
+def _lost_windows(timeline: Timeline, pid: int, threads: _Threads, clock: DeviceClock) -> list[str]:
     lost = timeline.lost
     return [
         f'{{"ph":"X","cat":"lost","name":"{_LOST}","pid":{pid},"tid":{tid},{times},"args":{{"records":{records}}}}}'
         for tid, times, records in zip(
             threads.lost_tids.tolist(),
-            _times(lost["start_ns"] - zero_ns, lost["end_ns"] - zero_ns),
+            _times(clock.on_axis(lost["start_ns"]), clock.on_axis(lost["end_ns"])),
             lost["records"].tolist(),
             strict=True,
         )
@@ -176,12 +183,34 @@ def _other_data(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
             "launch": t.launch.index,
             "clock_mhz": round(t.clock.clock_hz / 1e6, 3),
             "clock_residual_ns": round(t.clock.residual_ns, 1),
+            "clock_source": t.clock.source,
             "records_written": t.records_written,
             "records_lost": t.records_lost,
             "ctas_never_ran": t.ctas_never_ran,
+            "trust": judge(t.launch.kernel).to_json(),
         }
         for t in timelines
     ]
+
+
+def _place_data(placed: PlacedLaunch) -> dict[str, Any]:
+    """Of which process and device a launch is, and what the times of that device's launches are worth against those
+    of others. Launches with the same ``axis`` can be compared, within their two errors. Where there is a drift, the
+    offset is that of the first reading."""
+    if not placed.place_name:
+        return {}
+    launch, clock, relation = placed.timeline.launch, placed.clock, placed.clock.relation
+    return {
+        "host": launch.origin.host,
+        "rank": launch.origin.rank,
+        "pid": launch.origin.pid,
+        "device": launch.device,
+        "axis": clock.axis.number,
+        "aligned_by": clock.alignment,
+        "globaltimer_to_axis_ns": (relation.offset_ns if relation else 0) - clock.axis.zero_ns,
+        "globaltimer_drift_ppm": round(relation.drift * 1e6, 3) if relation else 0.0,
+        "alignment_error_ns": clock.error_ns,
+    }
 
 
 def _json(value: Any) -> str:

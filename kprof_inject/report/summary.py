@@ -12,7 +12,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.capture.origin import Place, place_names
 from kprof_inject.timeline.timeline import Timeline
+
+# By the clock's source.
+_CLOCK_TITLES = {"fitted": "SM clock", "nominal": "assumed SM clock"}
+_CLOCK_NOTES = {
+    "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
+    "totals and shares are over all warps",
+    "nominal": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: there are no timer readings to "
+    "measure it by. All times may be off by {percent:.0f} %, and each SM's first record is taken for the launch's "
+    "begin; totals and shares are over all warps",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +46,14 @@ class ScopeSummary:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSummary:
-    """One launch: the clock that was fitted, what was lost, and its scopes."""
+    """One launch: the clock that was fitted, what was lost, and its scopes. ``graph`` says that it is the last replay
+    of a CUDA graph, ``place`` on which process and device it ran."""
 
     kernel: str
     variant: str
     launch: int
+    graph: bool
+    place: Place
     grid: tuple[int, int, int]
     warps: int
     ctas: int
@@ -47,6 +61,7 @@ class LaunchSummary:
     clock_mhz: float
     clock_error: float
     residual_ns: float
+    clock_source: str
     records_written: int
     records_lost: int
     records_unknown: int
@@ -65,6 +80,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         launch.kernel.name,
         launch.kernel.variant,
         launch.index,
+        launch.graph,
+        launch.place,
         launch.grid,
         launch.kernel.num_warps,
         len(ctas),
@@ -72,6 +89,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         timeline.clock.clock_hz / 1e6,
         timeline.clock.rate_error,
         timeline.clock.residual_ns,
+        timeline.clock.source,
         timeline.records_written,
         timeline.records_lost,
         timeline.records_unknown,
@@ -105,18 +123,21 @@ def _scope_summaries(timeline: Timeline) -> Iterator[ScopeSummary]:
 
 def print_summaries(summaries: Sequence[LaunchSummary], console: Console) -> None:
     """Print a table for each launch, and under it what a reader must know before trusting it."""
+    names = place_names(summary.place for summary in summaries)
     for summary in summaries:
-        console.print(_table(summary))
+        console.print(_table(summary, names[summary.place]))
         for note in _notes(summary):
             console.print(Text(note))
 
 
-def _table(summary: LaunchSummary) -> Table:
+def _table(summary: LaunchSummary, place_name: str) -> Table:
+    place = f"{place_name}: " if place_name else ""
+    replay = " (last replay of a CUDA graph)" if summary.graph else ""
     grid = "x".join(map(str, summary.grid))
     table = Table(
         title=Text(
-            f"{summary.kernel}, launch {summary.launch}: grid {grid}, {summary.warps} warps, "
-            f"{_time(summary.duration_ns)}, SM clock {summary.clock_mhz:.0f} MHz"
+            f"{place}{summary.kernel}, launch {summary.launch}{replay}: grid {grid}, {summary.warps} warps, "
+            f"{time_text(summary.duration_ns)}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
         ),
         title_justify="left",
     )
@@ -129,19 +150,18 @@ def _table(summary: LaunchSummary) -> Table:
             Text("  " * scope.depth + scope.scope),
             Text(_short(scope.source)),
             f"{scope.count}",
-            _time(scope.total_ns),
-            _time(scope.mean_ns),
-            _time(scope.p50_ns),
-            _time(scope.p99_ns),
+            time_text(scope.total_ns),
+            time_text(scope.mean_ns),
+            time_text(scope.p50_ns),
+            time_text(scope.p99_ns),
             f"{100 * scope.share:.1f} %",
         )
     return table
 
 
 def _notes(summary: LaunchSummary) -> Iterator[str]:
-    yield (
-        f"clock: {summary.clock_mhz:.1f} MHz ± {100 * summary.clock_error:.2f} %, "
-        f"timer readings within {summary.residual_ns:.0f} ns (rms); totals and shares are over all warps"
+    yield _CLOCK_NOTES[summary.clock_source].format(
+        mhz=summary.clock_mhz, percent=100 * summary.clock_error, residual_ns=summary.residual_ns
     )
     if summary.records_lost:
         percent = 100 * summary.records_lost / summary.records_written
@@ -159,7 +179,8 @@ def _notes(summary: LaunchSummary) -> Iterator[str]:
         yield f"damaged: {summary.ctas_damaged} CTAs whose header contradicts itself; they were left out"
 
 
-def _time(nanoseconds: float | None) -> str:
+def time_text(nanoseconds: float | None) -> str:
+    """A time with the unit that suits it; "-" where there is none."""
     if nanoseconds is None:
         return "-"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):

@@ -12,18 +12,31 @@ import triton.compiler.compiler
 
 Compile = Callable[..., Any]
 
+_MODULES = (triton.compiler.compiler, triton.compiler, triton)
 
-def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> None:
-    """Have ``around(original, args, kwargs)`` called for every compilation of this process.
+
+def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], None]:
+    """Have ``around(original, args, kwargs)`` called for every compilation of this process; returns what ends that.
 
     The just-in-time decorator takes the name from ``triton.compiler`` at each first launch, Inductor from
     ``triton``: all of them lead to ours.
     """
     original: Compile = triton.compiler.compiler.compile
 
+    state = {"around": around}
+
     @functools.wraps(original)
     def compile(*args: Any, **kwargs: Any) -> Any:
-        return around(original, args, kwargs)
+        # A kernel function that was launched meanwhile keeps this one for good.
+        around = state.get("around")
+        return around(original, args, kwargs) if around else original(*args, **kwargs)
 
-    for module in (triton.compiler.compiler, triton.compiler, triton):
+    def unwrap() -> None:
+        state.clear()
+        for module in _MODULES:
+            if module.compile is compile:
+                module.compile = original
+
+    for module in _MODULES:
         module.compile = compile
+    return unwrap

@@ -13,6 +13,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO
 
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
@@ -21,8 +23,25 @@ _FALSE_ALARM = re.compile(
 )
 
 
+@dataclass(slots=True)
+class HeldMessages:
+    """What was written to stderr so far, kept in a file."""
+
+    _file: IO[bytes] | None
+
+    def take(self) -> bytes:
+        """All of it: it is then not written to stderr any more."""
+        if self._file is None:
+            return b""
+        self._file.seek(0)
+        written = self._file.read()
+        self._file.seek(0)
+        self._file.truncate()
+        return written
+
+
 @contextmanager
-def without_false_alarms() -> Iterator[None]:
+def without_false_alarms() -> Iterator[HeldMessages]:
     """Hold back what is written to stderr, by this thread or another, and write it at the end without false alarms.
 
     MLIR writes to the file descriptor itself, so Python's ``sys.stderr`` is not the place to stand in.
@@ -31,18 +50,18 @@ def without_false_alarms() -> Iterator[None]:
         sys.stderr.flush()
         stderr = os.dup(2)
     except (AttributeError, OSError, ValueError):  # a program without a stderr: there is nothing to keep clean
-        yield
+        yield HeldMessages(None)
         return
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
+        messages = HeldMessages(held)
         try:
-            yield
+            yield messages
         finally:
             sys.stderr.flush()
             os.dup2(stderr, 2)
             os.close(stderr)
-            held.seek(0)
-            rest = drop_false_alarms(held.read())
+            rest = drop_false_alarms(messages.take())
             if rest:
                 os.write(2, rest)
 

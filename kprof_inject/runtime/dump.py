@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
+import functools
 import json
 import linecache
+import os
 import sys
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,14 @@ from typing import Any
 import triton
 
 from kprof_inject.files import source_text
+from kprof_inject.runtime import autotuning, kernel_loading
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
+from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.endings import at_end
+from kprof_inject.runtime.loaded_kernel import resources_of
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.timing import LaunchTimer, TimingLauncher
 from kprof_inject.runtime.variants import Variant, variant_of
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import Workspace
@@ -23,31 +30,87 @@ from kprof_inject.workspace import Workspace
 
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
-    workspace = Workspace(Path(session.workspace))
+    step = DumpStep(session, report)
+    kernel_loading.install()
+    autotuning.install()
+    autotuning.report_choices(report)
+    wrap_compiler(step.compile)
+    at_end(functools.partial(note_gpu, report, os.getpid()))
+    at_end(step.finish)
 
-    def around(original: Compile, args: Any, kwargs: Any) -> Any:
+
+class DumpStep:
+    """Saves each kernel of this process, and how long it takes by itself."""
+
+    def __init__(self, session: Session, report: ProcessReport) -> None:
+        self._kernel_glob = session.kernel
+        self._report = report
+        self._workspace = Workspace(Path(session.workspace))
+        self._timed: list[_TimedKernel] = []
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
         kernel = original(*args, **kwargs)
-        with report.guard("saving a kernel"):
+        with self._report.guard("saving a kernel"):
             variant = variant_of(original, args, kwargs)
-            if variant is not None and fnmatchcase(variant.name, session.kernel):
-                _save(workspace, variant, kernel)
-                report.add_kernel(variant.key, variant.name, "dumped")
+            if variant is None:
+                return kernel
+            if not fnmatchcase(variant.name, self._kernel_glob):
+                self._report.add_kernel(variant.key, variant.name, "passed over")
+            else:
+                save_kernel(self._workspace, variant, kernel)
+                self._report.add_kernel(variant.key, variant.name, "dumped")
+                kernel_loading.around_load(kernel, functools.partial(self._load, variant.key, kernel))
         return kernel
 
-    wrap_compiler(around)
-    atexit.register(note_gpu, report)
+    @functools.cached_property
+    def _device(self) -> Device:
+        # A program that only compiles may well do without torch.
+        from kprof_inject.runtime.torch_device import TorchDevice
+
+        return TorchDevice()
+
+    def finish(self) -> None:
+        """Save the times. Never raises."""
+        # A forked child cannot ask its parent's devices.
+        for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
+            with self._report.guard("timing a kernel"):
+                self._device.synchronise(kernel.device)
+                self._save_run(kernel.variant, kernel.resources, kernel.timer.times_ns())
+
+    def _load(self, variant: str, kernel: Any, load: kernel_loading.Load) -> None:
+        load()
+        with self._report.guard("timing a kernel"):
+            timer = LaunchTimer(self._device)
+            timed = _TimedKernel(variant, resources_of(kernel), timer, self._device.current(), os.getpid())
+            kernel._run = TimingLauncher(kernel._run, timed.timer)
+            self._timed.append(timed)
+            self._save_run(variant, timed.resources, [])
+
+    def _save_run(self, variant: str, resources: dict[str, Any], times_ns: list[float]) -> None:
+        self._workspace.write_clean_run(variant, str(os.getpid()), {**resources, "times_ns": times_ns})
 
 
-def note_gpu(report: ProcessReport) -> None:
-    """Say whether the program could have used a GPU, if it has loaded what can tell."""
+@dataclass(frozen=True, slots=True)
+class _TimedKernel:
+    variant: str
+    resources: dict[str, Any]
+    timer: LaunchTimer
+    device: int
+    pid: int
+
+
+def note_gpu(report: ProcessReport, pid: int) -> None:
+    """Say whether the program could have used a GPU, if process ``pid`` has loaded what can tell. Its forked children
+    have nothing to add."""
     torch = sys.modules.get("torch")
-    if torch is not None:
+    if torch is not None and os.getpid() == pid:
         with report.guard("looking for a GPU"):
             report.gpu = bool(torch.cuda.is_available())
             report.write()
 
 
-def _save(workspace: Workspace, variant: Variant, kernel: Any) -> None:
+def save_kernel(workspace: Workspace, variant: Variant, kernel: Any) -> None:
+    """Save what the compiler made of a kernel, with the sources that its locations name."""
     ttgir = kernel.asm["ttgir"]
     info = {
         "name": kernel.metadata.name,
@@ -55,6 +118,8 @@ def _save(workspace: Workspace, variant: Variant, kernel: Any) -> None:
         "file_name": variant.file_name,
         "target": variant.target.__dict__,
         "options": variant.options,
+        "signature": variant.signature,
+        "constants": variant.constants,
         "metadata": kernel.metadata._asdict(),
         "triton_version": triton.__version__,
     }

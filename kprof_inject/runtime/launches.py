@@ -9,6 +9,17 @@ from typing import Protocol
 from kprof_inject.errors import KprofError, Position
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchChoice:
+    """What one run keeps: of kernels whose names match ``kernel``, the launches that ``launches`` names, and of those
+    at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process."""
+
+    launches: str = "last"
+    kernel: str = "*"
+    max_launches: int = 0
+    max_bytes: int = 1 << 30
+
+
 class LaunchFilter(Protocol):
     """Decides by the number of the launch, counted from 0 for each variant.
 
@@ -32,37 +43,67 @@ class LastLaunch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRange:
-    """``first <= index < stop``; ``stop`` None means no end."""
+    """Every ``step``-th launch of ``first <= index < stop``, beginning with ``first``; ``stop`` None means no end."""
 
     first: int
     stop: int | None
+    step: int = 1
     replaces: bool = False
 
     def keeps(self, index: int) -> bool:
-        return self.first <= index and (self.stop is None or index < self.stop)
+        inside = self.first <= index and (self.stop is None or index < self.stop)
+        return inside and (index - self.first) % self.step == 0
 
 
-_RANGE = re.compile(r"(\d+)(?:(:)(\d+)?)?")
+_WORDS: dict[str, LaunchFilter] = {
+    "last": LastLaunch(),
+    "first": LaunchRange(0, 1),
+    "all": LaunchRange(0, None),
+}
+_PART = re.compile(r"(?:^|:)([^:]*)")
+# More digits than any program has launches.
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_FORMS = "last, first, all, a number counted from 0, or a range such as 10:20 or 0:100:10"
 
 
 def parse_launches(text: str) -> LaunchFilter:
-    """``last``, ``first``, ``all``, ``N``, ``A:B`` or ``A:``. Raises ``KprofError`` for anything else."""
-    words: dict[str, LaunchFilter] = {
-        "last": LastLaunch(),
-        "first": LaunchRange(0, 1),
-        "all": LaunchRange(0, None),
-    }
-    if text in words:
-        return words[text]
-    found = _RANGE.fullmatch(text)
-    if found is None:
-        raise KprofError(
-            f"cannot read the launches {text!r}",
-            where=Position("--launches", 1, 1, text),
-            hint="last, first, all, a number counted from 0, or a range such as 10:20",
-            exit_code=2,
-        )
-    first, colon, stop = found.groups()
-    if not colon:
-        return LaunchRange(int(first), int(first) + 1)
-    return LaunchRange(int(first), int(stop) if stop else None)
+    """``last``, ``first``, ``all``, ``N``, or a range ``A:B:STEP`` as Python's slices have it, of which any part may be
+    left out. Raises ``KprofError`` for anything else, and for a range of no launches."""
+    if text in _WORDS:
+        return _WORDS[text]
+    parts = list(_PART.finditer(text))
+    if len(parts) > 3:
+        raise _unreadable(text, parts[3].start())
+    numbers = [_number(text, part.start(1), part[1]) for part in parts]
+    if len(numbers) == 1:
+        if numbers[0] is None:
+            raise _unreadable(text, 0)
+        return LaunchRange(numbers[0], numbers[0] + 1)
+    first = numbers[0] or 0
+    stop = numbers[1]
+    step = 1 if len(numbers) == 2 or numbers[2] is None else numbers[2]
+    if stop is not None and stop <= first:
+        raise _error(text, parts[1].start(1), f"no launch is in {text}", "the end of a range is not in it")
+    if step == 0:
+        raise _error(text, parts[2].start(1), "the step is 0", "1 keeps every launch of the range")
+    return LaunchRange(first, stop, step)
+
+
+def _number(text: str, offset: int, part: str) -> int | None:
+    """One part of a range; None if it was left out."""
+    if not part:
+        return None
+    if re.fullmatch(r"-[0-9]+", part):
+        raise _error(text, offset, f"there is no launch {part}", "launches are counted from 0; last is the last one")
+    digits = _NUMBER.match(part)
+    if digits is None or digits.end() < len(part):
+        raise _unreadable(text, offset + (digits.end() if digits else 0))
+    return int(part)
+
+
+def _unreadable(text: str, offset: int) -> KprofError:
+    return _error(text, offset, f"cannot read the launches {text!r}", _FORMS)
+
+
+def _error(text: str, offset: int, what: str, hint: str) -> KprofError:
+    return KprofError(what, where=Position("--launches", 1, offset + 1, text), hint=hint, exit_code=2)

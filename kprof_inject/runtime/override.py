@@ -2,190 +2,195 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
+import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import triton
-import triton.compiler.compiler
-from triton import knobs
-from triton.backends.compiler import GPUTarget
-from triton.runtime.driver import driver
 
+from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
+from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.files import read_text
-from kprof_inject.runtime.capture import CapturingLauncher, LaunchCapture
+from kprof_inject.runtime import autotuning, kernel_loading
+from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
-from kprof_inject.runtime.diagnostics import without_false_alarms
+from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.dump import note_gpu
-from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
+from kprof_inject.runtime.endings import at_end
+from kprof_inject.runtime.inductor import is_compile_worker
+from kprof_inject.runtime.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.torch_device import TorchDevice
 from kprof_inject.runtime.variants import Variant, variant_of
-from kprof_inject.runtime.versions import installed_version
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
-    step = _RunStep(session, report)
+    device = TorchDevice()
+    capture = LaunchCapture(session, report, device)
+    step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
+    kernel_loading.install()
+    autotuning.install()
+    autotuning.report_choices(report)
     wrap_compiler(step.compile)
-    atexit.register(note_gpu, report)
+    at_end(functools.partial(note_gpu, report, os.getpid()))
+    at_end(capture.finish)
+
+
+class Plans(Protocol):
+    """Knows which kernels get records."""
+
+    def plan_of(self, variant: Variant, plain: Compile) -> PlannedKernel | None:
+        """The plan of a variant, or None to leave it as it is. ``plain`` compiles it without records."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
-    """A dumped kernel that has a plan, and the plan's scope table."""
+class WorkspacePlans:
+    """The plans that ``insert`` wrote into the session's workspace."""
 
-    kernel: DumpedKernel
-    scope_table: dict[str, Any]
+    session: Session
+    report: ProcessReport
 
-
-class _RunStep:
-    def __init__(self, session: Session, report: ProcessReport) -> None:
-        self._session = session
-        self._report = report
-        self._workspace = Workspace(Path(session.workspace))
-        self._capture = LaunchCapture(session, report)
-        # Triton's knobs and the backend's instrumentation are global to the process.
-        self._lock = threading.RLock()
-
-    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
-        with self._lock:
-            variant, planned = None, None
-            with self._report.guard("looking up a kernel's plan"):
-                variant = variant_of(original, args, kwargs)
-                planned = self._planned(variant) if variant else None
-            if variant is None or planned is None:
-                return original(*args, **kwargs)
-            plain = functools.partial(original, *args, **kwargs)
-            try:
-                kernel = self._compile_with_records(plain, variant, planned)
-            except Exception as error:  # noqa: BLE001 (the compiler's errors have no common base)
-                self._leave_alone(variant, f"Triton could not compile it with records: {error}")
-                return plain()
-            self._report.add_kernel(variant.key, variant.name, "instrumented")
-            return kernel
-
-    def _planned(self, variant: Variant) -> _Planned | None:
-        scope_table = self._workspace.scope_table(variant.key)
-        if scope_table is None:
+    def plan_of(self, variant: Variant, plain: Compile) -> PlannedKernel | None:
+        workspace = Workspace(Path(self.session.workspace))
+        scope_table = workspace.scope_table(variant.key)
+        if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
             return None
-        kernel = self._workspace.kernel(variant.key)
+        kernel = workspace.kernel(variant.key)
         dumped_by = kernel.info["triton_version"]
         if dumped_by != triton.__version__:
-            self._leave_alone(
-                variant, f"it was dumped by Triton {dumped_by}, and this is {triton.__version__}; dump again"
-            )
+            self._leave_alone(variant, f"Triton {dumped_by} dumped it, and this is {triton.__version__}; dump again")
             return None
-        return _Planned(kernel, scope_table)
-
-    def _compile_with_records(self, plain: Compile, variant: Variant, planned: _Planned) -> Any:
-        properties = _device_properties(variant.target)
-        shared_bytes = properties.get("max_shared_mem") or shared_bytes_of(variant.target)
-        with (
-            _overriding(self._workspace, planned.kernel),
-            instrumented(variant.target, self._session.mode, shared_bytes),
-            without_false_alarms(),
-        ):
-            kernel = plain()
-        if not kernel.metadata.profile_scratch_size:
-            raise KprofError("the override was not used: its records are not in the binary")
-        ttgir_path = self._workspace.override_path(planned.kernel)
-        description = {
-            "name": planned.kernel.name,
-            "scope_table": planned.scope_table,
-            "scope_ids": scope_names(str(ttgir_path), variant.target),
-            "layout": installed_version().buffer_layout,
-            "mode": self._session.mode.to_json(),
-            "sm_clock_hz": 1000 * properties.get("sm_clock_rate", 0),
-            "metadata": {**planned.kernel.info["metadata"], **_changed_metadata(kernel)},
-            "clean_metadata": planned.kernel.info["metadata"],
-        }
-        self._capture.add_kernel(
-            variant.key,
-            description,
-            read_text(planned.kernel.ttgir_path),
-            self._workspace.kernel_sources(variant.key),
-        )
-        self._capture_launches_of(kernel, plain, variant)
-        return kernel
-
-    def _capture_launches_of(self, kernel: Any, plain: Compile, variant: Variant) -> None:
-        """Put our launcher in place when Triton makes its own, at the kernel's first launch."""
-        initialise = kernel._init_handles
-
-        def initialise_and_wrap() -> None:
-            if kernel.module is not None:
-                return
-            try:
-                initialise()
-            except Exception as error:  # noqa: BLE001 (shared memory, registers, whatever the driver refuses)
-                clean = without_records(f"it does not load with records: {error}")
-                # The program, and Triton's caches, already hold this object.
-                vars(kernel).clear()
-                vars(kernel).update(vars(clean))
-                clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
-                return
-            self._capture.describe_loaded(variant.key, kernel.n_regs, kernel.n_spills)
-            kernel._run = CapturingLauncher(kernel, self._capture, variant.key, without_records)
-
-        def without_records(reason: str) -> Any:
-            self._leave_alone(variant, reason)
-            with self._lock:
-                clean = plain()
-            clean._init_handles()
-            return clean
-
-        kernel._init_handles = initialise_and_wrap
+        if is_compile_worker():
+            self._leave_alone(variant, "a worker process of Inductor's compiled it; set compile_threads to 1")
+            return None
+        return PlannedKernel(workspace, kernel, scope_table, variant.target)
 
     def _leave_alone(self, variant: Variant, reason: str) -> None:
-        with self._report.guard("reporting a kernel"):
-            self._report.add_kernel(variant.key, variant.name, "left alone", reason)
+        self.report.add_kernel(variant.key, variant.name, "left alone", reason)
 
 
-@contextmanager
-def _overriding(workspace: Workspace, kernel: DumpedKernel) -> Iterator[None]:
-    """Have Triton replace the TTGIR of the next compilation by the kernel's own, and keep the binary apart.
+class RunStep:
+    """Compiles each planned kernel of this process with records; all else is compiled as it is."""
 
-    The cache's key does not know the override, so an instrumented binary must not lie where another
-    compilation would look.
-    """
-    compiler: Any = triton.compiler.compiler
-    with knobs.compilation.scope(), knobs.cache.scope():
-        knobs.compilation.override = True
-        knobs.compilation.always_compile = True
-        knobs.compilation.store_binary_only = False
-        knobs.cache.override_dir = str(workspace.override_folder / kernel.variant)
-        knobs.cache.dir = str(workspace.cache_folder("instrumented"))
-        # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
-        compiler.print = _say_nothing
+    def __init__(
+        self, session: Session, report: ProcessReport, device: Device, capture: LaunchPlaces, plans: Plans
+    ) -> None:
+        self.session = session
+        self.report = report
+        self.device = device
+        self.capture = capture
+        self._plans = plans
+        # Triton's knobs and the backend's instrumentation are global to the process.
+        self.lock = threading.RLock()
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        plain = functools.partial(original, *args, **kwargs)
+        with self.lock:
+            variant, planned = None, None
+            with self.report.guard("looking up a kernel's plan"):
+                variant = variant_of(original, args, kwargs)
+                planned = self._plans.plan_of(variant, plain) if variant else None
+            if variant is None or planned is None:
+                return plain()
+            return _PlannedBuilds(self, variant, planned, plain).compile()
+
+
+class _PlannedBuilds:
+    """One planned kernel and its builds: with records, with a smaller buffer for large grids, and without."""
+
+    def __init__(self, step: RunStep, variant: Variant, planned: PlannedKernel, plain: Compile) -> None:
+        self._step = step
+        self._variant = variant
+        self._planned = planned
+        self._plain = plain
+        self._mode = step.session.mode
+        self._clean: Any = None
+        self._smaller: dict[int, RecordingBuild] = {}
+
+    def compile(self) -> Any:
+        """The kernel with records; the plain one if that fails. Raises what the compiler raises for the plain one."""
         try:
-            yield
-        finally:
-            del compiler.print
+            self._mode = self._mode_of_kernel()
+            kernel = compile_with_records(self._plain, self._planned, self._mode)
+        except KprofError as error:
+            self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
+            return self._plain()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self.give_up(f"a fault of kprof-inject's own: {type(error).__name__}: {error}")
+            return self._plain()
+        kernel_loading.around_load(kernel, functools.partial(self._load, kernel))
+        self._step.report.add_kernel(self._variant.key, self._variant.name, "instrumented")
+        return kernel
 
+    def clean(self) -> Any:
+        if self._clean is None:
+            with self._step.lock, self._step.device.unaffected_by_graphs():
+                clean = self._plain()
+                clean._init_handles()
+                self._clean = clean
+        return self._clean
 
-def _say_nothing(*_: object, **__: object) -> None:
-    pass
+    def with_smaller_buffer(self, ctas: int, most_bytes: int) -> RecordingBuild | None:
+        buffer_bytes = smaller_buffer_bytes(self._mode, ctas, self._total_warps, most_bytes)
+        if buffer_bytes is None:
+            return None
+        if buffer_bytes not in self._smaller:
+            mode = replace(self._mode, buffer_bytes=buffer_bytes)
+            with self._step.lock, self._step.device.unaffected_by_graphs():
+                kernel = compile_with_records(self._plain, self._planned, mode)
+                kernel._init_handles()
+            variant = f"{self._variant.key}-{buffer_bytes}"
+            self._smaller[buffer_bytes] = self._build_of(kernel, variant, mode)
+            self._step.report.add_kernel(
+                variant,
+                self._variant.name,
+                "instrumented",
+                f"for {ctas} CTAs, each keeps {buffer_bytes} bytes of records instead of {self._mode.buffer_bytes}",
+            )
+        return self._smaller[buffer_bytes]
 
+    def give_up(self, reason: str) -> None:
+        with self._step.report.guard("reporting a kernel"):
+            self._step.report.add_kernel(self._variant.key, self._variant.name, "left alone", reason)
 
-def _device_properties(target: GPUTarget) -> dict[str, Any]:
-    """What the driver tells of the current device; nothing if the program compiles for another target."""
-    try:
-        if driver.active.get_current_target() != target:
-            return {}
-        device = driver.active.get_current_device()
-        return dict(driver.active.utils.get_device_properties(device))
-    except RuntimeError:  # no active driver: a machine without a GPU
-        return {}
+    def _load(self, kernel: Any, load: kernel_loading.Load) -> None:
+        """Put our launcher in place when Triton has made its own. A kernel that the driver refuses becomes the clean
+        one: the program, and Triton's caches, already hold this object."""
+        try:
+            load()
+            build = self._build_of(kernel, self._variant.key, self._mode)
+        except Exception as error:  # noqa: BLE001 (shared memory, registers, whatever the driver refuses)
+            self.give_up(f"it does not load with records: {error}")
+            clean = self.clean()
+            vars(kernel).clear()
+            vars(kernel).update(vars(clean))
+            clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
+            self._clean = kernel
+            return
+        most_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
+        kernel._run = CapturingLauncher(build, self, self._step.capture, most_bytes)
+        clean_run = build.captured.description["clean"]
+        # Programs decide by these two, as Inductor does: they shall see what they see without us.
+        kernel.n_regs = clean_run.get("registers") or kernel.n_regs
+        kernel.n_spills = clean_run.get("spills", kernel.n_spills)
 
+    @property
+    def _total_warps(self) -> int:
+        return int(self._planned.kernel.info["metadata"]["num_warps"])
 
-def _changed_metadata(kernel: Any) -> dict[str, Any]:
-    names = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
-    return {name: getattr(kernel.metadata, name) for name in names}
+    def _mode_of_kernel(self) -> Mode:
+        clean, target = self._planned.kernel.info["metadata"], self._planned.target
+        registers = self._planned.workspace.clean_run(self._variant.key).get("registers")
+        where = f"{target.backend}:{target.arch}"
+        return mode_of_kernel(self._step.session.mode, clean["shared"], self._total_warps, registers, where)
+
+    def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
+        return RecordingBuild(kernel, kernel._run, describe(self._planned, variant, kernel, mode))

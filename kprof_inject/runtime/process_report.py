@@ -23,14 +23,22 @@ class ProcessReport:
         self._started_ns = time.time_ns()
         self._lock = threading.RLock()
         self._kernels: dict[str, dict[str, Any]] = {}
+        self._choices: list[dict[str, str]] = []
         self._errors: list[str] = []
+        self._refused = False
         self.triton_version = ""
         self.gpu: bool | None = None
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
-        """``state`` is ``dumped``, ``instrumented`` or ``left alone``, the last with its reason."""
+        """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented`` or ``left alone``, for a reason."""
         with self._lock:
             self._kernels[variant] = {"name": name, "state": state, "reason": reason}
+            self.write()
+
+    def add_choice(self, kernel: str, key: str, config: str) -> None:
+        """What an autotuner chose for a kernel, for the arguments that ``key`` stands for."""
+        with self._lock:
+            self._choices.append({"kernel": kernel, "key": key, "config": config})
             self.write()
 
     @contextmanager
@@ -51,12 +59,15 @@ class ProcessReport:
             "triton_version": self.triton_version,
             "gpu": self.gpu,
             "kernels": self._kernels,
+            "choices": self._choices,
             "errors": self._errors,
         }
         try:
             write_json(self._folder / f"{os.getpid()}-{self._started_ns}.json", values)
         except OSError as error:
-            sys.stderr.write(f"kprof-inject: cannot report: {error}\n")
+            if not self._refused:
+                sys.stderr.write(f"kprof-inject: cannot report: {error}\n")
+            self._refused = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,15 @@ class KernelState:
 
 
 @dataclass(frozen=True, slots=True)
+class AutotunerChoice:
+    """What an autotuner chose for the arguments that ``key`` stands for."""
+
+    kernel: str
+    key: str
+    config: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reports:
     """All processes of one step together."""
 
@@ -77,12 +97,13 @@ class Reports:
     triton_versions: frozenset[str]
     gpu: bool | None
     kernels: tuple[KernelState, ...]
+    choices: tuple[AutotunerChoice, ...]
     errors: tuple[str, ...]
 
 
 def read_reports(folder: Path) -> Reports:
     """Merge what the processes wrote. ``gpu`` is None if none could tell."""
-    keys = ("triton_version", "gpu", "kernels", "errors")
+    keys = ("triton_version", "gpu", "kernels", "choices", "errors")
     values = [read_object(path, *keys) for path in sorted(folder.glob("*.json"))]
     seen = [value["gpu"] for value in values if value["gpu"] is not None]
     kernels = {
@@ -95,5 +116,6 @@ def read_reports(folder: Path) -> Reports:
         frozenset(value["triton_version"] for value in values if value["triton_version"]),
         any(seen) if seen else None,
         tuple(kernels.values()),
+        tuple(dict.fromkeys(AutotunerChoice(**choice) for value in values for choice in value["choices"])),
         tuple(error for value in values for error in value["errors"]),
     )

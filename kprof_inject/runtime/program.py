@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.inductor import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace import Workspace
 
@@ -56,6 +57,8 @@ def program_environment(inherited: dict[str, str], session_path: Path, cache: Pa
         "TRITON_HOME": str(cache),
         "TRITON_CACHE_DIR": str(cache / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+        "TRITON_STORE_BINARY_ONLY": "0",  # without the TTGIR there is nothing to dump
+        **INDUCTOR_ENVIRONMENT,
     }
 
 

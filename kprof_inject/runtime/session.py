@@ -9,7 +9,7 @@ import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.mode import DEFAULT_MODE, Mode
 from kprof_inject.files import read_object, write_json
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
@@ -27,12 +27,8 @@ class Session:
     capture: str = ""
     launches: str = "last"
     max_bytes: int = 1 << 30
-    buffer: str = "shared"
-    buffer_bytes: int = 0
-
-    @property
-    def mode(self) -> Mode:
-        return Mode(self.buffer, self.buffer_bytes)
+    max_launches: int = 0
+    mode: Mode = DEFAULT_MODE
 
     def write(self, path: Path) -> None:
         write_json(path, asdict(self))
@@ -44,4 +40,5 @@ class Session:
         if not path:
             return None
         values = read_object(Path(path), *(field.name for field in fields(cls)))
-        return cls(**{field.name: values[field.name] for field in fields(cls)})
+        given = {field.name: values[field.name] for field in fields(cls)}
+        return cls(**given | {"mode": Mode.from_json(given["mode"])})

@@ -6,11 +6,13 @@ Imports neither Triton nor torch: both are the program's affair.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import seen_launches
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import run_program
 from kprof_inject.runtime.session import Session
@@ -28,6 +30,7 @@ class StepResult:
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str]) -> StepResult:
     """Run the program and save its kernels. Raises ``KprofError`` if there are none to save."""
     reports_folder = workspace.new_reports_folder("dump")
+    workspace.empty_cache("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
     exit_code = run_program(program, session)
     reports = read_reports(reports_folder)
@@ -39,8 +42,7 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str]) -> Step
 def run(
     workspace: Workspace,
     capture_folder: Path,
-    launches: str,
-    max_bytes: int,
+    choice: LaunchChoice,
     mode: Mode,
     program: Sequence[str],
 ) -> StepResult:
@@ -54,15 +56,20 @@ def run(
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
         capture=str(capture_folder.resolve()),
-        launches=launches,
-        max_bytes=max_bytes,
-        buffer=mode.buffer,
-        buffer_bytes=mode.buffer_bytes,
+        mode=mode,
+        **asdict(choice),
     )
+    workspace.empty_cache("run")  # what Inductor keeps may be instrumented with other records
     exit_code = run_program(program, session)
     reports = read_reports(reports_folder)
     if not any(capture_folder.glob("*/launches.jsonl")):
-        raise _nothing_happened("launched no kernel with records", exit_code, reports, "*")
+        seen = seen_launches(capture_folder)
+        if seen and not exit_code:
+            raise KprofError(
+                f"none of the {seen} launches with records was kept: --launches {choice.launches}",
+                hint="launches are counted from 0 for each variant of a kernel, without those of autotuners",
+            )
+        raise _nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel)
     return StepResult(exit_code, reports)
 
 
@@ -87,6 +94,12 @@ def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: 
             hint="the kernels ran as they were; take that away, select less, or choose another --buffer",
             exit_code=code,
         )
+    if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
+        return KprofError(
+            f"the program {what} called {kernel_glob}{crashed}",
+            hint=f"check --kernel: there {'is' if len(others) == 1 else 'are'} {', '.join(others)}",
+            exit_code=code,
+        )
     if reports.gpu is False:
         return KprofError(
             f"the program {what}{crashed}: torch sees no GPU on this machine",
@@ -101,5 +114,4 @@ def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: 
         )
     if not reports.triton_versions:
         return KprofError("the program never imported Triton", hint="give the program that launches the kernels")
-    hint = "check --kernel" if kernel_glob != "*" else "check that it reaches its kernels as it does by itself"
-    return KprofError(f"the program {what}", hint=hint)
+    return KprofError(f"the program {what}", hint="check that it reaches its kernels as it does by itself")

@@ -28,7 +28,8 @@ _FILE_NAME_LENGTH = 150
 class Variant:
     """One call of Triton's compiler: ``key`` names it in file names, ``options`` are the parsed ones.
 
-    ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder."""
+    ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder;
+    ``signature`` the types of the arguments and ``constants`` the values that the source is compiled for, by name."""
 
     key: str
     name: str
@@ -36,6 +37,8 @@ class Variant:
     file_name: str
     target: GPUTarget
     options: dict[str, Any]
+    signature: dict[str, str]
+    constants: dict[str, str]
 
 
 def variant_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> Variant | None:
@@ -57,4 +60,15 @@ def variant_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> 
         name[:_FILE_NAME_LENGTH],
         target,
         dict(options.__dict__),
+        {str(name): str(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
+        _constants(source),
     )
+
+
+def _constants(source: Any) -> dict[str, str]:
+    """Those arguments that are constants as a whole; parts of a tuple are left out."""
+    names = source.fn.arg_names if hasattr(source, "fn") else []
+    constants = getattr(source, "constants", None) or {}
+    return {
+        names[path[0]]: str(value) for path, value in constants.items() if isinstance(path, tuple) and len(path) == 1
+    }

@@ -10,6 +10,7 @@ from typing import Any
 import triton
 
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.interfaces import ALWAYS_NEEDED, absent_of
 
 PassAdder = Callable[[Any], None]
 """Adds passes to a pass manager of Triton's."""
@@ -17,13 +18,20 @@ PassAdder = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class TritonVersion:
-    """One kind of Triton. ``attach(backend, to_llvmir, to_llvm)`` puts our passes into the compiler of a backend
-    (``nvidia`` or ``amd``) for as long as the context lasts. ``buffer_layout`` is the name of the layout of the
-    profile buffer in ``capture.layouts``."""
+    """One kind of Triton, from version ``first`` to the next row's. ``attach(backend, to_llvmir, to_llvm)`` puts our
+    passes into the compiler of a backend (``nvidia`` or ``amd``) for as long as the context lasts. ``buffer_layout``
+    is the name of the layout of the profile buffer in ``capture.layouts``. On the backends in ``global_buffer_on``
+    Proton can keep records in global memory, on all others in shared memory alone. ``scratch_passes`` are the passes of
+    Proton's that ``to_llvm`` begins with, ``run_tag`` what a pass manager takes with the module that it runs on.
+    ``needs`` is what this kind must have beside what all must: see ``missing_interfaces``."""
 
     first: tuple[int, int]
     attach: Callable[[str, PassAdder, PassAdder], AbstractContextManager[None]]
     buffer_layout: str
+    global_buffer_on: tuple[str, ...]
+    scratch_passes: tuple[str, ...]
+    run_tag: tuple[str, ...]
+    needs: tuple[str, ...]
 
 
 @contextmanager
@@ -79,20 +87,102 @@ def _attach_to_registry(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) 
             _instrumentation.register_instrumentation(point=point, backend=backend, callback=callback)
 
 
+@contextmanager
+def _attach_and_inline(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
+    """Proton lowers modules of one function alone, and Triton 3.5, unlike later ones, inlines no helper by then."""
+    from triton.backends import backends
+
+    compiler = backends[backend].compiler
+    lower = vars(compiler)["make_llir"]
+
+    def make_llir(self: Any, module: Any, *arguments: Any) -> Any:
+        names: set[str] = set()
+        module.walk(lambda operation: names.add(operation.get_name()))
+        if "tt.call" in names:
+            inline_helpers(module)
+        return lower.__get__(self, compiler)(module, *arguments)
+
+    compiler.make_llir = make_llir
+    try:
+        with _attach_to_class(backend, to_llvmir, to_llvm):
+            yield
+    finally:
+        compiler.make_llir = lower
+
+
+_IN_CLASS = (
+    "triton.backends.nvidia.compiler:CUDABackend.instrumentation",
+    "triton.backends.amd.compiler:HIPBackend.instrumentation",
+)
+_LOWERED_BY = (
+    "triton.backends.nvidia.compiler:CUDABackend.make_llir",
+    "triton.backends.amd.compiler:HIPBackend.make_llir",
+)
+_IN_REGISTRY = (
+    "triton._instrumentation:register_instrumentation",
+    "triton._instrumentation:unregister_instrumentation",
+    "triton._instrumentation:_callbacks",
+)
+# Triton 3.8 moved this pass into the lowering that precedes it.
+_SCRATCH_PASS = ("add_allocate_proton_global_scratch_buffer",)
+
+_TAG = ("kprof_inject",)
+_ALL = ("nvidia", "amd")
+
 _VERSIONS = (
-    TritonVersion((3, 6), _attach_to_class, "timed"),
-    TritonVersion((3, 9), _attach_to_registry, "timed"),
+    TritonVersion((3, 5), _attach_and_inline, "untimed", (), _SCRATCH_PASS, (), (*_IN_CLASS, *_LOWERED_BY)),
+    TritonVersion((3, 6), _attach_to_class, "timed", ("nvidia",), _SCRATCH_PASS, _TAG, _IN_CLASS),
+    TritonVersion((3, 7), _attach_to_class, "timed", _ALL, _SCRATCH_PASS, _TAG, _IN_CLASS),
+    TritonVersion((3, 8), _attach_to_class, "timed", _ALL, (), _TAG, _IN_CLASS),
+    TritonVersion((3, 9), _attach_to_registry, "timed", _ALL, (), _TAG, _IN_REGISTRY),
 )
 
 
 def installed_version() -> TritonVersion:
-    """The row for the Triton that is imported. Raises ``KprofError`` for one older than the oldest row."""
-    major, minor = (int(part) for part in triton.__version__.split(".")[:2])
-    known = [version for version in _VERSIONS if version.first <= (major, minor)]
-    if not known:
-        oldest = ".".join(map(str, _VERSIONS[0].first))
+    """The row for the Triton that is imported; for one newer than all rows, the last.
+
+    Raises ``KprofError`` for one older than the oldest row, or that lacks something that we need.
+    """
+    row = _row_of(triton.__version__)
+    if row is None:
         raise KprofError(
             f"Triton {triton.__version__} is not supported",
-            hint=f"install Triton {oldest} or later",
+            hint=f"install Triton {_dotted(_VERSIONS[0].first)} or later",
         )
-    return known[-1]
+    if missing := _missing_of(row):
+        raise KprofError(
+            f"Triton {triton.__version__} lacks what kprof-inject needs of it: {', '.join(missing)}",
+            hint=f"it is known to work with {_dotted(_VERSIONS[0].first)} to {_dotted(_VERSIONS[-1].first)}; "
+            "use one of them, or a newer kprof-inject",
+        )
+    return row
+
+
+def inline_helpers(module: Any) -> None:
+    """Lower a module of Triton's until its helper functions are part of the kernel: Proton takes one function alone."""
+    from triton._C.libtriton import ir, passes
+
+    pass_manager = ir.pass_manager(module.context)
+    passes.convert.add_scf_to_cf(pass_manager)
+    passes.gluon.add_inliner(pass_manager)
+    pass_manager.run(module, *installed_version().run_tag)
+
+
+def missing_interfaces() -> tuple[str, ...]:
+    """The names that we need and the imported Triton does not have; empty for one older than the oldest row."""
+    row = _row_of(triton.__version__)
+    return _missing_of(row) if row else ()
+
+
+def _row_of(version: str) -> TritonVersion | None:
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return max((row for row in _VERSIONS if row.first <= (major, minor)), key=lambda row: row.first, default=None)
+
+
+def _missing_of(row: TritonVersion) -> tuple[str, ...]:
+    passes = tuple(f"triton._C.libtriton:proton.{name}" for name in row.scratch_passes)
+    return absent_of((*ALWAYS_NEEDED, *row.needs, *passes))
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

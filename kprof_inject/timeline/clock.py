@@ -5,6 +5,8 @@ Each SM has a counter of its own, and its clock is not steady: under load an H20
 
 1. one rate for the launch, by weighted least squares over all readings, each SM with an offset of its own;
 2. on each SM, what the readings leave of that straight line: a curve through them (see ``curves``).
+
+Without readings there is nothing to fit: the rate is then assumed, and so is when each SM began.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.curves import Curves, fit_curves
+from kprof_inject.timeline.curves import Curves, fit_curves, flat_curves
 from kprof_inject.timeline.groups import smallest
 from kprof_inject.timeline.readings import Readings, trust
 
@@ -26,7 +28,7 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """The fitted clock of a launch.
+    """The clock of a launch; ``source`` says whether it was "fitted" to readings or is an assumption: "nominal".
 
     ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error. ``residual_ns`` is the root
     mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were.
@@ -43,6 +45,7 @@ class ClockFit:
     base_cycles: NDArray[np.int64]
     base_ns: NDArray[np.int64]
     curves: Curves
+    source: str
 
     @property
     def clock_hz(self) -> float:
@@ -59,11 +62,9 @@ class ClockFit:
 
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     """Fit the clock of one launch; ``nominal_hz`` is the device's, or 0 if unknown."""
-    nominal_ns = 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
     if not readings.sm.size:
-        one = np.zeros(1, dtype=np.int64)
-        flat = Curves(one, np.zeros(1), np.arange(2))
-        return ClockFit(nominal_ns, _NOMINAL_SPREAD, 0.0, 0.0, 0, one, one, one, flat)
+        nowhere = np.zeros(1, dtype=np.int64)
+        return nominal_clock(nowhere, nowhere, nominal_hz, 0)
     sms, sm = np.unique(readings.sm, return_inverse=True)
     sm_count = len(sms)
     readings = replace(readings, sm=sm)
@@ -74,7 +75,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     x = since.astype(np.float64)
     y = (readings.ns - first_ns) + readings.shift_ns
 
-    (rate_ns, more_shift_ns), rate_error, weight = _fit_rate(readings, x, y, sm_count, nominal_ns)
+    (rate_ns, more_shift_ns), rate_error, weight = _fit_rate(readings, x, y, sm_count, _nominal_ns(nominal_hz))
     left = y - rate_ns * x + readings.side * more_shift_ns
     offset = _means(readings.sm, left, weight, sm_count)
     left -= offset[readings.sm]
@@ -90,7 +91,30 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
         base_cycles,
         first_ns + np.rint(offset).astype(np.int64),
         curves,
+        "fitted",
     )
+
+
+def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nominal_hz: float, begin_ns: int) -> ClockFit:
+    """An assumption for a launch that began at ``begin_ns``: every SM runs at the device's nominal rate, and the least
+    of its ``first_cycles``, its first record, is at the launch's begin."""
+    sms, row = np.unique(sm, return_inverse=True)
+    return ClockFit(
+        _nominal_ns(nominal_hz),
+        _NOMINAL_SPREAD,
+        0.0,
+        0.0,
+        0,
+        sms,
+        smallest(row, first_cycles, len(sms)),
+        np.full(len(sms), begin_ns),
+        flat_curves(len(sms)),
+        "nominal",
+    )
+
+
+def _nominal_ns(nominal_hz: float) -> float:
+    return 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
 
 
 def _fit_rate(

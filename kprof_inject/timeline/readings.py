@@ -57,13 +57,16 @@ class Readings:
     more_shift_ns: float
 
 
-def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Readings:
+def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool, all_warps: bool = True) -> Readings:
     """Two readings for each CTA that recorded something, less those whose clock values cannot be.
+
+    ``spans_function`` says that a scope stands around the function, ``all_warps`` that each warp of a CTA recorded:
+    else nobody knows how long before pre-final, which waits for all, the last of the others was done.
 
     Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
     stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
     """
-    first, reckoned_error_cycles = _first_cycles(ctas, records)
+    first, reckoned_error_cycles = first_cycles(ctas, records)
     last = largest(records.row, records.cycles, len(ctas.sm))
     recorded = np.unique(records.row)
     rows = _sound_rows(recorded, first, last, ctas)
@@ -73,7 +76,8 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
     duration_ns = ctas.pre_final_ns[rest] - ctas.init_ns[rest]
 
     more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
-    error_ns = float(np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns))
+    init_error_ns = np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns)
+    final_error_ns = init_error_ns if all_warps else _MORE_WITHIN_FUNCTION_NS
     counts = (len(rows), len(rows), len(rest))
     # A cycle is about half a nanosecond to one: close enough for an error.
     reckoned_ns = np.concatenate((reckoned_error_cycles[rows], np.zeros(len(rows) + len(rest))))
@@ -83,7 +87,7 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool) -> Rea
         np.concatenate((ctas.init_ns[rows], ctas.pre_final_ns[rows], ctas.init_ns[rest] + duration_ns // 2)),
         np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS, 0.0), counts),
         np.repeat((1.0, -1.0, 0.0), counts),
-        np.hypot(np.repeat(error_ns, sum(counts)), reckoned_ns)
+        np.hypot(np.repeat((init_error_ns, final_error_ns, final_error_ns), counts), reckoned_ns)
         + np.concatenate((np.zeros(2 * len(rows)), np.abs(duration_ns) / 4)),
         reckoned_ns,
         more_shift_ns,
@@ -103,10 +107,10 @@ def _sound_rows(
     return rows[(cycles_per_ns < min(_WILD * usual, _FASTEST_CYCLES_PER_NS)) & (duration_ns > 0)]
 
 
-def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The clock value of each CTA's first record, and its error: of lost ones, reckoned.
 
-    The first of warp 0, whose first thread reads the timer; of another only if warp 0 recorded nothing.
+    The first of warp 0, whose first thread reads the timer; if that recorded nothing, the first of all.
     """
     warps = ctas.written_words.shape[1]
     group = records.row * warps + records.warp
@@ -115,7 +119,8 @@ def _first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], N
     missing = _missing_cycles(lost_records(ctas).reshape(-1), group, records.cycles)
     kept = np.bincount(group, minlength=size) > 0
     begin = np.where(kept, first - np.rint(missing).astype(np.int64), NO_SMALLEST).reshape(-1, warps)
-    chosen = np.where(kept.reshape(-1, warps)[:, 0], 0, np.argmin(begin, axis=1))
+    has_warp_0 = kept.reshape(-1, warps)[:, 0] & (ctas.warps[0] == 0)
+    chosen = np.where(has_warp_0, 0, np.argmin(begin, axis=1))
     rows = np.arange(len(begin))
     return begin[rows, chosen], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, chosen]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.timeline.groups import largest, smallest
+from kprof_inject.timeline.unwrap import unwrap_often, unwrap_once
 
 # The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
 _SCOPE_SHIFT = 23
@@ -22,7 +22,8 @@ WORDS_PER_ENTRY = 2
 class Records:
     """All records that survive in one launch, ordered by ``row``, ``warp`` and ``cycles``.
 
-    ``row`` indexes the CTAs of the launch's ``RawCtas``; ``cycles`` is the counter of the CTA's SM.
+    ``row`` indexes the CTAs of the launch's ``RawCtas`` and ``warp`` its ``warps``; ``cycles`` is the counter of the
+    CTA's SM.
     """
 
     row: NDArray[np.int64]
@@ -39,18 +40,23 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
     return lost
 
 
-def decode_records(ctas: RawCtas) -> Records:
-    """Take every written entry out of the rings."""
+def decode_records(ctas: RawCtas, clock_bits: int = 64, clock_hz: float = 0.0) -> Records:
+    """Take every written entry out of the rings.
+
+    ``clock_bits`` is how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal clock, 0 if unknown."""
     slots = ctas.entries.shape[2]
     kept = np.minimum(ctas.written_words // WORDS_PER_ENTRY, slots)
-    row, warp, slot = np.nonzero(np.arange(slots) < kept[:, :, None])
-    entries = ctas.entries[row, warp, slot].astype(np.int64)
-    cycles: NDArray[np.int64] = (entries[:, 0] & _CLOCK_HIGH_MASK) << 32 | entries[:, 1]
-    cycles = _unwrap(cycles, ctas.sm[row])
-    # In a full ring the oldest entry stands at count mod size; its age breaks ties of the clock.
+    row, warp, age = np.nonzero(np.arange(slots) < kept[:, :, None])
+    # In a full ring the oldest entry stands at count mod size.
     written = ctas.written_words[row, warp] // WORDS_PER_ENTRY
-    oldest = np.where(written > slots, written % max(slots, 1), 0)
-    age = (slot - oldest) % max(slots, 1)
+    slot = (age + np.where(written > slots, written, 0)) % max(slots, 1)
+    entries = ctas.entries[row, warp, slot].astype(np.int64)
+    cycles = entries[:, 1]
+    if clock_bits == 32:
+        cycles = unwrap_often(cycles, row, warp, ctas.sm, ctas.pre_final_ns, 32, clock_hz)
+    else:
+        cycles = unwrap_once((entries[:, 0] & _CLOCK_HIGH_MASK) << 32 | cycles, ctas.sm[row], CLOCK_BITS)
+    # Stores may have been moved, so that the clock says what came first; the order of writing breaks its ties.
     order = np.lexsort((age, cycles, warp, row))
     return Records(
         row[order],
@@ -59,12 +65,3 @@ def decode_records(ctas: RawCtas) -> Records:
         entries[order, 0] >> 31 != 0,
         cycles[order],
     )
-
-
-def _unwrap(cycles: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Undo one overflow of the counter within the launch, SM by SM: no launch lasts half its period (37 min)."""
-    if cycles.size == 0:
-        return cycles
-    size = int(sm.max()) + 1
-    wrapped = largest(sm, cycles, size)[sm] - smallest(sm, cycles, size)[sm] > 1 << (CLOCK_BITS - 1)
-    return np.where(wrapped & (cycles < 1 << (CLOCK_BITS - 1)), cycles + (1 << CLOCK_BITS), cycles)

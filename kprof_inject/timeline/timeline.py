@@ -16,6 +16,7 @@ from kprof_inject.timeline.nesting import depths, iterations
 from kprof_inject.timeline.pairs import pair_records
 from kprof_inject.timeline.readings import readings_of
 from kprof_inject.timeline.records import Records, decode_records, lost_records
+from kprof_inject.timeline.untimed import assumed_times
 
 SCOPE_COLUMNS = np.dtype(
     [
@@ -32,7 +33,7 @@ SCOPE_COLUMNS = np.dtype(
     ]
 )
 """One scope that ran. ``scope`` indexes the scope table; ``iteration`` is -1 where there is none or it is unknown;
-``*_cycles`` are of the SM's counter, ``*_ns`` of the device's globaltimer."""
+``*_cycles`` are of the SM's counter, ``*_ns`` of the device's globaltimer, as far as ``ClockFit.source`` goes."""
 
 CTA_COLUMNS = np.dtype(
     [("cta", "i4"), ("sm", "i4"), ("init_ns", "i8"), ("pre_final_ns", "i8"), ("post_final_ns", "i8")]
@@ -69,26 +70,42 @@ class Timeline:
 
     @property
     def warp_time_ns(self) -> int:
-        """The time of all warps from begin to end of their CTAs, summed: what shares are taken of."""
+        """The time of all recorded warps from begin to end of their CTAs, summed: what shares are taken of."""
         durations = self.ctas["pre_final_ns"] - self.ctas["init_ns"]
-        return int(durations.sum()) * self.launch.kernel.num_warps
+        return int(durations.sum()) * len(recorded_warps(self.launch))
+
+
+def recorded_warps(launch: Launch) -> tuple[int, ...]:
+    """The ids of the warps of a CTA that recorded, ascending."""
+    return launch.kernel.mode.recorded_warps(launch.kernel.num_warps)
+
+
+def read_raw(launch: Launch) -> RawCtas:
+    """Read one launch's buffer and take it apart. Raises ``KprofError`` if it is damaged as a whole."""
+    kernel = launch.kernel
+    return layout_named(kernel.layout).read(launch.words(), kernel.num_warps, recorded_warps(launch))
 
 
 def decode_launch(launch: Launch) -> Timeline:
     """Read and decode one launch's buffer. Raises ``KprofError`` if the buffer is damaged as a whole."""
     table = launch.kernel.scopes
-    raw = layout_named(launch.kernel.layout).read(launch.words(), launch.kernel.num_warps)
-    records = decode_records(raw)
+    raw = read_raw(launch)
+    records = decode_records(raw, launch.kernel.mode.clock_bits, launch.kernel.sm_clock_hz)
     pairs = pair_records(records, _scope_of_id(launch.kernel.scope_ids, table), len(table.scopes))
     lost = lost_records(raw)
-    spans_function = any(scope.kind == "func" for scope in table.scopes)
-    clock = fit_clock(readings_of(raw, records, spans_function=spans_function), launch.kernel.sm_clock_hz)
+    if raw.timed:
+        spans_function = any(scope.kind == "func" for scope in table.scopes)
+        all_warps = len(raw.warps) == launch.kernel.num_warps
+        readings = readings_of(raw, records, spans_function=spans_function, all_warps=all_warps)
+        clock = fit_clock(readings, launch.kernel.sm_clock_hz)
+    else:
+        raw, clock = assumed_times(launch, raw, records)
 
     sm = raw.sm[pairs.row]
     scopes = np.empty(len(pairs.row), dtype=SCOPE_COLUMNS)
     scopes["cta"] = raw.cta[pairs.row]
     scopes["sm"] = sm
-    scopes["warp"] = pairs.warp
+    scopes["warp"] = raw.warps[pairs.warp]
     scopes["scope"] = pairs.scope
     scopes["depth"] = depths(pairs)
     scopes["iteration"] = iterations(
@@ -146,7 +163,7 @@ def _lost_columns(raw: RawCtas, records: Records, lost: NDArray[np.int64], clock
     columns = np.empty(len(row), dtype=LOST_COLUMNS)
     columns["cta"] = raw.cta[row]
     columns["sm"] = raw.sm[row]
-    columns["warp"] = warp
+    columns["warp"] = raw.warps[warp]
     columns["records"] = lost[row, warp]
     columns["start_ns"] = raw.init_ns[row]
     columns["end_ns"] = np.maximum(clock.to_ns(first[row, warp], raw.sm[row]), raw.init_ns[row])

@@ -18,7 +18,8 @@ def lowerable(module: Module) -> str:
     """The module's text with ``noinline`` taken off its helpers, so that Triton inlines them before it lowers them.
 
     Proton lowers modules of one function only ("only one function per module is supported"); Triton's own lowering
-    begins with an inliner, from 3.6 on. A text that needs none of this comes back as it is.
+    begins with an inliner, from 3.6 on, and 3.5 gets one from ``runtime.versions``. A text that needs none of this
+    comes back as it is.
     """
     if not has_helpers(module):
         return module.text

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, launch_json, save_launches, start
 
-from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.origin import HostReading, Origin
+from kprof_inject.capture.reader import Kernel, is_capture, read_capture
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.errors import KprofError
 
@@ -90,6 +92,60 @@ def test_launches_of_all_processes_stand_in_the_order_of_host_time(tmp_path: Pat
     ]
     assert [(process.pid, len(process.launches)) for process in capture.processes] == [(1, 2), (2, 1)]
     assert capture.processes[0].info["argv"] == ["train.py"]
+
+
+def test_a_launch_knows_its_process(tmp_path: Path) -> None:
+    info = {"pid": 7, "rank": 1, "host": "a", "boot_id": "b", "device_names": ["H200"], "device_uuids": [None]}
+    writer = CaptureWriter(tmp_path / "7-99", info)
+    reading = {"device": 0, "host_ns": 1_764_000_000_000_000_001, "device_ns": 2, "error_ns": 3}
+    writer.add_clock_reading(reading)
+    writer.add_kernel("v0", KERNEL, "module {}\n", {})
+    add_launch(writer)
+    (process,) = read_capture(tmp_path).processes
+    (launch,) = process.launches
+    assert launch.origin is process.origin
+    assert launch.origin == Origin("7-99", 7, 1, "a", "b", ("H200",), ("",), (HostReading(**reading),))
+
+
+def test_of_an_older_capture_nothing_is_known_of_the_clocks(tmp_path: Path) -> None:
+    add_launch(begin_process(tmp_path / "p"))
+    (process,) = read_capture(tmp_path).processes
+    assert process.origin == Origin("p", 7, None, "", "", (), (), ())
+    assert process.damaged_readings == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"garbage",
+        b"\xff\xfe",
+        b"",
+        b"[1]",
+        b'{"device": 0, "host_ns": 1, "device_ns": 2}',
+        b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": true}',
+        b'{"device": 0, "host_ns": 1.5, "device_ns": 2, "error_ns": 3}',
+        b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": -3}',
+        b'{"device": 0, "host_ns": 1, "device_ns": 9223372036854775808, "error_ns": 3}',
+        b"[" * 100_000,
+    ],
+    ids=["garbage", "bytes", "empty", "list", "short", "bool", "fraction", "negative", "too large", "deep"],
+)
+def test_a_damaged_reading_is_passed_over_and_counted(tmp_path: Path, line: bytes) -> None:
+    writer = begin_process(tmp_path / "p")
+    sound = b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": 3}\n'
+    (tmp_path / "p" / "clock.jsonl").write_bytes(sound + line + b"\n" + sound + b'{"device": 0, "host')
+    add_launch(writer)
+    (process,) = read_capture(tmp_path).processes
+    assert process.origin.host_readings == (HostReading(0, 1, 2, 3),) * 2
+    assert process.damaged_readings == 1
+
+
+def test_a_graph_s_launch_is_told(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    buffer = memoryview(WORDS.tobytes())
+    writer.add_launch(launch_json(WORDS), buffer)
+    writer.add_launch(launch_json(WORDS, index=1, host_ns=1) | {"graph": True}, buffer)
+    assert [launch.graph for launch in read_capture(tmp_path).launches] == [False, True]
 
 
 def test_two_processes_may_have_a_variant_of_the_same_name(tmp_path: Path) -> None:
@@ -198,6 +254,47 @@ def test_a_kernel_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "p" / "kernels" / "v0" / "kernel.json").unlink()
     with pytest.raises(KprofError, match=r"cannot read .*kernel\.json"):
         read_capture(tmp_path)
+
+
+CLEAN = {"registers": 128, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 8, "times_ns": [10, 11.5]}
+
+
+def save_with_costs(folder: Path, kernel: dict[str, Any], timing: str | None) -> Kernel:
+    """A launch of a kernel whose ``kernel.json`` has these keys too, and that has this ``timing.json``."""
+    save_launches(folder, KERNEL | {"metadata": KERNEL["metadata"] | {"shared": 2048}} | kernel, [WORDS])
+    if timing is not None:
+        (folder / "process-v0" / "kernels" / "v0" / "timing.json").write_text(timing)
+    return read_capture(folder).launches[0].kernel
+
+
+def test_what_a_kernel_costs_is_read_without_records_and_with_them(tmp_path: Path) -> None:
+    built = {"registers": 136, "spills": 2, "ctas_per_sm": 4, "clean": CLEAN}
+    kernel = save_with_costs(tmp_path, built, '{"times_ns": [12.25]}')
+    assert kernel.clean == KernelCost(128, 0, 1024, 8, (10.0, 11.5))
+    assert kernel.with_records == KernelCost(136, 2, 2048, 4, (12.25,))
+
+
+def test_of_an_older_capture_that_much_is_known(tmp_path: Path) -> None:
+    built = {"registers": 136, "spills": 2, "clean_metadata": {"shared": 1024}}
+    kernel = save_with_costs(tmp_path, built, None)
+    assert kernel.clean == KernelCost(shared_bytes=1024)
+    assert kernel.with_records == KernelCost(136, 2, 2048)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "timing", "damaged"),
+    [
+        ({}, "[1]", r"timing\.json is damaged: no JSON object"),
+        ({}, '{"times_ns": 4}', r"timing\.json is damaged: its times are no numbers"),
+        ({"clean": CLEAN | {"times_ns": ["x"]}}, None, r"kernel\.json is damaged: its times are no numbers"),
+        ({"clean": [3]}, None, r"kernel\.json is damaged: no JSON object"),
+    ],
+)
+def test_costs_that_are_damaged_are_an_error(
+    tmp_path: Path, kernel: dict[str, Any], timing: str | None, damaged: str
+) -> None:
+    with pytest.raises(KprofError, match=damaged):
+        save_with_costs(tmp_path, kernel, timing)
 
 
 def test_a_folder_without_a_process_is_no_capture(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
     assert "inserted 6 records into matmul_kernel and compiled it for cuda:90" in ended.stderr
     assert "6 clock reads" in ended.stderr
     assert ended.stdout.startswith("matmul_kernel, launch ")
+    assert ended.stdout.endswith("\nmatmul_kernel: unknown: the capture has no times without records\n")
 
     # 256 CTAs of 4 warps, and 16 steps along K.
     events = json.loads(kprof.read("ws/trace.json"))["traceEvents"]

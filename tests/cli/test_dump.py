@@ -93,10 +93,20 @@ def test_only_kernels_that_match_are_saved(kprof: CommandLine) -> None:
     assert [info["name"] for info in saved_kernels(kprof.folder / "kprof_out")] == ["scale"]
 
 
+def test_variants_are_told_apart(kprof: CommandLine) -> None:
+    ended = kprof("dump", "--kernel", "accumulate", CROSS_COMPILE)
+    assert sorted(line.rpartition("-")[0] for line in progress(ended)[1:]) == [
+        f"kprof-inject:   accumulate (cuda:90, num_warps {warps}) kprof_out/kernels/accumulate" for warps in (4, 8)
+    ]
+
+
 def test_no_kernel_that_matches_is_an_error(kprof: CommandLine) -> None:
     ended = kprof("dump", "--kernel", "nope*", CROSS_COMPILE)
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines() == ["error: the program compiled no kernel", "hint: check --kernel"]
+    assert ended.stderr.splitlines() == [
+        "error: the program compiled no kernel called nope*",
+        "hint: check --kernel: there are accumulate, scale",
+    ]
 
 
 def test_dumping_anew_forgets_what_steps_made_before(kprof: CommandLine, workspace: Path) -> None:

@@ -11,7 +11,7 @@ from programs.child import REPO, run_python
 
 import kprof_inject
 
-COMMANDS = ["dump", "list", "insert", "strip", "check", "run", "trace", "profile", "demo"]
+COMMANDS = ["dump", "list", "insert", "strip", "check", "run", "trace", "report", "profile", "demo", "doctor"]
 
 MODULES_AFTER_HELP = """
 import sys
@@ -64,6 +64,11 @@ def test_help_lists_every_command_with_what_it_does(kprof: CommandLine) -> None:
         (["dump"], "Missing argument"),
         (["run", "--max-bytes", "0", "kprof_out", "prog.py"], "--max-bytes"),
         (["run", "--buffer", "heap", "kprof_out", "prog.py"], "'heap' is not one of 'shared', 'global'"),
+        (["run", "--buffer-bytes", "8", "kprof_out", "prog.py"], "8 is not in the range"),
+        (["run", "--buffer-bytes", "many", "kprof_out", "prog.py"], "'many' is not a valid integer"),
+        (["run", "--clock", "16", "kprof_out", "prog.py"], "'16' is not one of '32', '64'"),
+        (["run", "--warps", "0,x", "kprof_out", "prog.py"], "--warps:1:3: error: 'x' is no warp"),
+        (["profile", "--launches", "5:3", "prog.py"], "--launches:1:3: error: no launch is in 5:3"),
         ([], "Usage: kprof-inject"),
     ],
 )

@@ -123,6 +123,8 @@ def test_a_workspace_has_every_kernel(kprof: CommandLine, workspace: Path) -> No
     kernels = json.loads(kprof("list", "workspace", "--json").stdout)
 
     assert [kernel["kernel"] for kernel in kernels] == ["accumulate", "accumulate", "scale"]
+    assert sorted(kernel["options"]["num_warps"] for kernel in kernels[:2]) == [4, 8]
+    assert [kernel["variant"] for kernel in kernels] == sorted(path.name for path in workspace.glob("kernels/*"))
     assert [len(kernel["candidates"]) for kernel in kernels] == [5, 5, 3]
     assert kernels[2]["candidates"][0] == {
         "selector": "func",
@@ -131,6 +133,16 @@ def test_a_workspace_has_every_kernel(kprof: CommandLine, workspace: Path) -> No
         "sites": 1,
         "depth": 0,
     }
+
+
+def test_variants_of_a_kernel_are_told_apart(kprof: CommandLine, workspace: Path) -> None:
+    headings = [line for line in kprof("list", "workspace").stdout.splitlines() if not line.startswith(" ")]
+
+    assert sorted(heading.rpartition("-")[0] for heading in headings) == [
+        "accumulate (num_warps 4) workspace/kernels/accumulate",
+        "accumulate (num_warps 8) workspace/kernels/accumulate",
+        "scale (workspace/kernels/scale",
+    ]
 
 
 def test_a_file_that_has_records_can_be_listed(kprof: CommandLine) -> None:

@@ -31,7 +31,8 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
     ("option", "value", "error"),
     [
         ("--at", "lop", "--at:1:1: error: cannot read the selector 'lop'"),
-        ("--launches", "-1", "--launches:1:1: error: cannot read the launches '-1'"),
+        ("--launches", "-1", "--launches:1:1: error: there is no launch -1"),
+        ("--warps", "x", "--warps:1:1: error: 'x' is no warp"),
         ("--trace", "trace.txt", "error: the name trace.txt does not say in which format to write"),
     ],
 )

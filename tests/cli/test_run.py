@@ -64,6 +64,16 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
     assert os.listdir(kprof.folder / "home") == []
 
 
+def test_the_mode_reaches_the_compiler(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func", "--at", "accumulate/func")
+    ended = kprof(
+        *("run", workspace, "--buffer", "global", "--buffer-bytes", "20000", "--warps", "1,6", "--clock", "32"),
+        *("--sched-stores", CROSS_COMPILE),
+    )
+    # One ring of 16384 bytes for each warp that there is to record, then of half of that for both.
+    assert [values["scratch_bytes"] for values in ended.json_lines()] == [16384 + 128, 16384 + 128, 16384 + 128]
+
+
 def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func")
     assert [bool(values["records"]) for values in kprof("run", workspace, CROSS_COMPILE).json_lines()] == [
@@ -104,8 +114,8 @@ def test_a_kernel_whose_source_changed_after_the_dump_runs_plain(kprof: CommandL
 @pytest.mark.parametrize(
     ("instrumented", "reason"),
     [
-        ("this is no module", "Triton could not compile it with records: "),
-        (None, "Triton could not compile it with records: the override was not used"),
+        ("this is no module", "Triton does not compile it with records: "),
+        (None, "Triton did not use the override"),
     ],
     ids=["broken", "gone"],
 )
@@ -139,7 +149,7 @@ def test_a_kernel_that_another_triton_dumped_is_left_alone(kprof: CommandLine, w
     ended = kprof("run", workspace, CROSS_COMPILE)
     assert [values["records"] for values in ended.json_lines()] == [[], [], []]
     (error,) = ended.errors()
-    assert "scale: it was dumped by Triton 2.0.0, and this is " in error
+    assert "scale: Triton 2.0.0 dumped it, and this is " in error
     assert ended.exit_code == 1
 
 
@@ -175,7 +185,7 @@ def test_malformed_launches_are_found_before_the_program_starts(kprof: CommandLi
     ended = kprof("run", "--launches", "1:x", workspace, CROSS_COMPILE)
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr.splitlines()[:3] == [
-        "--launches:1:1: error: cannot read the launches '1:x'",
+        "--launches:1:3: error: cannot read the launches '1:x'",
         "  1:x",
-        "  ^",
+        "    ^",
     ]

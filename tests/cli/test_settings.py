@@ -87,12 +87,28 @@ def test_run_has_settings_too(kprof: CommandLine, workspace: Path) -> None:
     assert "cannot read the launches '1:x'" in ended.stderr
 
 
+def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
+    copy_program(kprof.folder)
+    kprof("dump", "-o", "ws", "ending.py", "0")
+    kprof("insert", "ws")
+    kprof.write(
+        "pyproject.toml", settings('buffer-bytes = "auto"', "sched-stores = true", 'warps = "9"', "fit = false")
+    )
+    ended = kprof("run", "ws", "--buffer", "global", "ending.py", "0")
+    assert ended.stderr.splitlines()[0] == (
+        "kprof-inject: settings of pyproject.toml: buffer-bytes, warps, sched-stores, fit"
+    )
+    assert "it has 4 warps, 0 to 3, and none of those to record (9)" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("line", "what", "hint"),
     [
-        ('launch = "all"', "there is no setting 'launch'", "did you mean launches?"),
+        ('launch = "all"', "there is no setting 'launch'", "did you mean launches or max-launches?"),
         ("max_bytes = 5", "there is no setting 'max_bytes'", "did you mean max-bytes?"),
         ('max-bytes = "5"', "max-bytes must be a whole number", None),
+        ('buffer-bytes = "all"', "buffer-bytes cannot be this: 'all' is not a valid integer range.", None),
+        ("sched-stores = 1", "sched-stores must be true or false", None),
         ("max-bytes = true", "max-bytes must be a whole number", None),
         ("max-bytes = 0", "max-bytes cannot be this: 0 is not in the range x>=1.", None),
         ('buffer = "heap"', "buffer cannot be this: 'heap' is not one of 'shared', 'global'.", None),

@@ -14,6 +14,7 @@ import pytest
 from buffers import Cta, Scope, save_launch
 from rich.console import Console
 
+from kprof_inject.capture.origin import Place
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary, print_summaries, summarise
 from kprof_inject.timeline.timeline import CTA_COLUMNS, SCOPE_COLUMNS, Timeline, decode_launch
 
@@ -38,7 +39,7 @@ def made_timeline(folder: Path, scopes: Sequence[Scope] = SCOPES) -> Timeline:
     rows["start_ns"] = 5_000_000_000_000_000_000
     rows["end_ns"] = rows["start_ns"] + [ns for _, ns in durations_ns]
     ctas = np.array([(0, 3, 2000, 3000, 3100), (1, 4, 2500, 3500, 3600)], dtype=CTA_COLUMNS)
-    clock = replace(empty.clock, rate_ns=0.625, rate_error=0.0125, residual_ns=9.6)
+    clock = replace(empty.clock, rate_ns=0.625, rate_error=0.0125, residual_ns=9.6, source="fitted")
     return replace(empty, scopes=rows, ctas=ctas, clock=clock, records_written=32)
 
 
@@ -55,6 +56,8 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         kernel="kernel",
         variant="v0",
         launch=0,
+        graph=False,
+        place=Place("", None, 7, 0),
         grid=(1, 1, 1),
         warps=2,
         ctas=2,
@@ -62,6 +65,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         clock_mhz=1600.0,
         clock_error=0.0125,
         residual_ns=9.6,
+        clock_source="fitted",
         records_written=32,
         records_lost=0,
         records_unknown=0,
@@ -159,10 +163,44 @@ def test_what_a_reader_must_know_is_noted(tmp_path: Path, changes: dict[str, Any
     assert printed(replace(plain, **changes)) == [*printed(plain), note]
 
 
+def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path)
+    assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
+
+    lines = printed(replace(timeline, clock=assumed), width=300)
+
+    assert lines[0].endswith(", assumed SM clock 1980 MHz")
+    assert lines[-1] == (
+        "clock: 1980 MHz is an assumption, the device's nominal rate: there are no timer readings to measure it by. "
+        "All times may be off by 25 %, and each SM's first record is taken for the launch's begin; "
+        "totals and shares are over all warps"
+    )
+
+
 def test_each_launch_has_its_table(tmp_path: Path) -> None:
     timeline = made_timeline(tmp_path)
     second = replace(timeline, launch=replace(timeline.launch, index=1))
     assert printed(timeline, second) == printed(timeline) + printed(second)
+
+
+def test_titles_say_which_rank_and_device_where_there_are_several(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path)
+    origin = replace(timeline.launch.origin, rank=1)
+    lines = printed(
+        replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8))),
+        replace(timeline, launch=replace(timeline.launch, origin=origin, device=3)),
+    )
+    titles = [line for line in lines if "launch" in line]
+    assert [title.partition(": grid")[0] for title in titles] == [
+        "rank 0, device 0: kernel, launch 0",
+        "rank 1, device 3: kernel, launch 0",
+    ]
+
+
+def test_the_last_replay_of_a_graph_is_named(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path)
+    title = printed(replace(timeline, launch=replace(timeline.launch, graph=True)))[0]
+    assert title.startswith("kernel, launch 0 (last replay of a CUDA graph): grid 1x1x1")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import apply
 from kprof_inject.runtime.lower import Lowered, lower, lower_without_records, target_of
+from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.inlining import lowerable
@@ -32,7 +33,32 @@ ON_HOPPER = [path for path in FIXTURES if path.parent.name == "cuda-90"]
 
 
 # LLVM makes one clock read of the two on the ways out of a branch; each way stores it for its own record.
-ONE_READ_ON_TWO_WAYS = {"cross_entropy", "loop_in_if", "while_condition"}
+ONE_READ_ON_TWO_WAYS = {"cross_entropy", "loop_in_if", "while_condition"} - (
+    {"while_condition"} if triton.__version__.startswith("3.5.") else set()
+)
+
+# The kernels whose code declares functions (printing, or AMD's mathematics): Triton 3.5 counts these as the module's
+# functions, of which its Proton takes only one.
+DECLARING = {
+    "cuda": {"debug_strings"},
+    "hip": {"attention", "cross_entropy", "gelu_matmul", "layer_norm", "marked_attention", "nested_if"}
+    | {"nested_noinline", "softmax", "two_calls_in_a_line", "unicode_names"},
+}
+needs_global = pytest.mark.skipif(
+    "nvidia" not in installed_version().global_buffer_on,
+    reason="this Triton's Proton keeps no records in global memory",
+)
+
+
+def for_records(paths: list[Path]) -> list[Any]:
+    """The fixtures as parameters; those that the installed Proton does not take must fail."""
+    declaring = pytest.mark.xfail(raises=KprofError, strict=True, reason="Proton takes a declaration for a function")
+    return [pytest.param(path, marks=declaring if cannot_take(path) else (), id=fixture_id(path)) for path in paths]
+
+
+def cannot_take(path: Path) -> bool:
+    declaring = DECLARING[path.parent.name.split("-")[0]]
+    return triton.__version__.startswith("3.5.") and kernel_of(path) in declaring
 
 
 def described(path: Path) -> tuple[GPUTarget, dict[str, Any]]:
@@ -65,7 +91,7 @@ def lowered(path: Path, view: ModuleView, plan: Plan, mode: Mode) -> Lowered:
     return made
 
 
-@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
+@pytest.mark.parametrize("path", for_records(FIXTURES))
 def test_a_fixture_with_the_default_records(path: Path) -> None:
     view = fixture_view(read(path))
     plan = make_plan(view, ())
@@ -78,6 +104,7 @@ def test_a_fixture_with_the_default_records(path: Path) -> None:
     assert made.metadata["shared"] > shared_bytes(path)
 
 
+@needs_global
 @pytest.mark.parametrize("path", ON_HOPPER, ids=fixture_id)
 def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
     view = fixture_view(read(path))
@@ -89,7 +116,7 @@ def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
+@pytest.mark.parametrize("path", [path for path in FIXTURES if not cannot_take(path)], ids=fixture_id)
 def test_a_fixture_with_every_selector_set(path: Path) -> None:
     view = fixture_view(read(path))
 

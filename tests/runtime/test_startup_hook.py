@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 
+from kprof_inject.runtime import inductor
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace import Workspace
@@ -71,7 +72,7 @@ def test_waiting_for_triton_imports_nothing_that_the_program_does_not(dump: Dump
 
 def test_outside_of_a_session_nothing_happens(tmp_path: Path) -> None:
     startup = Path(program_environment({}, tmp_path, tmp_path)["PYTHONPATH"])
-    program = "import sys; print([type(f).__name__ for f in sys.meta_path if hasattr(f, '_callback')])"
+    program = "import sys; print([f for f in sys.meta_path if type(f).__module__.startswith('kprof_inject')])"
     ended = run_child([sys.executable, "-c", program], tmp_path, env={"PYTHONPATH": python_path(startup)})
     assert (ended.exit_code, ended.stdout, ended.stderr) == (0, "[]\n", "")
 
@@ -79,13 +80,18 @@ def test_outside_of_a_session_nothing_happens(tmp_path: Path) -> None:
 def test_triton_looks_as_it_does_without_us(tmp_path: Path, dump: Dump) -> None:
     program = tmp_path / "prog.py"
     program.write_text(
-        "import inspect, sys, triton\n"
-        "print([type(finder) for finder in sys.meta_path if type(finder) is not type])\n"
+        "import inspect, triton\n"
         "print(type(triton.__loader__), type(triton.__spec__.loader), len(inspect.getsource(triton)))\n"
     )
     plain = run_child([sys.executable, program], tmp_path)
     assert plain.stdout.count("SourceFileLoader") == 2
     assert dump.run(program).stdout == plain.stdout
+
+
+def test_who_only_looks_for_triton_takes_nothing_away(dump: Dump) -> None:
+    ended = dump.run("-c", "import importlib.util as u; print(u.find_spec('triton').name); import triton")
+    (report,) = dump.reports()
+    assert (ended.stdout, ended.stderr, bool(report["triton_version"])) == ("triton\n", "", True)
 
 
 def test_the_sitecustomize_that_it_shadows_runs_as_always(tmp_path: Path, dump: Dump) -> None:
@@ -169,5 +175,7 @@ def test_the_environment_is_the_programs_but_for_the_hook_and_the_caches(tmp_pat
         "TRITON_HOME",
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_STORE_BINARY_ONLY",
+        *inductor.ENVIRONMENT,
     }
     assert all(after[name].startswith(str(tmp_path / "cache")) for name in after if name.endswith(("_HOME", "_DIR")))

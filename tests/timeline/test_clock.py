@@ -122,7 +122,7 @@ def run(
             )
         )
         times += [ns for warp in warps for _, _, ns in warp[-slots:]]
-    raw = TimedLayout().read(buffer_words(ctas, slots), 2)
+    raw = TimedLayout().read(buffer_words(ctas, slots), 2, range(2))
     records = decode_records(raw)
     clock = fit_clock(readings_of(raw, records, spans_function=True), SM_CLOCK_HZ)
     sm = raw.sm[records.row]
@@ -276,7 +276,7 @@ def test_lost_records_do_not_matter_where_an_sm_ran_several_ctas() -> None:
 @pytest.mark.parametrize(("nominal_hz", "expected_hz"), [(1.2e9, 1.2e9), (0, 1.5e9)])
 @pytest.mark.parametrize("cta", [None, Cta([[], []], sm=3)], ids=["never ran", "recorded nothing"])
 def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_hz: float, expected_hz: float) -> None:
-    raw = TimedLayout().read(buffer_words([cta], slots=4), 2)
+    raw = TimedLayout().read(buffer_words([cta], slots=4), 2, range(2))
     clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=True), nominal_hz)
     assert clock.clock_hz == pytest.approx(expected_hz)
     assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
@@ -285,6 +285,6 @@ def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_
 
 
 def test_a_launch_without_sms_has_a_clock() -> None:
-    raw = TimedLayout().read(buffer_words([None], slots=4), 1)
+    raw = TimedLayout().read(buffer_words([None], slots=4), 1, range(1))
     clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=False), SM_CLOCK_HZ)
     assert clock.clock_hz == pytest.approx(SM_CLOCK_HZ)

@@ -20,7 +20,7 @@ IS_ITERATION = np.array([False, False, True, False, True])
 
 def nesting(warps: Sequence[Sequence[Entry]], slots: int = 64) -> list[tuple[int, int, int, int]]:
     """For each scope of one CTA, in order of warp and start: warp, scope, depth, iteration."""
-    raw = TimedLayout().read(buffer_words([Cta(warps)], slots), len(warps))
+    raw = TimedLayout().read(buffer_words([Cta(warps)], slots), len(warps), range(len(warps)))
     scope_of_id = np.full(256, -1)
     scope_of_id[: len(PARENTS)] = range(len(PARENTS))
     pairs = pair_records(decode_records(raw), scope_of_id, len(PARENTS))

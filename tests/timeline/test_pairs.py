@@ -24,7 +24,7 @@ def pairs_of(words: NDArray[np.uint32], num_warps: int) -> tuple[Pairs, list[tup
     """The pairs, and as rows of CTA, warp, scope, start and end."""
     lookup = np.full(256, -1, dtype=np.int64)
     lookup[list(SCOPE_OF_ID)] = list(SCOPE_OF_ID.values())
-    raw = TimedLayout().read(words, num_warps)
+    raw = TimedLayout().read(words, num_warps, range(num_warps))
     pairs = pair_records(decode_records(raw), lookup, SCOPES)
     columns = (raw.cta[pairs.row], pairs.warp, pairs.scope, pairs.start_cycles, pairs.end_cycles)
     return pairs, list(zip(*(column.tolist() for column in columns), strict=True))

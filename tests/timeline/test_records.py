@@ -12,7 +12,7 @@ from kprof_inject.timeline.records import decode_records, lost_records
 
 
 def read(ctas: Sequence[Cta | None], slots: int) -> RawCtas:
-    return TimedLayout().read(buffer_words(ctas, slots), num_warps_of(ctas))
+    return TimedLayout().read(buffer_words(ctas, slots), num_warps_of(ctas), range(num_warps_of(ctas)))
 
 
 def entries_of(raw: RawCtas, row: int = 0, warp: int = 0) -> list[Entry]:

@@ -127,6 +127,42 @@ def test_warp_time_is_of_all_warps_from_begin_to_end_of_their_ctas(timeline: Tim
     assert timeline.warp_time_ns == 3 * 2 * 10_000
 
 
+def test_warps_that_did_not_record_count_for_nothing(tmp_path: Path) -> None:
+    ctas = [cta(3, 0, PLAIN, LOOPING, PLAIN, LOOPING), cta(9, 0, LOOPING, PLAIN, PLAIN, LOOPING)]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=4, mode={"warps": [1, 3]}))
+
+    assert timeline.warp_time_ns == 2 * 2 * 10_000
+    assert (timeline.records_written, timeline.records_lost) == (26, 12)
+    assert timeline.lost[["cta", "warp", "records"]].tolist() == [(0, 1, 4), (0, 3, 4), (1, 3, 4)]
+    functions = timeline.scopes[timeline.scopes["scope"] == FUNC]
+    assert functions[["cta", "warp"]].tolist() == [(1, 1)]
+    iterations = timeline.scopes[timeline.scopes["scope"] == ITER]
+    assert iterations[["cta", "warp"]].tolist() == [(0, 1), (0, 3), (1, 3)]
+
+
+def test_without_warp_0_the_times_are_still_those_of_the_globaltimer(tmp_path: Path) -> None:
+    # A warp that records nothing goes on for a microsecond after the others.
+    early = [(FUNC, False, 30), (FUNC, True, 8972)]
+    ctas = [cta(sm, 10_000 * turn, PLAIN, early) for turn in range(20) for sm in (3, 9)]
+    scopes = decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=4, mode={"warps": [1]})).scopes
+
+    assert scopes["warp"].tolist() == [1] * 40
+    for edge, ns in (("start", 30), ("end", 8972)):
+        error_ns = scopes[f"{edge}_ns"] - (BEGIN_NS + 10_000 * (scopes["cta"].astype(np.int64) // 2) + ns)
+        # After the last CTA of an SM none begins that would tell how late it truly was.
+        assert np.abs(error_ns[:-2]).max() <= 64
+        assert np.abs(error_ns).max() <= 400
+
+
+def test_a_clock_of_32_bits_tells_the_same_times(tmp_path: Path) -> None:
+    whole = decode_launch(save_launch(tmp_path / "whole", SCOPES, CTAS, slots=8)).scopes
+    half = decode_launch(save_launch(tmp_path / "half", SCOPES, CTAS, slots=8, mode={"clock_bits": 32})).scopes
+
+    names = [name for name in whole.dtype.names or () if not name.endswith("_cycles")]
+    assert half[names].tolist() == whole[names].tolist()
+    assert (half["start_cycles"] % (1 << 32)).tolist() == (whole["start_cycles"] % (1 << 32)).tolist()
+
+
 def test_a_launch_without_loss_counts_its_records(timeline: Timeline) -> None:
     assert (timeline.records_written, timeline.records_lost, timeline.records_unknown) == (24, 0, 0)
     assert timeline.open_starts.tolist() == timeline.stray_ends.tolist() == [0, 0, 0]

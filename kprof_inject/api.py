@@ -1,0 +1,194 @@
+"""``kprof_inject.profile``: the whole way in one process, for notebooks and test suites."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.errors import KprofError
+from kprof_inject.export.registry import trace_writer, write_trace
+from kprof_inject.insertion import insert_kernel, write_insertion
+from kprof_inject.report.summary import LaunchSummary, summarise
+from kprof_inject.runtime.launches import parse_launches
+from kprof_inject.runtime.process_report import ProcessReport, read_reports
+from kprof_inject.runtime.session import SESSION_VARIABLE, Session
+from kprof_inject.select.selectors import Selector, parse_selectors
+from kprof_inject.select.spans import SPREADS
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+if TYPE_CHECKING:
+    from kprof_inject.runtime.live import LiveCapture
+
+
+class Profile:
+    """Records the kernels that are launched between ``with`` and its end, each when it is first compiled there.
+
+    What was launched so far can be read at any time, in the context and after it. Kernels that Inductor compiled before
+    the context stay as they are.
+    """
+
+    def __init__(self, session: Session, selectors: Sequence[Selector], split: str, folder: Path) -> None:
+        self._session = session
+        self._selectors = selectors
+        self._spread = SPREADS[split]
+        self._folder = folder
+        self._running = ExitStack()
+        self._capture: LiveCapture | None = None
+        self._timelines: list[Timeline] = []
+        self._enabled = True
+
+    def __enter__(self) -> Profile:
+        if os.environ.get(SESSION_VARIABLE):
+            raise KprofError(
+                "kprof-inject runs this program already",
+                hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
+            )
+        if self._capture is not None:
+            raise KprofError("this profile runs already")
+        from kprof_inject.runtime.live import live
+
+        self._capture = self._running.enter_context(
+            live(self._session, ProcessReport(self._session.reports), self._insert)
+        )
+        self._capture.enabled = self._enabled
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._collect()
+        self._capture = None
+        self._running.close()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether launches are recorded; those that are not go without records."""
+        return self._enabled
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        self._enabled = value
+        if self._capture is not None:
+            self._capture.enabled = value
+
+    @property
+    def timelines(self) -> list[Timeline]:
+        """All launches that were kept, in the order of their making. Waits for the device."""
+        self._collect()
+        return list(self._timelines)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The last launch that was kept. Raises ``KprofError`` if there is none, and says why."""
+        timelines = self.timelines
+        if not timelines:
+            raise self._nothing_kept()
+        return timelines[-1]
+
+    @property
+    def left_alone(self) -> dict[str, str]:
+        """The kernels that ran without records, by their names, and why."""
+        kernels = read_reports(Path(self._session.reports)).kernels
+        return {kernel.name: kernel.reason for kernel in kernels if kernel.state == "left alone"}
+
+    def summary(self) -> list[LaunchSummary]:
+        """The statistics of each launch that was kept."""
+        return [summarise(timeline) for timeline in self.timelines]
+
+    def export(self, path: str | Path) -> Path:
+        """Write a trace of all launches that were kept; the ending says the format. Raises ``KprofError`` if there is
+        none."""
+        target = Path(path)
+        trace_writer(target)
+        timelines = self.timelines
+        if not timelines:
+            raise self._nothing_kept()
+        write_trace(target, timelines)
+        return target
+
+    def reset(self) -> None:
+        """Forget all launches so far."""
+        self._collect()
+        self._timelines.clear()
+
+    def _collect(self) -> None:
+        if self._capture is None:
+            return
+        folder = self._capture.take()
+        if not is_capture(folder):
+            return
+        fresh = [decode_launch(launch) for launch in read_capture(folder).launches]
+        if parse_launches(self._session.launches).replaces:
+            variants = {timeline.launch.kernel.variant for timeline in fresh}
+            self._timelines = [old for old in self._timelines if old.launch.kernel.variant not in variants]
+        self._timelines += fresh
+
+    def _insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
+        done = insert_kernel(workspace, kernel, self._selectors, self._spread)
+        if done.refusal is not None:
+            raise done.refusal
+        write_insertion(workspace, done)
+
+    def _nothing_kept(self) -> KprofError:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_alone.items())
+        return KprofError(
+            f"no launch was recorded{f': {reasons}' if reasons else ''}",
+            hint="launch a Triton kernel inside the context; one that is selected by at= and kernel=",
+        )
+
+
+def profile(
+    at: Sequence[str] = (),
+    *,
+    kernel: str = "*",
+    split: str = "never",
+    launches: str = "last",
+    max_launches: int = 0,
+    max_bytes: int = 1 << 30,
+    mode: Mode = Mode(),  # noqa: B008 (frozen)
+    folder: str | Path | None = None,
+) -> Profile:
+    """Profile what runs in a ``with`` block.
+
+    The arguments mean what the options of ``kprof-inject profile`` do. ``folder`` keeps the dumped kernels and the raw
+    buffers; without it they live in a temporary folder until the process ends. Raises ``KprofError`` for selectors or
+    launches that cannot be read.
+
+        with kprof_inject.profile(at=["func", "loop"]) as prof:
+            kernel[grid](x, y)
+        prof.export("trace.json")
+    """
+    selectors = parse_selectors(tuple(at))
+    parse_launches(launches)
+    if split not in SPREADS:
+        raise KprofError(f"there is no split {split!r}", hint=f"choose {' or '.join(SPREADS)}")
+    workspace = Workspace.create(Path(folder) if folder is not None else _temporary_folder())
+    session = Session(
+        "run",
+        str(workspace.folder.resolve()),
+        str(workspace.new_reports_folder("run").resolve()),
+        kernel=kernel,
+        capture=str(workspace.new_capture_folder().resolve()),
+        launches=launches,
+        max_bytes=max_bytes,
+        max_launches=max_launches,
+        mode=mode,
+    )
+    return Profile(session, selectors, split, workspace.folder)
+
+
+def _temporary_folder() -> Path:
+    import atexit
+
+    folder = Path(tempfile.mkdtemp(prefix="kprof-inject-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

@@ -1,0 +1,45 @@
+"""``kprof-inject doctor``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from kprof_inject.cli.console import table_console
+from kprof_inject.cli.options import json_option
+from kprof_inject.runtime.doctor.checks import examine
+from kprof_inject.runtime.doctor.finding import Finding, Status
+
+_STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red"}
+
+
+@click.command("doctor")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Say what is installed, what works, and what to do about the rest. Ends with 1 if something needed is missing."""
+    findings = list(examine())
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        table_console().print(_table(findings))
+    ctx.exit(1 if any(finding.status is Status.MISSING for finding in findings) else 0)
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "status", "fact", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        table.add_row(
+            Text(finding.what),
+            Text(finding.status, _STYLES[finding.status]),
+            Text(finding.fact),
+            Text(finding.advice),
+        )
+    return table

@@ -1,0 +1,40 @@
+"""``kprof-inject report``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from kprof_inject.cli.console import table_console
+from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.trace import decode_capture, open_capture
+from kprof_inject.report.summary import print_summaries, summarise
+from kprof_inject.report.trust_table import print_trust
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import judge
+
+
+@click.command("report")
+@click.argument("place", metavar="WORKSPACE|CAPTURE", type=path_type())
+@json_option
+def command(place: Path, as_json: bool) -> None:
+    """Show what each scope of a CAPTURE (or a WORKSPACE's last one) costs, and how far to trust it."""
+    print_report(decode_capture(open_capture(place)), as_json)
+
+
+def print_report(timelines: list[Timeline], as_json: bool) -> None:
+    """The launches and the verdicts on stdout: JSON, or tables that are never cut when they are piped."""
+    summaries = [summarise(timeline) for timeline in timelines]
+    launches = [timeline.launch for timeline in timelines]
+    if as_json:
+        values = [
+            {**summary.to_json(), "trust": judge(launch.kernel).to_json()}
+            for summary, launch in zip(summaries, launches, strict=True)
+        ]
+        click.echo(json.dumps(values, indent=1))
+        return
+    console = table_console()
+    print_summaries(summaries, console)
+    print_trust(launches, console)

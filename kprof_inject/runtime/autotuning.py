@@ -1,0 +1,66 @@
+"""Tells an autotuner's benchmarking launches from the program's own, and notes what it chose."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+
+from kprof_inject.runtime.process_report import ProcessReport
+
+
+class _Depth(threading.local):
+    value = 0
+
+
+_depth = _Depth()
+
+
+def is_benchmarking() -> bool:
+    """True while this thread launches kernels in order to compare configurations."""
+    return _depth.value > 0
+
+
+def install() -> None:
+    """Called once, right after Triton was imported."""
+    Autotuner._bench = benchmarking(Autotuner._bench)
+
+
+def report_choices(report: ProcessReport) -> None:
+    """Have the report say what each autotuner of this process chose. Called once."""
+    run = Autotuner.run
+
+    @functools.wraps(run)
+    def run_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        known = len(tuner.cache)
+        result = run(tuner, *args, **kwargs)
+        if len(tuner.cache) != known:
+            with report.guard("noting an autotuner's choice"):
+                key, config = list(tuner.cache.items())[-1]
+                report.add_choice(str(tuner.base_fn.__name__), str(key), str(config))
+        return result
+
+    Autotuner.run = run_and_note
+
+
+def install_for_inductor(module: Any) -> None:
+    """Called once, right after Inductor's ``triton_heuristics`` was imported."""
+    tuner = module.CachingAutotuner
+    tuner.bench = benchmarking(tuner.bench)
+
+
+def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, during which launches are benchmarks."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _depth.value += 1
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _depth.value -= 1
+
+    return call

@@ -1,0 +1,143 @@
+"""Stands where Triton keeps a kernel's launcher, and gives each launch the buffer that its records go to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from triton.runtime import _allocation
+
+from kprof_inject.runtime.autotuning import is_benchmarking
+from kprof_inject.runtime.device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
+from kprof_inject.runtime.timing import LaunchTimer
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingBuild:
+    """A loaded kernel with records, the launcher that Triton made for it, and how the capture describes it."""
+
+    kernel: Any
+    launch: Callable[..., Any]
+    captured: CapturedKernel
+
+
+class Builds(Protocol):
+    """The other builds of a kernel, made when they are needed."""
+
+    def clean(self) -> Any:
+        """The kernel without records, loaded."""
+
+    def with_smaller_buffer(self, ctas: int, most_bytes: int) -> RecordingBuild | None:
+        """One whose buffer for so many CTAs takes at most so many bytes; None if none is large enough to be of use."""
+
+    def give_up(self, reason: str) -> None:
+        """Report that launches go without records from now on."""
+
+
+class LaunchPlaces(Protocol):
+    """Where launches write to."""
+
+    def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place | None:
+        """The place for one launch; None if launches are not wanted now. Raises ``NoDeviceMemory``."""
+
+    def timer(self, variant: str) -> LaunchTimer: ...
+
+
+class _OfThisThread(threading.local):
+    buffer: Any = None
+
+
+_launching = _OfThisThread()
+
+
+def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
+    """Triton's profile allocator: the buffer of the launch that this thread is making."""
+    buffer: Buffer = _launching.buffer
+    return buffer
+
+
+class CapturingLauncher:
+    """Passes every launch on: with a buffer, or to the clean build if there is none to be had or an autotuner is
+    comparing. A failure of ours never reaches the program; one of the launch does."""
+
+    def __init__(self, build: RecordingBuild, builds: Builds, capture: LaunchPlaces, most_bytes: int) -> None:
+        self._first = build
+        self._build = build
+        self._builds = builds
+        self._capture = capture
+        self._most_bytes = most_bytes
+        self._given_up = False
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        grid = (grid_x, grid_y, grid_z)
+        if not grid_x * grid_y * grid_z:
+            return self._first.launch(*grid, stream, function, metadata, *args)
+        place = None if self._given_up or is_benchmarking() else self._place(grid, stream)
+        if place is None:
+            clean = self._builds.clean()
+            return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+        build = self._build
+        if build is not self._first:
+            function, metadata = build.kernel.function, build.kernel.packed_metadata
+        _launching.buffer = place.buffer
+        _allocation._profile_allocator.set(_allocate)
+        try:
+            timer = self._capture.timer(self._first.captured.variant)
+            if timer.is_done:
+                result = build.launch(*grid, stream, function, metadata, *args)
+            else:
+                result = timer.launch(stream, lambda: build.launch(*grid, stream, function, metadata, *args))
+        except BaseException:
+            place.failed()
+            raise
+        finally:
+            _launching.buffer = None
+        try:
+            place.launched()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._give_up(_fault(error))
+        return result
+
+    def _place(self, grid: tuple[int, int, int], stream: int) -> Place | None:
+        ctas = grid[0] * grid[1] * grid[2]
+        try:
+            while True:
+                size_bytes = ctas * self._build.captured.cta_bytes
+                if size_bytes <= self._most_bytes:
+                    try:
+                        return self._capture.begin(self._build.captured, grid, stream)
+                    except NoDeviceMemory:
+                        self._most_bytes = size_bytes // 2
+                smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
+                if smaller is None:
+                    self._give_up(_no_room(ctas, size_bytes, self._most_bytes))
+                    return None
+                self._build = smaller
+        except OSError as error:
+            self._give_up(f"the capture cannot be written: {error.strerror}")
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._give_up(_fault(error))
+        return None
+
+    def _give_up(self, reason: str) -> None:
+        self._given_up = True
+        self._builds.give_up(reason)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first.launch, name)
+
+
+def _fault(error: Exception) -> str:
+    return f"a fault of kprof-inject's own: {type(error).__name__}: {error}"
+
+
+def _no_room(ctas: int, size_bytes: int, most_bytes: int) -> str:
+    return (
+        f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a smaller "
+        "one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+    )

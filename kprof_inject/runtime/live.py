@@ -1,0 +1,101 @@
+"""The run step without a dump before it: each kernel gets its records when it is compiled, in one process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from kprof_inject.runtime import autotuning, kernel_loading
+from kprof_inject.runtime.capture import LaunchCapture
+from kprof_inject.runtime.compiler import Compile, wrap_compiler
+from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.dump import save_kernel
+from kprof_inject.runtime.jit_caches import fresh_jit_caches
+from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
+from kprof_inject.runtime.override import RunStep
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.recording import PlannedKernel
+from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.timing import LaunchTimer
+from kprof_inject.runtime.torch_device import TorchDevice
+from kprof_inject.runtime.variants import Variant
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+Insert = Callable[[Workspace, DumpedKernel], None]
+"""Writes a dumped kernel's plan into the workspace, or raises ``KprofError``."""
+
+
+class LiveCapture:
+    """Captures one after the other, each in a folder of its own; the next begins when the one before was taken."""
+
+    def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
+        self.enabled = True
+        self._session = session
+        self._report = report
+        self._device = device
+        self._taken = 0
+        self._current = self._next()
+
+    def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place | None:
+        return self._current.begin(kernel, grid, stream) if self.enabled else None
+
+    def timer(self, variant: str) -> LaunchTimer:
+        return self._current.timer(variant)
+
+    def take(self) -> Path:
+        """End the present capture and begin the next; returns the folder of the one that ended. It waits for the
+        device."""
+        folder = self._folder()
+        current, self._taken = self._current, self._taken + 1
+        self._current = self._next()
+        current.finish()
+        return folder
+
+    def _next(self) -> LaunchCapture:
+        return LaunchCapture(replace(self._session, capture=str(self._folder())), self._report, self._device)
+
+    def _folder(self) -> Path:
+        return Path(self._session.capture, f"{self._taken:03d}")
+
+
+@dataclass(frozen=True, slots=True)
+class _PlansMadeNow:
+    """Plans each kernel from what it compiles to."""
+
+    session: Session
+    insert: Insert
+
+    def plan_of(self, variant: Variant, plain: Compile) -> PlannedKernel | None:
+        if not fnmatchcase(variant.name, self.session.kernel):
+            return None
+        workspace = Workspace(Path(self.session.workspace))
+        save_kernel(workspace, variant, plain())
+        kernel = workspace.kernel(variant.key)
+        self.insert(workspace, kernel)
+        scope_table = workspace.scope_table(variant.key)
+        return PlannedKernel(workspace, kernel, scope_table, variant.target) if scope_table else None
+
+
+@contextmanager
+def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[LiveCapture]:
+    """Record the kernels that this process launches in this context, as ``session`` says."""
+    device = TorchDevice()
+    capture = LiveCapture(session, report, device)
+    step = RunStep(session, report, device, capture, _PlansMadeNow(session, insert))
+    _install_once()
+    unwrap = wrap_compiler(step.compile)
+    try:
+        with fresh_jit_caches():
+            yield capture
+    finally:
+        unwrap()
+
+
+@functools.cache
+def _install_once() -> None:
+    kernel_loading.install()
+    autotuning.install()

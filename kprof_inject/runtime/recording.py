@@ -1,0 +1,120 @@
+"""Compiles a planned kernel with its records, through Triton's own override of TTGIR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import triton.compiler.compiler
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiler_messages import errors_in
+from kprof_inject.runtime.diagnostics import without_false_alarms
+from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
+from kprof_inject.runtime.launch_buffers import CapturedKernel
+from kprof_inject.runtime.loaded_kernel import resources_of
+from kprof_inject.runtime.versions import installed_version
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedKernel:
+    """A dumped kernel that has a plan: its scope table, and the target that it is compiled for."""
+
+    workspace: Workspace
+    kernel: DumpedKernel
+    scope_table: dict[str, Any]
+    target: GPUTarget
+
+
+def compile_with_records(compile_plain: Callable[[], Any], planned: PlannedKernel, mode: Mode) -> Any:
+    """What Triton compiles when ``compile_plain`` finds the kernel's TTGIR replaced by the one with records.
+
+    Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result."""
+    shared_bytes = _device_properties(planned.target).get("max_shared_mem") or shared_bytes_of(planned.target)
+    with (
+        _overriding(planned),
+        instrumented(planned.target, mode, shared_bytes),
+        without_false_alarms() as messages,
+    ):
+        try:
+            kernel = compile_plain()
+        except Exception as error:  # the compiler's errors have no common base
+            said = errors_in(messages.take())
+            reason = said[0].text if said else f"{type(error).__name__}: {error}"
+            raise KprofError(f"Triton does not compile it with records: {reason}") from error
+    if not kernel.metadata.profile_scratch_size:
+        raise KprofError("Triton did not use the override: its records are not in the binary")
+    return kernel
+
+
+def describe(planned: PlannedKernel, variant: str, kernel: Any, mode: Mode) -> CapturedKernel:
+    """What a capture says of a kernel with records. It is to be asked when the kernel is loaded."""
+    workspace, dumped = planned.workspace, planned.kernel
+    metadata = {name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}
+    description = {
+        "name": dumped.name,
+        "scope_table": planned.scope_table,
+        "scope_ids": scope_names(str(workspace.override_path(dumped)), planned.target),
+        "layout": installed_version().buffer_layout,
+        "mode": mode.to_json(),
+        "sm_clock_hz": 1000 * _device_properties(planned.target).get("sm_clock_rate", 0),
+        "metadata": {**dumped.info["metadata"], **metadata},
+        "clean_metadata": dumped.info["metadata"],
+        "clean": workspace.clean_run(dumped.variant),
+        **resources_of(kernel),
+    }
+    return CapturedKernel(
+        variant,
+        kernel.metadata.profile_scratch_size * kernel.metadata.num_ctas,
+        bool(getattr(kernel.metadata, "launch_pdl", False)),
+        dumped.ttgir(),
+        workspace.kernel_sources(dumped.variant),
+        description,
+    )
+
+
+_CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
+
+
+@contextmanager
+def _overriding(planned: PlannedKernel) -> Iterator[None]:
+    """Have Triton replace the TTGIR of the next compilation by the kernel's own, and keep the binary apart.
+
+    The cache's key does not know the override, so an instrumented binary must not lie where another
+    compilation would look.
+    """
+    compiler: Any = triton.compiler.compiler
+    with knobs.compilation.scope(), knobs.cache.scope():
+        knobs.compilation.override = True
+        knobs.compilation.always_compile = True
+        knobs.compilation.store_binary_only = False
+        knobs.cache.override_dir = str(planned.workspace.override_folder / planned.kernel.variant)
+        knobs.cache.dir = str(planned.workspace.cache_folder("instrumented"))
+        # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
+        compiler.print = _say_nothing
+        try:
+            yield
+        finally:
+            del compiler.print
+
+
+def _say_nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _device_properties(target: GPUTarget) -> dict[str, Any]:
+    """What the driver tells of the current device; nothing if the program compiles for another target."""
+    try:
+        if driver.active.get_current_target() != target:
+            return {}
+        device = driver.active.get_current_device()
+        return dict(driver.active.utils.get_device_properties(device))
+    except RuntimeError:  # no active driver: a machine without a GPU
+        return {}

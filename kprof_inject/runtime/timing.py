@@ -1,0 +1,62 @@
+"""Times single launches by events, with records and without: the same method in ``dump`` and in ``run``.
+
+The stream is held until the host has queued both events and the launch between them. Without that, what is timed of a
+short kernel is the host, which works longer where we capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kprof_inject.runtime.autotuning import is_benchmarking
+from kprof_inject.runtime.device import Device, Event
+
+# The first launches load code and fill caches.
+_WARM_UP = 3
+_SAMPLES = 50
+
+
+class LaunchTimer:
+    """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._seen = 0
+        self._events: list[tuple[Event, Event]] = []
+
+    @property
+    def is_done(self) -> bool:
+        """True once there are samples enough: what is launched then need not go through here."""
+        return self._seen >= _WARM_UP + _SAMPLES
+
+    def launch(self, stream: int, launch: Callable[[], Any]) -> Any:
+        """Make a launch, and time it if it is one to be timed."""
+        self._seen += 1
+        if self._seen <= _WARM_UP or self.is_done or self._device.is_capturing():
+            return launch()
+        self._device.hold(stream)
+        start = self._device.timing_mark(stream)
+        result = launch()
+        self._events.append((start, self._device.timing_mark(stream)))
+        return result
+
+    def times_ns(self) -> list[float]:
+        """All times taken. To be asked when the device has ended its work."""
+        return [1e6 * start.elapsed_time(end) for start, end in self._events]
+
+
+class TimingLauncher:
+    """Stands where Triton keeps a kernel's launcher, and times some of the launches that it passes on."""
+
+    def __init__(self, launch: Callable[..., Any], timer: LaunchTimer) -> None:
+        self._launch = launch
+        self._timer = timer
+
+    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *args: Any) -> Any:
+        if self._timer.is_done or is_benchmarking():
+            return self._launch(grid_x, grid_y, grid_z, stream, *args)
+        return self._timer.launch(stream, lambda: self._launch(grid_x, grid_y, grid_z, stream, *args))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._launch, name)

@@ -1,0 +1,117 @@
+"""The devices of this process as torch has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kprof_inject.runtime.cuda_driver import relaxed_capture
+from kprof_inject.runtime.device import ClockReading, NoDeviceMemory
+from kprof_inject.runtime.device_clock import read_device_clock
+
+# Long enough for the host to have queued a launch and the event behind it, at the rates of GPUs of today (1 to 2 GHz).
+_HOLD_CYCLES = 200_000
+
+
+@dataclass(slots=True)
+class TorchDevice:
+    """torch's CUDA or ROCm devices."""
+
+    _staging: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
+    _streams: dict[int, torch.cuda.Stream] = field(default_factory=dict)
+
+    def current(self) -> int:
+        return torch.cuda.current_device()
+
+    def names(self) -> list[str]:
+        return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+
+    def uuids(self) -> list[str]:
+        properties = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        return [str(getattr(one, "uuid", "")) for one in properties]
+
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
+    def zeros(self, size_bytes: int, stream: int) -> torch.Tensor:
+        # Of a CTA that never ran, or a warp that never recorded, nothing is written.
+        with _on(stream), _telling_of_memory():
+            return torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
+
+    def zeros_outside_graphs(self, size_bytes: int) -> torch.Tensor:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        with relaxed_capture(), torch.cuda.stream(stream), _telling_of_memory():
+            buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
+            stream.synchronize()
+        return buffer
+
+    def mark(self, stream: int) -> torch.cuda.Event:
+        with _on(stream):
+            event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            event.record()
+        return event
+
+    def timing_mark(self, stream: int) -> torch.cuda.Event:
+        with _on(stream):
+            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event.record()
+        return event
+
+    def hold(self, stream: int) -> None:
+        with _on(stream):
+            torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]
+
+    def fetch(self, buffer: torch.Tensor, size_bytes: int, device: int, done: torch.cuda.Event) -> memoryview:
+        # On the launch's stream, the program's next kernel would wait for the copy.
+        with relaxed_capture(), torch.cuda.device(device):
+            if self._staging.numel() < size_bytes:
+                self._staging = _pinned(size_bytes, instead_of=self._staging)
+            if device not in self._streams:
+                self._streams[device] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream = self._streams[device]
+            with torch.cuda.stream(stream):
+                done.synchronize()
+                host = self._staging[:size_bytes]
+                host.copy_(buffer[:size_bytes], non_blocking=True)
+                stream.synchronize()
+        return host.numpy().data
+
+    def synchronise(self, device: int) -> None:
+        torch.cuda.synchronize(device)
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        return read_device_clock(device)
+
+    def unaffected_by_graphs(self) -> AbstractContextManager[None]:
+        return relaxed_capture()
+
+
+def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
+    """Host memory that the device can copy to by itself.
+
+    It is not torch's own pinned memory: when torch frees that after a fault of the device, it ends the process."""
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    if instead_of.numel():
+        runtime.cudaHostUnregister(instead_of.data_ptr())
+    staging = torch.empty(size_bytes, dtype=torch.uint8)
+    runtime.cudaHostRegister(staging.data_ptr(), size_bytes, 0)
+    return staging
+
+
+def _on(stream: int) -> Any:
+    """A context in which torch allocates and works on the launch's stream."""
+    if stream == torch.cuda.current_stream().cuda_stream:
+        return torch.cuda.stream(None)  # does nothing
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _telling_of_memory() -> Iterator[None]:
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        raise NoDeviceMemory(str(error)) from None

@@ -1,0 +1,117 @@
+"""From the count words of a capture: the buffer that would have kept every record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from kprof_inject.capture.buffer_size import RECORD_BYTES, in_whole_rings, keeps_occupancy, row_bytes
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import Kernel, Launch
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.records import WORDS_PER_ENTRY, lost_records
+from kprof_inject.timeline.timeline import read_raw
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the launches of one kernel wrote and lost, summed. Of any of them, ``ctas`` is the largest number of CTAs,
+    ``most_in_warp`` the largest number of records of a warp, and ``ring_records`` what the smallest ring held."""
+
+    kernel: Kernel
+    ctas: int
+    written: int
+    lost: int
+    most_in_warp: int
+    ring_records: int
+
+    @property
+    def rings(self) -> int:
+        return len(self.kernel.mode.recorded_warps(self.kernel.num_warps))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What a CTA must keep, so that nothing is lost: a ring for each recorded warp, as large as the fullest's."""
+        ring_records = 1 << max(self.most_in_warp - 1, 1).bit_length()
+        return ring_records * RECORD_BYTES * self.rings
+
+    def and_of(self, other: Need) -> Need:
+        """This, and what other launches of the same kernel did."""
+        return replace(
+            self,
+            ctas=max(self.ctas, other.ctas),
+            written=self.written + other.written,
+            lost=self.lost + other.lost,
+            most_in_warp=max(self.most_in_warp, other.most_in_warp),
+            ring_records=min(self.ring_records, other.ring_records),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """``mode`` keeps every record of a run that does the same again; ``losses`` are the kernels that lost some.
+
+    ``largest`` is the kernel with the launch whose buffer then is the largest, of ``launch_bytes``."""
+
+    mode: Mode
+    losses: tuple[Need, ...]
+    largest: Need
+    launch_bytes: int
+
+
+def fitted_buffer(launches: Iterable[Launch], mode: Mode) -> Fit | None:
+    """The buffer for a second run of a program whose first made ``launches``, recorded with ``mode``; None if they
+    lost nothing. Shared memory, unless it lacks the room or fewer CTAs would fit on an SM. Launches whose buffers are
+    damaged do not count."""
+    by_kernel: dict[str, Need] = {}
+    for launch in launches:
+        need = _need(launch)
+        if need is not None:
+            known = by_kernel.get(str(launch.kernel.folder))
+            by_kernel[str(launch.kernel.folder)] = known.and_of(need) if known else need
+    needs = tuple(by_kernel.values())
+    losses = tuple(need for need in needs if need.lost)
+    if not losses:
+        return None
+    buffer_bytes = max(need.buffer_bytes for need in needs)
+    in_shared = mode.buffer == "shared" and all(_has_room(need, buffer_bytes) for need in needs)
+    largest = max(needs, key=lambda need: _launch_bytes(need, buffer_bytes))
+    return Fit(
+        replace(mode, buffer="shared" if in_shared else "global", buffer_bytes=buffer_bytes),
+        losses,
+        largest,
+        _launch_bytes(largest, buffer_bytes),
+    )
+
+
+def _need(launch: Launch) -> Need | None:
+    try:
+        raw = read_raw(launch)
+    except KprofError:
+        return None
+    written = raw.written_words // WORDS_PER_ENTRY
+    return Need(
+        launch.kernel,
+        len(raw.cta) + raw.never_ran + raw.damaged,
+        int(written.sum()),
+        int(lost_records(raw).sum()),
+        int(written.max(initial=0)),
+        raw.entries.shape[2],
+    )
+
+
+def _has_room(need: Need, buffer_bytes: int) -> bool:
+    kernel = need.kernel
+    if kernel.clean.shared_bytes is None:
+        return False
+    return keeps_occupancy(
+        in_whole_rings(buffer_bytes, need.rings),
+        kernel.clean.shared_bytes,
+        kernel.num_warps,
+        kernel.clean.registers,
+        "{backend}:{arch}".format_map(kernel.metadata["target"]),
+    )
+
+
+def _launch_bytes(need: Need, buffer_bytes: int) -> int:
+    return need.ctas * row_bytes(in_whole_rings(buffer_bytes, need.rings), need.kernel.num_warps)

@@ -1,0 +1,109 @@
+"""How many bytes a CTA keeps for its records. What Proton does with them is in tests/runtime/test_lower.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprof_inject.capture.buffer_size import (
+    MOST_LAUNCH_BYTES,
+    chosen_buffer_bytes,
+    keeps_occupancy,
+    mode_of_kernel,
+    row_bytes,
+    smaller_buffer_bytes,
+)
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError
+
+H200 = "cuda:90"
+AUTO = Mode()
+
+
+def auto(shared_bytes: int, warps: int = 4, registers: int | None = None, target: str = H200) -> int:
+    return chosen_buffer_bytes(AUTO, shared_bytes, warps, registers, target)
+
+
+def test_auto_takes_what_proton_takes_where_that_costs_no_cta() -> None:
+    assert auto(0) == 8192
+    assert auto(98304) == 8192
+    assert auto(130 * 1024) == 65536  # a single CTA: of what is left the largest power of two for each warp
+
+
+def test_auto_takes_less_where_proton_would_cost_a_cta() -> None:
+    # 13 CTAs fit, with 17959 bytes each: of those a KiB is reserved, and 16384 are the kernel's.
+    assert auto(16384) == 512
+    assert not keeps_occupancy(1024, 16384, 4, None, H200)
+
+
+def test_auto_reckons_with_registers() -> None:
+    # 96 registers let 5 CTAs run, and then each may have more.
+    assert auto(16384, registers=96) == 8192
+
+
+@pytest.mark.parametrize(("warps", "floor"), [(4, 512), (8, 1024)])
+def test_auto_leaves_each_warp_16_records(warps: int, floor: int) -> None:
+    # Four CTAs take all of the SM's shared memory.
+    assert auto(57344, warps) == floor
+
+
+def test_no_room_for_16_records_is_refused_with_the_figures() -> None:
+    with pytest.raises(KprofError, match=r"takes 232000 of the 232448 bytes .* no room for 512 bytes") as caught:
+        auto(232000)
+    assert "--buffer global" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("mode", "bytes_"),
+    [
+        (Mode("shared", 4096), 4096),
+        (Mode("shared", 5000), 4096),
+        (Mode("shared", 4096, warps=(0, 1, 2)), 3072),  # 4096 / 3 are 1365: rings of 1024
+        (Mode("shared", 131072), 131072),  # more than Proton would
+        (Mode("global", 65536, warps=(2,)), 65536),
+        (Mode("global"), 65536),
+        (Mode("global", warps=(0, 9)), 16384),
+    ],
+)
+def test_each_recorded_warp_gets_a_ring_that_is_a_power_of_two(mode: Mode, bytes_: int) -> None:
+    assert chosen_buffer_bytes(mode, 98304, 4, None, H200) == bytes_
+
+
+def test_named_bytes_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(KprofError, match=r"takes 200000 of the 232448 bytes .* for 65536 bytes of records"):
+        chosen_buffer_bytes(Mode("shared", 65536), 200000, 4, None, H200)
+
+
+def test_a_ring_that_cannot_hold_one_scope_is_refused() -> None:
+    with pytest.raises(KprofError, match="32 bytes for the records of 8 warps leave 4 for each: one scope takes 16"):
+        chosen_buffer_bytes(Mode("global", 32), 0, 8, None, H200)
+
+
+def test_a_kernels_mode_has_its_own_warps_and_bytes() -> None:
+    mode = Mode("shared", 0, 32, (0, 4), True)
+    assert mode_of_kernel(mode, 0, 4, None, H200) == Mode("shared", 8192, 32, (0,), True)
+    assert mode_of_kernel(AUTO, 0, 4, None, H200) == Mode("shared", 8192)
+
+
+def test_a_smaller_buffer_fits_the_budget_and_the_next_larger_does_not() -> None:
+    mode = Mode("global", 65536)
+    smaller = smaller_buffer_bytes(mode, 10_000, 4, 100_000_000)
+    assert smaller == 8192
+    assert 10_000 * row_bytes(smaller, 4) <= 100_000_000 < 10_000 * row_bytes(2 * smaller, 4)
+
+
+def test_a_smaller_buffer_is_never_larger_and_always_whole_rings() -> None:
+    assert smaller_buffer_bytes(Mode("global", 4096), 1, 4, 1 << 30) == 4096
+    assert smaller_buffer_bytes(Mode("global", 12288, warps=(0, 1, 3)), 1000, 4, 10_000_000) == 6144
+
+
+def test_no_smaller_buffer_is_useful_below_16_records_a_warp() -> None:
+    assert smaller_buffer_bytes(Mode("global", 65536), 1000, 4, 1000 * row_bytes(512, 4)) == 512
+    assert smaller_buffer_bytes(Mode("global", 65536), 1000, 4, 1000 * row_bytes(512, 4) - 1) is None
+    # What the user chose smaller may stay as small.
+    assert smaller_buffer_bytes(Mode("global", 64), 1000, 4, 1000 * 128) == 64
+
+
+def test_a_launch_stays_within_what_a_kernel_can_reckon() -> None:
+    smaller = smaller_buffer_bytes(Mode("global", 65536), 40_000, 4, 1 << 40)
+    assert smaller == 32768
+    assert 40_000 * row_bytes(65536, 4) > MOST_LAUNCH_BYTES

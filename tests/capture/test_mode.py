@@ -1,0 +1,49 @@
+"""The mode: its JSON, old and new, and the warps that the user names."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kprof_inject.capture.mode import Mode, parse_warps
+from kprof_inject.errors import KprofError
+
+
+def test_a_mode_comes_back_from_its_json() -> None:
+    mode = Mode("global", 4096, 32, (0, 4), True)
+    assert Mode.from_json(json.loads(json.dumps(mode.to_json()))) == mode
+
+
+def test_the_first_captures_recorded_all_warps() -> None:
+    mode = Mode.from_json({"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64})
+    assert mode == Mode()
+    assert mode.recorded_warps(3) == (0, 1, 2)
+
+
+def test_of_the_named_warps_those_record_that_a_kernel_has() -> None:
+    mode = Mode(warps=(0, 4))
+    assert mode.recorded_warps(8) == (0, 4)
+    assert mode.recorded_warps(4) == (0,)
+
+
+def test_a_kernel_with_none_of_the_named_warps_is_refused() -> None:
+    with pytest.raises(KprofError, match=r"it has 4 warps, 0 to 3, and none of those to record \(4, 7\)"):
+        Mode(warps=(4, 7)).recorded_warps(4)
+
+
+@pytest.mark.parametrize(("text", "warps"), [("", ()), ("0", (0,)), ("4,0", (0, 4)), (" 1 , 1,12", (1, 12))])
+def test_warps_are_named_by_number(text: str, warps: tuple[int, ...]) -> None:
+    assert parse_warps(text) == warps
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "column"),
+    [("0,x", "'x' is no warp", 3), ("-1", "'-1' is no warp", 1), ("0,,1", "a warp is missing", 3), ("0-3", "'0-3'", 1)],
+)
+def test_what_is_no_warp_is_a_usage_error(text: str, what: str, column: int) -> None:
+    with pytest.raises(KprofError, match=what) as caught:
+        parse_warps(text)
+    assert caught.value.exit_code == 2
+    assert caught.value.where is not None
+    assert (caught.value.where.file, caught.value.where.column) == ("--warps", column)

@@ -1,0 +1,152 @@
+"""``doctor``: a row for everything, whatever is missing or broken, and an exit code that says if we can work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from command_line import CommandLine
+from programs.child import REPO, Ended, python_path, run_python
+
+from kprof_inject.runtime.doctor.machine import gpus
+from kprof_inject.runtime.doctor.packages import REQUIRED
+
+WITHOUT_TRITON_AND_TORCH = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("triton", "torch"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+sys.meta_path.insert(0, Nothing())
+"""
+
+
+def findings(ended: Ended) -> dict[str, dict[str, Any]]:
+    """The rows of ``doctor --json`` by what they are about."""
+    assert "Traceback" not in ended.stderr
+    return {row["what"]: row for row in json.loads(ended.stdout)}
+
+
+def package(kprof: CommandLine, name: str, text: str) -> dict[str, str]:
+    """An environment in which a module of this text is found before any other of its name."""
+    folder = kprof.folder / "packages"
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(text)
+    return {"PYTHONPATH": python_path(folder)}
+
+
+def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine) -> None:
+    ended = kprof("doctor", "--json")
+    rows = findings(ended)
+    assert [what for what, row in rows.items() if row["status"] == "missing"] == []
+    assert (rows["GPU"]["status"], rows["GPU"]["fact"].partition(" (")[0]) == ("warning", "torch sees none")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert re.fullmatch(r"2 records for cuda:90: \d+ bytes of machine code, 2 clock reads", rows["compiler"]["fact"])
+    assert re.fullmatch(r"a Python process reported and joined Triton \S+", rows["start-up hook"]["fact"])
+    assert os.listdir(kprof.folder) == ["home"]
+    assert os.listdir(kprof.folder / "home") == []
+
+
+def test_the_table_says_the_same(kprof: CommandLine) -> None:
+    ended = kprof("doctor")
+    assert ended.exit_code == 0
+    lines = [line.split()[:3] for line in ended.stdout.splitlines()]
+    assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
+    assert ["current", "folder", "ok"] in lines
+    assert "dump, insert, check, trace and demo work without one" in ended.stdout
+
+
+def test_without_triton_and_torch(kprof: CommandLine) -> None:
+    site = kprof.folder / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(WITHOUT_TRITON_AND_TORCH)
+    ended = kprof("doctor", "--json", env={"PYTHONPATH": python_path(site)})
+    rows = findings(ended)
+    assert ended.exit_code == 1
+    assert {what for what, row in rows.items() if row["status"] == "missing"} == {"Triton", "torch"}
+    assert rows["Triton"]["fact"] == "cannot be imported: No module named 'triton'"
+    assert rows["start-up hook"]["fact"] == "a Python process reported"
+    assert rows["sitecustomize"]["fact"] == f"{site / 'sitecustomize.py'} runs first, then ours"
+    assert "compiler" not in rows
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("__version__ = '3.2.0'", r"3\.2\.0, \S+: Triton 3\.2\.0 is not supported"),
+        ("__version__ = '3.99.0'", r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*"),
+        ("raise ImportError('no libtriton')", r"cannot be imported: no libtriton"),
+        ("raise RuntimeError('half installed')", r"cannot be looked at: RuntimeError: half installed"),
+    ],
+)
+def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, fact: str) -> None:
+    ended = kprof("doctor", "--json", env=package(kprof, "triton", text))
+    rows = findings(ended)
+    assert ended.exit_code == 1
+    assert rows["Triton"]["status"] == "missing"
+    assert re.fullmatch(fact, rows["Triton"]["fact"])
+    assert rows["current folder"]["status"] == "ok"
+
+
+def test_variables_that_get_in_the_way(kprof: CommandLine) -> None:
+    env = {
+        "CUDA_LAUNCH_BLOCKING": "1",
+        "TRITON_OVERRIDE_DIR": "/theirs",
+        "TRITON_ALWAYS_COMPILE": "0",
+        "TRITON_CACHE_DIR": "/theirs",
+        "TORCHINDUCTOR_FREEZING": "1",
+    }
+    ended = kprof("doctor", "--json", env=env)
+    rows = findings(ended)
+    assert ended.exit_code == 0
+    assert [rows[name]["status"] for name in ("CUDA_LAUNCH_BLOCKING", "TRITON_OVERRIDE_DIR")] == ["warning"] * 2
+    assert "TRITON_ALWAYS_COMPILE" not in rows
+    assert rows["TRITON_CACHE_DIR"]["fact"] == (
+        "is set to '/theirs'; while we run a program it is 'WORKSPACE/cache/triton'"
+    )
+    assert rows["TORCHINDUCTOR_FREEZING"]["fact"] == "is set to '1'; it holds for the program as always"
+
+    ended = kprof("doctor", "--json", env={"TRITON_INTERPRET": "1"})
+    assert ended.exit_code == 1
+    assert findings(ended)["TRITON_INTERPRET"]["advice"] == "no kernel is compiled at all; unset it"
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; os.chdir('/proc'); sys.argv[1:] = ['doctor', '--json']\n"
+        "from kprof_inject.cli.main import main; main()"
+    )
+    row = findings(run_python("-c", program, folder=tmp_path))["current folder"]
+    assert (row["status"], row["fact"].partition(":")[0]) == ("missing", "/proc cannot be written to")
+
+
+@pytest.mark.parametrize(
+    ("properties", "fact"),
+    [
+        ({"name": "NVIDIA H200", "major": 9, "minor": 0}, "NVIDIA H200, capability 9.0, 140 GiB"),
+        ({"name": "MI300X", "major": 9, "minor": 4, "gcnArchName": "gfx942"}, "MI300X, gfx942, 140 GiB"),
+    ],
+)
+def test_each_gpu_is_named(monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], fact: str) -> None:
+    device = SimpleNamespace(**properties, total_memory=140 << 30)
+    cuda = SimpleNamespace(
+        is_available=lambda: True, device_count=lambda: 2, get_device_properties=lambda index: device
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert [(found.what, found.status, found.fact) for found in gpus()] == [
+        ("GPU 0", "ok", fact),
+        ("GPU 1", "ok", fact),
+    ]
+
+
+def test_the_versions_asked_for_are_those_of_the_package() -> None:
+    dependencies = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["dependencies"]
+    asked = {f"{name}>={'.'.join(map(str, first))}" for name, first in REQUIRED.items()}
+    assert asked == {text for text in dependencies if not text.startswith(("torch", "triton"))}

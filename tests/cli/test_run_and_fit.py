@@ -1,0 +1,81 @@
+"""``run --fit`` without a GPU: what the program would have captured is put in place of what it does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.cli.run import run_and_fit
+from kprof_inject.runtime import steps
+from kprof_inject.runtime.launches import LaunchChoice
+from kprof_inject.runtime.process_report import Reports, read_reports
+from kprof_inject.workspace import Workspace
+
+Fitted = Callable[..., tuple[list[Mode], Path, int]]
+
+
+@pytest.fixture
+def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
+    """Calls ``run_and_fit`` of a program that writes so many records a warp in one run after the other; gives the modes
+    of the runs, the resulting capture's folder and the exit code."""
+
+    def call(*records: int, max_bytes: int = 1 << 30) -> tuple[list[Mode], Path, int]:
+        modes: list[Mode] = []
+
+        def run(_: Workspace, folder: Path, *rest: object) -> steps.StepResult:
+            mode = rest[-2]
+            assert isinstance(mode, Mode)
+            written = [start(0, cycles) for cycles in range(records[len(modes)])]
+            words = buffer_words([Cta([written])] * 3, mode.buffer_bytes // 8 or 16)
+            kernel = kernel_json([Scope("s")], words, 1)
+            kernel["clean_metadata"] = {"shared": 0}
+            kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
+            save_launches(folder, kernel, [words])
+            modes.append(mode)
+            return steps.StepResult(len(modes), no_reports())
+
+        monkeypatch.setattr(steps, "run", run)
+        folder, exit_code = run_and_fit(
+            Workspace.create(tmp_path / "ws"), LaunchChoice(max_bytes=max_bytes), Mode(), ("prog.py",)
+        )
+        return modes, folder, exit_code
+
+    return call
+
+
+def no_reports() -> Reports:
+    with tempfile.TemporaryDirectory() as folder:
+        return read_reports(Path(folder))
+
+
+def test_a_run_that_lost_nothing_is_the_only_one(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    modes, _, exit_code = fitted(16)
+    assert (modes, exit_code) == ([Mode()], 1)
+    assert "no record was lost" in capsys.readouterr().err
+
+
+def test_records_that_were_lost_are_kept_by_a_second_run(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    modes, folder, exit_code = fitted(20, 20)
+    assert modes == [Mode(), Mode("shared", 256)]
+    assert (folder.parent / folder.name, exit_code) == (max(folder.parent.iterdir()), 2)
+    told = capsys.readouterr().err
+    assert "kernel: 12 of 60 records were lost; a warp wrote up to 20, and its ring holds 16" in told
+    assert "running once more with --buffer shared --buffer-bytes 256" in told
+    assert "lost again" not in told
+
+
+def test_a_program_that_does_more_each_time_is_told_of(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    modes, _, _ = fitted(20, 50)
+    assert len(modes) == 2
+    assert "records were lost again" in capsys.readouterr().err
+
+
+def test_a_buffer_beyond_the_limit_is_not_tried(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
+    modes, _, exit_code = fitted(20, max_bytes=1000)
+    assert (len(modes), exit_code) == (1, 1)
+    assert "the 3 CTAs of kernel would take 1152 bytes, of which 1000 are allowed" in capsys.readouterr().err

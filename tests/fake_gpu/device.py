@@ -1,0 +1,91 @@
+"""The fake GPU as capturing sees it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from fake_gpu.gpu import Block, FakeGpu
+from kprof_inject.runtime.device import NoDeviceMemory
+from kprof_inject.runtime.device_clock import ClockReading
+
+
+@dataclass
+class FakeEvent:
+    gpu: FakeGpu
+    at_ns: int | None = None
+
+    def happen(self) -> None:
+        self.at_ns = self.gpu.now_ns
+
+    def synchronize(self) -> None:
+        with self.gpu.changed:
+            if not self.gpu.changed.wait_for(lambda: self.at_ns is not None, timeout=60):
+                raise RuntimeError("the event never happened")
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        if self.at_ns is None or end.at_ns is None:
+            raise RuntimeError("both events must have happened")
+        return (end.at_ns - self.at_ns) / 1e6
+
+
+@dataclass
+class FakeDevice:
+    """See ``kprof_inject.runtime.device.Device``."""
+
+    gpu: FakeGpu
+    _staging: bytearray = field(default_factory=bytearray)
+
+    def current(self) -> int:
+        return 0
+
+    def names(self) -> list[str]:
+        return ["Fake H200"]
+
+    def uuids(self) -> list[str]:
+        return ["fake"]
+
+    def is_capturing(self) -> bool:
+        return self.gpu.is_capturing()
+
+    def zeros(self, size_bytes: int, stream: int) -> Block:
+        self.gpu.assert_outside_graph("allocating on a stream")
+        return self._allocate(size_bytes)
+
+    def zeros_outside_graphs(self, size_bytes: int) -> Block:
+        return self._allocate(size_bytes)
+
+    def mark(self, stream: int) -> FakeEvent:
+        self.gpu.assert_outside_graph("recording an event")
+        event = FakeEvent(self.gpu)
+        self.gpu.enqueue(stream, event.happen)
+        return event
+
+    def timing_mark(self, stream: int) -> FakeEvent:
+        return self.mark(stream)
+
+    def hold(self, stream: int) -> None:
+        self.gpu.assert_outside_graph("holding a stream")
+
+    def fetch(self, buffer: Block, size_bytes: int, device: int, done: FakeEvent) -> memoryview:
+        done.synchronize()
+        if len(self._staging) < size_bytes:
+            self._staging = bytearray(size_bytes)
+        self._staging[:size_bytes] = buffer.bytes[:size_bytes].tobytes()
+        return memoryview(self._staging)[:size_bytes]
+
+    def synchronise(self, device: int) -> None:
+        self.gpu.wait()
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        return ClockReading(time.time_ns(), self.gpu.now_ns, 1_000)
+
+    def unaffected_by_graphs(self) -> AbstractContextManager[None]:
+        return self.gpu.relaxed()
+
+    def _allocate(self, size_bytes: int) -> Block:
+        try:
+            return self.gpu.allocate(size_bytes)
+        except MemoryError as error:
+            raise NoDeviceMemory(str(error)) from None

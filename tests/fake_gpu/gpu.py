@@ -1,0 +1,207 @@
+"""The device: memory, streams, graphs, a clock, and kernels that run in the order of their stream."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+HostKernel = Callable[..., int]
+"""Computes what a kernel computes: ``host_kernel(grid, *args)``. Returns the cycles between two of its records."""
+
+
+class Block:
+    """Zeroed memory of the device; it is given back with this object. No two blocks ever have one address."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self._address = address
+        self.bytes: NDArray[np.uint8] = np.zeros(size_bytes, dtype=np.uint8)
+
+    def data_ptr(self) -> int:
+        return self._address
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """A kernel on the device. ``records`` are the scope ids that a warp writes, each with whether it is an end."""
+
+    name: str
+    records: tuple[tuple[int, bool], ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch as the device gets it. ``profile_address`` is 0 for a kernel that wants no profile buffer."""
+
+    kernel: LoadedKernel
+    grid: tuple[int, int, int]
+    num_warps: int
+    num_stages: int
+    cta_bytes: int
+    profile_address: int
+    arguments: tuple[Any, ...]
+
+    @property
+    def ctas(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def duration_ns(self) -> int:
+        """Records cost the more the more warps there are: who compares kernels with records finds another winner."""
+        alone = 20_000 - 100 * self.num_warps - 10 * self.num_stages
+        return alone + 200 * self.num_warps * len(self.kernel.records)
+
+
+@dataclass
+class Graph:
+    """What was captured; each replay runs it again."""
+
+    gpu: FakeGpu
+    work: list[Callable[[], None]] = field(default_factory=list)
+
+    def replay(self) -> None:
+        for work in self.work:
+            self.gpu.enqueue(self.gpu.stream(), work)
+
+
+class _OfThread(threading.local):
+    stream = 0
+    graph: Graph | None = None
+    is_relaxed = False
+
+
+class FakeGpu:
+    """One device. Streams run what they are given at once, unless they are held back.
+
+    ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most.
+    ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
+    ``profile_words`` makes what a launch writes to that: it takes the time when it began, and what its host kernel said.
+    """
+
+    host_kernels: Mapping[str, HostKernel]
+    profile_words: Callable[[Launch, int, int], NDArray[np.uint32]]
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[LoadedKernel], bool] = lambda kernel: False
+        self.largest_block_bytes = 1 << 40
+        self.ran: list[Launch] = []
+        self.freed_writes = 0
+        self.now_ns = 1_000_000
+        self.loaded: dict[int, LoadedKernel] = {}
+        self._blocks: WeakValueDictionary[int, Block] = WeakValueDictionary()
+        self._addresses = count(1 << 32, 1 << 32)
+        self._queues: defaultdict[int, deque[Callable[[], None]]] = defaultdict(deque)
+        self._held: set[int] = set()
+        self._of_thread = _OfThread()
+        self.changed = threading.Condition(threading.RLock())
+
+    # Memory and kernels
+
+    def allocate(self, size_bytes: int) -> Block:
+        """Raises ``MemoryError``."""
+        if size_bytes > self.largest_block_bytes:
+            raise MemoryError(f"no {size_bytes} bytes in one piece")
+        block = Block(next(self._addresses), size_bytes)
+        self._blocks[block.data_ptr()] = block
+        return block
+
+    def load(self, kernel: LoadedKernel) -> int:
+        """The kernel's handle. Raises ``RuntimeError``, as the driver does."""
+        self.assert_outside_graph("loading a kernel")
+        if self.refuses(kernel):
+            raise RuntimeError("Triton Error [CUDA]: out of resources")
+        handle = 0x1000 + 16 * len(self.loaded)
+        self.loaded[handle] = kernel
+        return handle
+
+    # Streams and graphs of the calling thread
+
+    def stream(self) -> int:
+        return self._of_thread.stream
+
+    @contextmanager
+    def on_stream(self, stream: int) -> Iterator[None]:
+        before, self._of_thread.stream = self._of_thread.stream, stream
+        try:
+            yield
+        finally:
+            self._of_thread.stream = before
+
+    def is_capturing(self) -> bool:
+        return self._of_thread.graph is not None
+
+    @contextmanager
+    def captured(self) -> Iterator[Graph]:
+        self._of_thread.graph = Graph(self)
+        try:
+            yield self._of_thread.graph
+        finally:
+            self._of_thread.graph = None
+
+    @contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """What is otherwise forbidden while a graph is captured may be done."""
+        before, self._of_thread.is_relaxed = self._of_thread.is_relaxed, True
+        try:
+            yield
+        finally:
+            self._of_thread.is_relaxed = before
+
+    def assert_outside_graph(self, what: str) -> None:
+        if self.is_capturing() and not self._of_thread.is_relaxed:
+            raise RuntimeError(f"{what} is not permitted when a stream is capturing")
+
+    def launch(self, stream: int, launch: Launch) -> None:
+        if self._of_thread.graph is not None:
+            self._of_thread.graph.work.append(lambda: self._run(launch))
+        else:
+            self.enqueue(stream, lambda: self._run(launch))
+
+    def enqueue(self, stream: int, work: Callable[[], None]) -> None:
+        with self.changed:
+            self._queues[stream].append(work)
+            self._advance()
+
+    @contextmanager
+    def held(self, stream: int = 0) -> Iterator[None]:
+        """Run nothing of a stream until the end of this context."""
+        with self.changed:
+            self._held.add(stream)
+        try:
+            yield
+        finally:
+            with self.changed:
+                self._held.discard(stream)
+                self._advance()
+
+    def wait(self) -> None:
+        """Until all streams have run what they were given."""
+        with self.changed:
+            self.changed.wait_for(lambda: not any(self._queues.values()), timeout=60)
+
+    def _advance(self) -> None:
+        for stream, queue in self._queues.items():
+            while queue and stream not in self._held:
+                queue.popleft()()
+        self.changed.notify_all()
+
+    def _run(self, launch: Launch) -> None:
+        begun_ns = self.now_ns
+        gap_cycles = self.host_kernels[launch.kernel.name](launch.grid, *launch.arguments)
+        if launch.profile_address:
+            block = self._blocks.get(launch.profile_address)
+            if block is None:
+                self.freed_writes += 1
+            else:
+                words = self.profile_words(launch, begun_ns, gap_cycles)
+                block.bytes[: words.nbytes] = words.reshape(-1).view(np.uint8)
+        self.now_ns += launch.duration_ns
+        self.ran.append(launch)

@@ -1,0 +1,85 @@
+"""Kernels, and what the fake GPU computes in place of each.
+
+The more that ``n`` is, the longer each scope takes: by it, a launch is known in a capture.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+_LEAST_CYCLES = 10_000
+
+
+@triton.jit(do_not_specialize=["n"])
+def scale(x_ptr, out_ptr, n):
+    """out = n * x, an element for each program."""
+    pid = tl.program_id(0)
+    tl.store(out_ptr + pid, tl.load(x_ptr + pid) * n)
+
+
+@triton.jit(do_not_specialize=["n"])
+def power(x_ptr, out_ptr, n):
+    """out = x to the n."""
+    pid = tl.program_id(0)
+    x = tl.load(x_ptr + pid)
+    result = 1.0
+    for _ in range(n):
+        result = result * x
+    tl.store(out_ptr + pid, result)
+
+
+@triton.autotune(
+    [triton.Config({}, num_warps=warps, num_stages=stages) for warps in (4, 8) for stages in (2, 3, 4)], key=[]
+)
+@triton.jit(do_not_specialize=["n"])
+def tuned(x_ptr, out_ptr, n):
+    """out = x + n."""
+    pid = tl.program_id(0)
+    tl.store(out_ptr + pid, tl.load(x_ptr + pid) + n)
+
+
+@triton.jit(noinline=True)
+def clamped_sum(a, b):
+    if a > 1000.0:
+        return a
+    return a + b
+
+
+@triton.jit
+def total(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    """out = the sum of x. With records Proton cannot lower it: Triton inlines no helper of two blocks in a reduction."""
+    tl.store(out_ptr, tl.reduce(tl.load(x_ptr + tl.arange(0, BLOCK)), 0, clamped_sum))
+
+
+def _scale(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
+    out[: grid[0]] = x[: grid[0]] * n
+    return cycles_of(n)
+
+
+def _power(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
+    out[: grid[0]] = x[: grid[0]] ** n
+    return cycles_of(n)
+
+
+def _tuned(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, n: int) -> int:
+    out[: grid[0]] = x[: grid[0]] + n
+    return cycles_of(n)
+
+
+def _total(grid: tuple[int, int, int], x: torch.Tensor, out: torch.Tensor, BLOCK: int) -> int:
+    out[0] = x[:BLOCK].sum()
+    return cycles_of(BLOCK)
+
+
+def cycles_of(n: int) -> int:
+    """How long after a record of such a launch the next one comes."""
+    return _LEAST_CYCLES + n
+
+
+def n_of(cycles: int) -> int:
+    return cycles - _LEAST_CYCLES
+
+
+HOST_KERNELS = {"scale": _scale, "power": _power, "tuned": _tuned, "total": _total}

@@ -1,0 +1,23 @@
+"""For programs: import this before Triton."""
+
+from __future__ import annotations
+
+import sys
+
+from fake_gpu.device import FakeDevice
+from fake_gpu.gpu import FakeGpu
+from kprof_inject.runtime import torch_device
+
+if "triton" in sys.modules:
+    raise ImportError("Triton is imported already: the capture has a real device by now")
+
+gpu = FakeGpu()
+"""The GPU of this process."""
+
+torch_device.TorchDevice = lambda: FakeDevice(gpu)  # type: ignore[assignment,misc]
+
+from fake_gpu.driver import install  # noqa: E402 (imports Triton)
+from fake_gpu.kernels import HOST_KERNELS  # noqa: E402
+
+gpu.host_kernels = HOST_KERNELS
+install(gpu)

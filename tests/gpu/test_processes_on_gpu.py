@@ -1,0 +1,126 @@
+"""Programs of several processes: each is captured, and one trace holds them all."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from program_runs import PROGRAMS, ProgramRuns, Run, copy_of, counts
+
+WORKER_GRIDS = [8, 16, 24]
+RANK_CTAS = (8, 16)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
+    with ProgramRuns(tmp_path) as runs:
+        yield runs
+
+
+def launches_in(trace: Path) -> Iterator[tuple[dict[str, Any], float, float]]:
+    """What a trace says of each launch, and its first begin and last end in microseconds."""
+    loaded = json.loads(trace.read_text())
+    events = [event for event in loaded["traceEvents"] if event["ph"] == "X"]
+    for number, data in enumerate(loaded["otherData"]):
+        mine = [event for event in events if event["pid"] == number + 1]
+        assert mine, f"no scope of {data} in the trace"
+        yield data, min(event["ts"] for event in mine), max(event["ts"] + event["dur"] for event in mine)
+
+
+def test_three_workers_are_captured_however_they_are_started(runs: ProgramRuns) -> None:
+    plain = runs.start_program("workers", "--save", "plain.npy")
+    prepared = runs.prepare("workers", "func", "loop", arguments=("--method", "fork"))
+    methods = ("spawn", "fork", "forkserver")
+    started = {
+        method: runs.start_kprof(
+            *("run", copy_of(prepared, runs.folder / method), "--"),
+            *(PROGRAMS / "workers.py", "--method", method, "--save", f"{method}.npy"),
+        )
+        for method in methods
+    }
+    plain.wait()
+
+    for method in methods:
+        ended = started[method].wait()
+        run = Run(runs.folder / method)
+        print(f"{method}: {[(launch.grid, launch.index) for launch in run.launches]}")
+        runs.assert_same_results("plain.npy", f"{method}.npy", ended)
+        assert sorted(launch.grid[0] for launch in run.launches) == WORKER_GRIDS, ended
+        for launch in run.launches:
+            assert launch.index == 3
+            assert counts(launch) == {"func": 4 * launch.grid[0], "loop[0]": 4 * launch.grid[0]}
+        assert all(process.ended for process in run.capture.processes), f"{method}: {ended}"
+        traced = runs.start_kprof("trace", run.workspace).wait()
+        data = [data for data, _, _ in launches_in(run.workspace / "trace.json")]
+        assert [each["kernel"] for each in data] == ["decay_kernel"] * 3, traced
+        assert len({each["pid"] for each in data}) == 3, "each worker stands in the trace as a process of its own"
+
+
+def test_two_ranks_that_share_a_gpu(runs: ProgramRuns) -> None:
+    if Path("/dev/nvidia1").exists():
+        pytest.skip("here each rank has a GPU of its own")
+    traced = two_ranks(runs)
+
+    assert len({data["axis"] for data, _, _ in traced}) == 1
+    assert all(data["alignment_error_ns"] == 0 for data, _, _ in traced), "they were timed by one timer"
+
+
+@pytest.mark.skipif(not Path("/dev/nvidia1").exists(), reason="needs two GPUs")
+def test_two_ranks_on_two_gpus(runs: ProgramRuns) -> None:
+    traced = two_ranks(runs)
+
+    assert len({data["axis"] for data, _, _ in traced}) == 1, traced[0][0]
+    errors_ns = {data["rank"]: data["alignment_error_ns"] for data, _, _ in traced}
+    print(f"alignment errors of the ranks: {errors_ns} ns; {traced[0][0]['aligned_by']}")
+    assert all(0 < error_ns < 100_000 for error_ns in errors_ns.values()), errors_ns
+
+
+def two_ranks(runs: ProgramRuns) -> list[tuple[dict[str, Any], float, float]]:
+    """Run the program with torchrun, and hold what is true on one GPU and on two; returns the trace's launches."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    torchrun = ("-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", "2")
+    torchrun += ("--master-addr", "127.0.0.1", "--master-port", str(port), str(PROGRAMS / "ranks.py"))
+    # One after the other: both need the port, and both GPUs.
+    runs.start(*torchrun, "--save", "plain").wait()
+    options = ("--at", "func", "--at", "loop", "--launches", "all")
+    ended = runs.start_kprof("profile", *options, "--", sys.executable, *torchrun, "--save", "with").wait()
+    run = Run(runs.folder / "kprof_out")
+
+    for rank in (0, 1):
+        runs.assert_same_results(f"plain.{rank}.npy", f"with.{rank}.npy", ended)
+    ranks = {process.info.get("rank"): process for process in run.capture.processes}
+    assert set(ranks) == {0, 1}, ended
+    for rank, process in ranks.items():
+        warps = 4 * RANK_CTAS[rank]
+        assert sorted((launch.kernel.name, launch.index) for launch in process.launches) == [
+            (name, index) for name in ("decay_kernel", "root_kernel") for index in range(3)
+        ], ended
+        for launch in process.launches:
+            assert launch.grid == (RANK_CTAS[rank], 1, 1)
+            assert counts(launch) == {"func": warps, "loop[0]": warps}
+
+    traced = list(launches_in(runs.folder / "kprof_out" / "trace.json"))
+    assert len(traced) == 12 and {data["rank"] for data, _, _ in traced} == {0, 1}
+    assert_sums_stand_between(traced)
+    return traced
+
+
+def assert_sums_stand_between(traced: list[tuple[dict[str, Any], float, float]]) -> None:
+    """No rank's second kernel begins before every rank's first has ended, for the sum over the ranks is between."""
+    ends = {(d["launch"], d["rank"]): (end, d) for d, _, end in traced if d["kernel"] == "decay_kernel"}
+    begins = {(d["launch"], d["rank"]): (begin, d) for d, begin, _ in traced if d["kernel"] == "root_kernel"}
+    slack_us = []
+    for (number, rank), (begin, mine) in begins.items():
+        end, theirs = ends[number, 1 - rank]
+        slack_us.append(begin - end)
+        error_us = (mine["alignment_error_ns"] + theirs["alignment_error_ns"]) / 1000
+        assert begin - end > -error_us, f"rank {rank} went on {end - begin} µs before the other rank had ended"
+    print(f"from one rank's first kernel to the other's second: {np.min(slack_us):.1f} µs and more")

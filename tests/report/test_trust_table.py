@@ -1,0 +1,113 @@
+"""The table of verdicts, as a file gets it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Cta, Scope, save_launch
+from rich.console import Console
+
+from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.reader import Launch
+from kprof_inject.report.trust_table import print_trust
+
+CLEAN = KernelCost(128, 0, 98304, 2, (9_990.0, 9_996.0, 9_998.0, 10_000.0, 10_002.0, 10_004.0, 10_010.0))
+SLOWER_NS = tuple(1.12 * time for time in CLEAN.times_ns or ())
+NOTHING = "no measurable cost (+0.0 % ± 0.3), same registers: trustworthy"
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Launch:
+    """Of a kernel that costs nothing more with records."""
+    launch = save_launch(tmp_path, [Scope("k")], [Cta([[]])], slots=4)
+    return with_costs(launch, CLEAN, CLEAN)
+
+
+def with_costs(launch: Launch, clean: KernelCost, with_records: KernelCost) -> Launch:
+    return replace(launch, kernel=replace(launch.kernel, clean=clean, with_records=with_records))
+
+
+def of(launch: Launch, name: str, variant: str, pid: int = 7, rank: int | None = None) -> Launch:
+    kernel = replace(launch.kernel, name=name, variant=variant, folder=Path(f"/capture/{pid}-1/kernels/{variant}"))
+    return replace(launch, kernel=kernel, origin=replace(launch.origin, pid=pid, rank=rank))
+
+
+def printed(*launches: Launch, width: int = 200) -> list[str]:
+    out = io.StringIO()
+    print_trust(launches, Console(file=out, width=width))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def rows(lines: list[str]) -> list[list[str]]:
+    return [[cell.strip() for cell in line[1:-1].split(line[0])] for line in lines if line[0] in "┃│"]
+
+
+def names(lines: list[str]) -> list[str]:
+    return [name for name, *_ in rows(lines)[1:]]
+
+
+def test_the_table(launch: Launch) -> None:
+    worse = KernelCost(168, 12, 106496, 1, SLOWER_NS)
+    lines = printed(
+        of(launch, "matmul", "matmul-0"),
+        with_costs(of(launch, "softmax", "softmax-0"), CLEAN, worse),
+        with_costs(of(launch, "old", "old-0"), KernelCost(shared_bytes=98304), replace(worse, times_ns=None)),
+    )
+    assert lines[0] == "trust: without records → with them, ± at 95 % confidence"
+    assert rows(lines) == [
+        ["kernel", "verdict", "time", "overhead", "registers", "spills", "shared bytes", "CTAs per SM"],
+        ["matmul", "trustworthy", "10.000 µs", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
+        [
+            "softmax",
+            "unreliable",
+            "10.000 µs → 11.200 µs",
+            "+12.0 % ± 0.4",
+            "128 → 168",
+            "0 → 12",
+            "98304 → 106496",
+            "2 → 1",
+        ],
+        ["old", "unknown", "-", "-", "- → 168", "- → 12", "98304 → 106496", "- → 1"],
+    ]
+    assert lines[-3:] == [
+        f"matmul: {NOTHING}",
+        "softmax: spills appeared: durations unreliable; occupancy fell from 2 to 1 CTAs per SM: the kernel overlaps "
+        "less than it does by itself; +12.0 % ± 0.4: the kernel runs longer than it does by itself",
+        "old: unknown: the capture has no times without records",
+    ]
+
+
+def test_each_kernel_of_each_process_has_one_row_that_can_be_told_from_others(launch: Launch) -> None:
+    once = of(launch, "add", "add-0")
+    assert names(printed(once, replace(once, index=1))) == ["add"]
+    assert names(printed(once, of(launch, "add", "add-1"))) == ["add-0", "add-1"]
+    assert names(printed(once, of(launch, "add", "add-0", 8), of(launch, "mul", "mul-0"))) == [
+        "add-0, process 7",
+        "add-0, process 8",
+        "mul",
+    ]
+    assert names(printed(of(launch, "add", "add-0", 7, 1), of(launch, "add", "add-0", 8, 0))) == [
+        "add-0, rank 1 (process 7)",
+        "add-0, rank 0 (process 8)",
+    ]
+
+
+def test_each_process_has_its_own_verdict(launch: Launch) -> None:
+    other = with_costs(of(launch, "add", "add-0", 8), CLEAN, replace(CLEAN, times_ns=SLOWER_NS))
+    assert printed(of(launch, "add", "add-0"), other)[-2:] == [
+        f"add-0, process 7: {NOTHING}",
+        "add-0, process 8: +12.0 % ± 0.4: the kernel runs longer than it does by itself",
+    ]
+
+
+def test_a_narrow_terminal_cuts_nothing(launch: Launch) -> None:
+    lines = printed(of(launch, "triton_per_fused_add_mean_mul", "v"), width=80)
+    assert "triton_per_fused_add_mean_mul" in "".join(name for name, *_ in rows(lines))
+    assert not any("…" in line for line in lines)
+
+
+def test_names_are_shown_as_they_are(launch: Launch) -> None:
+    assert names(printed(of(launch, "[bold]", "v"))) == ["[bold]"]

@@ -1,0 +1,129 @@
+"""Runs programs on the fake GPU: as child processes through the command line, or the run step in this process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fake_gpu.captured import left_out, numbers_in, states_in
+from fake_gpu.device import FakeDevice
+from fake_gpu.driver import install
+from fake_gpu.gpu import FakeGpu
+from fake_gpu.kernels import HOST_KERNELS, scale
+from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+from triton import knobs
+
+from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.runtime.capture import LaunchCapture
+from kprof_inject.runtime.compiler import wrap_compiler
+from kprof_inject.runtime.jit_caches import fresh_jit_caches
+from kprof_inject.runtime.live import _install_once
+from kprof_inject.runtime.override import RunStep, WorkspacePlans
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+
+LAUNCHES = PROGRAMS / "fake_launches.py"
+_PATH = python_path(PROGRAMS.parent)  # where fake_gpu is
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**clean_environment(folder), "PYTHONPATH": _PATH}
+
+
+@dataclass(frozen=True)
+class FakeRuns:
+    """A workspace with planned kernels of ``fake_launches.py``, and runs of it."""
+
+    folder: Path
+    workspace: Path
+
+    def kprof(self, *arguments: str | Path) -> Ended:
+        return run_child([sys.executable, "-m", "kprof_inject", *arguments], self.folder, env=environment(self.folder))
+
+    def dump(self) -> Ended:
+        """Dump the program, and plan records for all that it has."""
+        dumped = self.kprof("dump", "-o", self.workspace, LAUNCHES)
+        assert dumped.exit_code == 0, dumped.stderr
+        planned = self.kprof("insert", self.workspace)
+        assert planned.exit_code == 0, planned.stderr
+        return dumped
+
+    def plain(self) -> Ended:
+        """The program by itself."""
+        return run_child([sys.executable, LAUNCHES], self.folder, env=environment(self.folder))
+
+    def start(self, *options: str, ending: str) -> subprocess.Popen[str]:
+        """Start the program with records, in a workspace that it shares with no other that runs meanwhile."""
+        command = [sys.executable, "-m", "kprof_inject", "run", str(self.workspace), *options, str(LAUNCHES), ending]
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment(self.folder), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    @property
+    def capture(self) -> Path:
+        return sorted((self.workspace / "captures").iterdir())[-1]
+
+    @property
+    def reports(self) -> Path:
+        return self.workspace / "reports" / "run"
+
+    @contextmanager
+    def here(self, **settings: Any) -> Iterator[RunHere]:
+        """The run step in this process for as long as the context lasts; ``settings`` are the session's."""
+        gpu = FakeGpu()
+        gpu.host_kernels = HOST_KERNELS
+        folder = self.folder / "here"
+        session = Session("run", str(self.workspace), str(folder / "reports"), capture=str(folder / "capture"), **settings)
+        report = ProcessReport(session.reports)
+        uninstall = install(gpu)
+        capture = LaunchCapture(session, report, FakeDevice(gpu))
+        step = RunStep(session, report, FakeDevice(gpu), capture, WorkspacePlans(session, report))
+        _install_once()
+        unwrap = wrap_compiler(step.compile)
+        try:
+            with fresh_jit_caches(), knobs.cache.scope():
+                knobs.cache.dir = str(self.workspace / "cache" / "here")
+                yield RunHere(gpu, capture, Path(session.capture), Path(session.reports))
+                capture.finish()
+        finally:
+            unwrap()
+            uninstall()
+
+
+@dataclass(frozen=True)
+class RunHere:
+    """A run step in this process. What was saved is to be asked after its end."""
+
+    gpu: FakeGpu
+    capture: LaunchCapture
+    folder: Path
+    reports: Path
+
+    def launch(self, *numbers: int, ctas: int = 16) -> None:
+        """Launch ``scale`` with each of these for ``n``; what it computes must be right."""
+        for n in numbers:
+            x, out = torch.arange(1, ctas + 1, dtype=torch.float32), torch.zeros(ctas)
+            scale[(ctas,)](x, out, n)
+            self.gpu.wait()
+            assert torch.equal(out, x * n)
+
+    def launches(self) -> list[Launch]:
+        return list(read_capture(self.folder).launches)
+
+    def saved(self) -> list[tuple[int, int]]:
+        """The index and the ``n`` of each launch of ``scale`` that was saved."""
+        return numbers_in(self.folder)
+
+    def left_out(self) -> Counter[str]:
+        return left_out(self.folder)
+
+    def states(self) -> Counter[tuple[str, str, str]]:
+        return states_in(self.reports)

@@ -1,0 +1,114 @@
+"""Each mode reaches Proton's passes: what it asks for shows in the machine code and in the sizes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import triton
+from golden import fixture_id, installed_fixtures, read
+from planning import fixture_view, insertion_of
+from test_lower import ON_HOPPER, described, lowered, shared_bytes
+
+from kprof_inject.capture.buffer_size import chosen_buffer_bytes, keeps_occupancy, mode_of_kernel, row_bytes
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.lower import Lowered, lower
+from kprof_inject.select.plan import make_plan
+
+HOPPER = "cuda:90"
+RELEASE = tuple(int(part) for part in triton.__version__.split(".")[:2])
+MATMUL = next(path for path in ON_HOPPER if fixture_id(path).endswith("/matmul"))
+# One whose CTAs have more warps than num_warps says; the oldest Triton has none.
+SPECIALISED = [path for path in ON_HOPPER if fixture_id(path).endswith("/gluon_warp_specialized")]
+# Of shared memory they take nothing, a few KiB, or most of it.
+OF_EVERY_SIZE = [
+    path
+    for path in ON_HOPPER
+    if fixture_id(path).rpartition("/")[2] in {"attention", "grouped_gemm", "gluon_transpose", "layer_norm", "matmul"}
+]
+
+
+def made(path: Path, mode: Mode) -> Lowered:
+    return lower(insertion_of(read(path), "func").text, *described(path), mode)
+
+
+def high_clock_reads(lowered: Lowered) -> int:
+    return len(re.findall(r"%clock_hi;|%clock64;", lowered.assembly))
+
+
+def test_a_clock_of_32_bits_reads_no_other_half() -> None:
+    whole, half = made(MATMUL, Mode()), made(MATMUL, Mode(clock_bits=32))
+    assert (whole.clock_reads, high_clock_reads(whole)) == (2, 2)
+    assert (half.clock_reads, high_clock_reads(half)) == (2, 0)
+
+
+def test_stores_that_may_be_moved_give_other_code() -> None:
+    text = insertion_of(read(MATMUL)).text
+    stored, moved = (lower(text, *described(MATMUL), Mode(sched_stores=sched)) for sched in (False, True))
+    assert stored.clock_reads == moved.clock_reads == 6
+    assert instructions(stored) != instructions(moved)
+
+
+def instructions(lowered: Lowered) -> list[str]:
+    """The operations of the machine code in their order."""
+    return re.findall(r"^\s+(?:@!?%p\d+ )?([a-z]\S*)", lowered.assembly, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", [MATMUL, *SPECIALISED], ids=fixture_id)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        Mode(),
+        Mode(buffer_bytes=20000),
+        Mode(warps=(0, 1, 3)),
+        Mode(warps=(2, 77), buffer_bytes=1024),
+        Mode("shared", 20000, 32, (1, 2, 3), True),
+        *([Mode("global"), Mode("global", 20000, warps=(1, 2, 3))] if RELEASE >= (3, 6) else []),
+    ],
+    ids=str,
+)
+def test_a_cta_keeps_the_bytes_that_were_chosen(path: Path, mode: Mode) -> None:
+    total_warps = int(made(path, Mode()).metadata["num_warps"])
+    clean_bytes = shared_bytes(path)
+    kernel_mode = mode_of_kernel(mode, clean_bytes, total_warps, None, HOPPER)
+
+    metadata = made(path, kernel_mode).metadata
+
+    assert metadata["profile_scratch_size"] == row_bytes(kernel_mode.buffer_bytes, total_warps)
+    in_shared = kernel_mode.buffer_bytes if mode.buffer == "shared" else 0
+    assert 0 <= metadata["shared"] - clean_bytes - in_shared < 8
+
+
+@pytest.mark.parametrize("path", OF_EVERY_SIZE, ids=fixture_id)
+def test_auto_is_never_more_than_proton_takes_by_itself(path: Path) -> None:
+    clean_bytes = shared_bytes(path)
+    view = fixture_view(read(path))
+    metadata = lowered(path, view, make_plan(view, ()), Mode()).metadata
+    taken = metadata["shared"] - -(-clean_bytes // 8) * 8
+    warps = int(metadata["num_warps"])
+
+    chosen = chosen_buffer_bytes(Mode(), clean_bytes, warps, None, HOPPER)
+
+    if keeps_occupancy(taken, clean_bytes, warps, None, HOPPER):
+        assert chosen == taken
+    else:
+        assert chosen < taken
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
+def test_a_fixture_with_everything_unusual(path: Path) -> None:
+    view = fixture_view(read(path))
+    lowered(path, view, make_plan(view, ()), Mode("shared", 0, 32, (0, 2), True))
+
+
+@pytest.mark.parametrize(("target", "first", "maker"), [("cuda-90", (3, 6), "NVIDIA"), ("hip-gfx942", (3, 7), "AMD")])
+def test_global_memory_is_refused_where_proton_cannot(target: str, first: tuple[int, int], maker: str) -> None:
+    path = next(path for path in installed_fixtures() if fixture_id(path).endswith(f"/{target}/vector_add"))
+    if first <= RELEASE:
+        assert made(path, Mode("global", 16384)).metadata["profile_scratch_size"] > 16384
+        return
+    with pytest.raises(KprofError, match=f"cannot keep records in global memory on {maker}"):
+        made(path, Mode("global", 16384))

@@ -1,0 +1,109 @@
+"""Clocks of 32 bits: counters that overflow every two seconds, against what they truly counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, buffer_words, end, start
+
+from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.timeline.records import decode_records
+
+PERIOD = 1 << 32
+CLOCK_HZ = 2e9
+SECOND = 2 * 10**9  # in cycles
+
+
+def decoded(ctas: Sequence[Cta], slots: int = 8, clock_hz: float = CLOCK_HZ) -> list[list[list[int]]]:
+    """The cycles of each CTA's warps, in the order of the clock."""
+    warps = range(len(ctas[0].warps))
+    raw = TimedLayout().read(buffer_words(ctas, slots, clock_bits=32), len(warps), warps)
+    records = decode_records(raw, 32, clock_hz)
+    return [
+        [records.cycles[(records.row == row) & (records.warp == warp)].tolist() for warp in warps]
+        for row in range(len(ctas))
+    ]
+
+
+def cta(sm: int, *warps: Sequence[int], hz: float = CLOCK_HZ) -> Cta:
+    """A CTA whose records have these clock values, and whose times are those of a clock of ``hz``."""
+    first, last = min(map(min, warps)), max(map(max, warps))
+    entries = [[Entry(0, number % 2 == 1, cycles) for number, cycles in enumerate(warp)] for warp in warps]
+    return Cta(entries, sm, round(first * 1e9 / hz) - 30, round(last * 1e9 / hz) + 28, round(last * 1e9 / hz) + 500)
+
+
+def test_a_counter_that_overflows_within_a_warp_goes_on() -> None:
+    cycles = [PERIOD - 50, PERIOD - 20, PERIOD + 10, PERIOD + 40]
+    assert decoded([cta(0, cycles)]) == [[cycles]]
+
+
+def test_a_warp_may_go_on_for_many_periods() -> None:
+    cycles = [PERIOD - 100 + number * SECOND for number in range(8)]
+    assert decoded([cta(0, cycles)]) == [[cycles]]
+
+
+def test_warps_of_a_cta_overflow_each_in_its_own_time() -> None:
+    early, late = [PERIOD - 900, PERIOD - 700], [PERIOD - 100, PERIOD + 100]
+    later = [PERIOD + 5, PERIOD + 50]
+    assert decoded([cta(0, early, late, later)]) == [[early, late, later]]
+
+
+def test_moved_stores_do_not_look_like_an_overflow() -> None:
+    written = [start(0, PERIOD - 30), end(1, PERIOD + 20), start(1, PERIOD - 10), end(0, PERIOD + 40)]
+    ctas = [Cta([written], pre_final_ns=2_147_483_700)]
+    assert decoded(ctas) == [[[PERIOD - 30, PERIOD - 10, PERIOD + 20, PERIOD + 40]]]
+
+
+@pytest.mark.parametrize("clock_hz", [CLOCK_HZ, 0.0])
+@pytest.mark.parametrize("hz", [1.6e9, 2e9])
+def test_the_timer_tells_how_many_periods_lie_between_ctas(hz: float, clock_hz: float) -> None:
+    begins = [PERIOD - 500, PERIOD + 100, PERIOD + 3 * SECOND, 2 * PERIOD + 5 * SECOND, 9 * SECOND + PERIOD]
+    truth = [[[begin, begin + 1000], [begin + 20, begin + 900]] for begin in sorted(begins)]
+    ctas = [cta(3, *warps, hz=hz) for warps in truth]
+    assert decoded(ctas[::-1], clock_hz=clock_hz) == truth[::-1]
+
+
+def test_each_sm_counts_alone_and_its_first_value_stays() -> None:
+    truth = [[[PERIOD - 10, PERIOD + 10]], [[77, 7777]], [[PERIOD + 5 * 10**6, PERIOD + 6 * 10**6]]]
+    ctas = [cta(0, *truth[0]), cta(1, *truth[1]), cta(0, *truth[2])]
+    assert decoded(ctas) == truth
+
+
+def test_a_ring_that_lost_records_overflows_too() -> None:
+    cycles = [PERIOD - 55 + 10 * number for number in range(11)]
+    assert decoded([cta(0, cycles)], slots=8) == [[cycles[-8:]]]
+
+
+def test_against_a_random_truth() -> None:
+    random = np.random.default_rng(4)
+    ctas, truth = [], []
+    at = [int(cycles) for cycles in random.integers(0, PERIOD, 5)]
+    for _ in range(200):
+        sm = int(random.integers(5))
+        begin = at[sm] = at[sm] + int(random.integers(0, SECOND))
+        warps = [
+            (begin + np.cumsum(random.integers(0, SECOND // 2, int(random.integers(1, 12))))).tolist() for _ in range(3)
+        ]
+        # All warps end together, and the last says when.
+        last = max(warp[-1] for warp in warps)
+        warps = [[cycles + last - warp[-1] for cycles in warp] for warp in warps]
+        truth.append([warp[-8:] for warp in warps])
+        ctas.append(cta(sm, *warps))
+    got = decoded(ctas)
+    # An SM's first value is known but for whole periods.
+    for sm in range(5):
+        mine = [row for row in range(200) if ctas[row].sm == sm]
+        shifts = {
+            g - t
+            for row in mine
+            for got_warp, true_warp in zip(got[row], truth[row], strict=True)
+            for g, t in zip(got_warp, true_warp, strict=True)
+        }
+        assert len(shifts) == 1
+        assert shifts.pop() % PERIOD == 0
+
+
+def test_a_launch_without_records() -> None:
+    assert decoded([Cta([[], []])]) == [[[], []]]
