@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kprof_inject.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from kprof_inject.api import profile as profile
+    from kprof_inject.capture.mode import Mode as Mode
+
+
+_PLACES = {"profile": "kprof_inject.api", "Mode": "kprof_inject.capture.mode"}
 
 
 def __getattr__(name: str) -> Any:
     # The command line and the program's start-up hook must not load what the API needs.
-    if name == "profile":
-        from kprof_inject.api import profile
-
-        return profile
+    if name in _PLACES:
+        return getattr(importlib.import_module(_PLACES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import trace_writer, write_trace
-from kprof_inject.insertion import insert_kernel, write_insertion
+from kprof_inject.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.report.summary import LaunchSummary, summarise
 from kprof_inject.runtime.launches import parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
@@ -134,8 +134,10 @@ class Profile:
 
     def _insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
         done = insert_kernel(workspace, kernel, self._selectors, self._spread)
-        if done.refusal is not None:
-            raise done.refusal
+        if done.insertion is None:
+            raise done.refusal or KprofError("it cannot take records")
+        if not done.insertion.plan.scopes:
+            require_sites(self._selectors, done.insertion)
         write_insertion(workspace, done)
 
     def _nothing_kept(self) -> KprofError:

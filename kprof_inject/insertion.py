@@ -12,6 +12,7 @@ from kprof_inject.files import source_text
 from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.record_bound import most_records
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.source.sources import Sources
@@ -138,7 +139,8 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     text = done.insertion.text
     if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
-    workspace.write_plan(done.kernel, scope_table(done.insertion.plan), text)
+    bound = most_records(done.insertion.view, done.insertion.plan)
+    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), "most_records": bound}, text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:
@@ -147,6 +149,11 @@ def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) ->
     if not selectors:
         _require_sites([plan.selections[0].selector], [plan], [view])
     return Insertion(view, plan, apply(view.module, plan))
+
+
+def require_sites(selectors: Sequence[Selector], insertion: Insertion) -> None:
+    """Raise for the first selector that finds nothing in this module, and say what it could have meant."""
+    _require_sites(selectors, [insertion.plan], [insertion.view])
 
 
 def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: Sequence[ModuleView]) -> None:

@@ -36,23 +36,37 @@ def row_bytes(buffer_bytes: int, total_warps: int) -> int:
     return -(-size // ROW_ALIGNMENT_BYTES) * ROW_ALIGNMENT_BYTES
 
 
-def mode_of_kernel(mode: Mode, clean_shared_bytes: int, total_warps: int, registers: int | None, target: str) -> Mode:
+def mode_of_kernel(
+    mode: Mode,
+    clean_shared_bytes: int,
+    total_warps: int,
+    registers: int | None,
+    target: str,
+    most_records: int | None = None,
+) -> Mode:
     """What the user asked for as one kernel gets it: the warps that it has, and its bytes as Proton takes them.
 
     The arguments, and what is raised, are those of ``chosen_buffer_bytes``."""
-    chosen = chosen_buffer_bytes(mode, clean_shared_bytes, total_warps, registers, target)
+    chosen = chosen_buffer_bytes(mode, clean_shared_bytes, total_warps, registers, target, most_records)
     warps = mode.recorded_warps(total_warps) if mode.warps else ()
     return replace(mode, buffer_bytes=chosen, warps=warps)
 
 
 def chosen_buffer_bytes(
-    mode: Mode, clean_shared_bytes: int, total_warps: int, registers: int | None, target: str
+    mode: Mode,
+    clean_shared_bytes: int,
+    total_warps: int,
+    registers: int | None,
+    target: str,
+    most_records: int | None = None,
 ) -> int:
     """The bytes to have Proton take for the rings of a kernel's CTA.
 
     The kernel takes ``clean_shared_bytes`` and ``registers`` a thread (None: unknown) without records, and has
     ``total_warps`` warps; ``target`` is such as ``cuda:90``. Of a size that the user named each ring gets the largest
-    power of two. ``auto`` lowers the number of CTAs on an SM only if else a ring would have less than 16 records.
+    power of two. ``auto`` takes no more than ``most_records`` need, if it is known how many a warp writes at most: each
+    CTA copies its whole ring in the end. It lowers the number of CTAs on an SM only if else a ring would have less than
+    16 records.
     Raises ``KprofError`` if the rings have no room.
     """
     rings = len(mode.recorded_warps(total_warps))
@@ -62,6 +76,8 @@ def chosen_buffer_bytes(
         chosen = rings * _PROTON_GLOBAL_RING_BYTES
     else:
         chosen = _auto_shared_bytes(clean_shared_bytes, total_warps, rings, registers, target)
+    if most_records is not None and not mode.buffer_bytes:
+        chosen = min(chosen, rings * _power_of_two_above(most_records * RECORD_BYTES))
     limit_bytes = limits_of(target).cta_shared_bytes
     if mode.buffer == "shared" and _beside(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
@@ -135,3 +151,8 @@ def _beside(clean_shared_bytes: int, buffer_bytes: int) -> int:
 def _power_of_two_within(value: int) -> int:
     """The largest power of two up to ``value``; 0 if there is none."""
     return 1 << (value.bit_length() - 1) if value > 0 else 0
+
+
+def _power_of_two_above(value: int) -> int:
+    """The smallest power of two that is not less than ``value``, and room for one scope at least."""
+    return max(_SMALLEST_RING_BYTES, 1 << (value - 1).bit_length())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from kprof_inject.capture.format import (
     TIMING_FILE,
     TTGIR_FILE,
 )
-from kprof_inject.files import write_bytes, write_json, write_text
+from kprof_inject.files import write_json, write_text
 
 
 class CaptureWriter:
@@ -48,7 +49,14 @@ class CaptureWriter:
         """Save one launch's buffer, then its line; returns the name of the buffer's file."""
         name = f"launch-{self._files:06d}.bin"
         self._files += 1
-        write_bytes(self._folder / name, buffer)
+        path = self._folder / name
+        try:
+            # Not by way of another name: a buffer without its line is not looked at, and this is done very often.
+            with path.open("wb", buffering=0) as file:
+                _write_all(file, buffer)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
         self._append(LAUNCHES_FILE, {**launch, "file": name})
         return name
 
@@ -73,3 +81,8 @@ class CaptureWriter:
     def _append(self, name: str, line: dict[str, Any]) -> None:
         with (self._folder / name).open("a") as file:
             file.write(json.dumps(line, sort_keys=True) + "\n")
+
+
+def _write_all(file: FileIO, buffer: memoryview) -> None:
+    while buffer:
+        buffer = buffer[file.write(buffer) :]

@@ -101,7 +101,7 @@ class LaunchCapture:
         try:
             for device in self._devices:
                 self._device.synchronise(device)
-        except RuntimeError as error:
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must end as it does)
             self._left_out[f"the device failed: {str(error).splitlines()[0]}"] += self._buffers.unsaved()
             return False
         with self._report.guard("saving the last launches"):

@@ -6,6 +6,7 @@ The place is the class, not the object: Inductor pickles kernels with all that t
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from triton.compiler.compiler import CompiledKernel
 
 Load = Callable[[], None]
 
+_lock = threading.RLock()
 _around: WeakKeyDictionary[Any, Callable[[Load], None]] = WeakKeyDictionary()
 
 
@@ -23,11 +25,16 @@ def install() -> None:
 
     @functools.wraps(original)
     def load(kernel: Any) -> None:
-        around = _around.get(kernel) if kernel.module is None else None
-        if around is None:
+        if kernel not in _around:
             original(kernel)
-        else:
+            return
+        # Another thread may launch the kernel meanwhile: it asks for this too, and waits until all is in place.
+        with _lock:
+            around = _around.get(kernel)
+            if around is None:
+                return
             around(functools.partial(original, kernel))
+            _around.pop(kernel, None)
 
     CompiledKernel._init_handles = load
 

@@ -77,11 +77,11 @@ class CapturingLauncher:
         grid = (grid_x, grid_y, grid_z)
         if not grid_x * grid_y * grid_z:
             return self._first.launch(*grid, stream, function, metadata, *args)
-        place = None if self._given_up or is_benchmarking() else self._place(grid, stream)
-        if place is None:
+        chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
+        if chosen is None:
             clean = self._builds.clean()
             return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
-        build = self._build
+        build, place = chosen
         if build is not self._first:
             function, metadata = build.kernel.function, build.kernel.packed_metadata
         _launching.buffer = place.buffer
@@ -103,14 +103,16 @@ class CapturingLauncher:
             self._give_up(_fault(error))
         return result
 
-    def _place(self, grid: tuple[int, int, int], stream: int) -> Place | None:
+    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place] | None:
         ctas = grid[0] * grid[1] * grid[2]
         try:
             while True:
-                size_bytes = ctas * self._build.captured.cta_bytes
+                build = self._build  # another thread may choose a smaller one meanwhile
+                size_bytes = ctas * build.captured.cta_bytes
                 if size_bytes <= self._most_bytes:
                     try:
-                        return self._capture.begin(self._build.captured, grid, stream)
+                        place = self._capture.begin(build.captured, grid, stream)
+                        return (build, place) if place is not None else None
                     except NoDeviceMemory:
                         self._most_bytes = size_bytes // 2
                 smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)

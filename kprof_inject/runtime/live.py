@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from kprof_inject.errors import KprofError
 from kprof_inject.runtime import autotuning, kernel_loading
 from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
@@ -67,6 +68,7 @@ class _PlansMadeNow:
     """Plans each kernel from what it compiles to."""
 
     session: Session
+    report: ProcessReport
     insert: Insert
 
     def plan_of(self, variant: Variant, plain: Compile) -> PlannedKernel | None:
@@ -75,7 +77,11 @@ class _PlansMadeNow:
         workspace = Workspace(Path(self.session.workspace))
         save_kernel(workspace, variant, plain())
         kernel = workspace.kernel(variant.key)
-        self.insert(workspace, kernel)
+        try:
+            self.insert(workspace, kernel)
+        except KprofError as error:
+            self.report.add_kernel(variant.key, variant.name, "left alone", error.what)
+            return None
         scope_table = workspace.scope_table(variant.key)
         return PlannedKernel(workspace, kernel, scope_table, variant.target) if scope_table else None
 
@@ -85,7 +91,7 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
     """Record the kernels that this process launches in this context, as ``session`` says."""
     device = TorchDevice()
     capture = LiveCapture(session, report, device)
-    step = RunStep(session, report, device, capture, _PlansMadeNow(session, insert))
+    step = RunStep(session, report, device, capture, _PlansMadeNow(session, report, insert))
     _install_once()
     unwrap = wrap_compiler(step.compile)
     try:

@@ -24,7 +24,7 @@ from kprof_inject.runtime.endings import at_end
 from kprof_inject.runtime.inductor import is_compile_worker
 from kprof_inject.runtime.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe
+from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe, scope_ids_of
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.torch_device import TorchDevice
 from kprof_inject.runtime.variants import Variant, variant_of
@@ -113,6 +113,7 @@ class _PlannedBuilds:
         self._plain = plain
         self._mode = step.session.mode
         self._clean: Any = None
+        self._scope_ids: dict[int, str] = {}
         self._smaller: dict[int, RecordingBuild] = {}
 
     def compile(self) -> Any:
@@ -120,6 +121,7 @@ class _PlannedBuilds:
         try:
             self._mode = self._mode_of_kernel()
             kernel = compile_with_records(self._plain, self._planned, self._mode)
+            self._scope_ids = scope_ids_of(self._planned)
         except KprofError as error:
             self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
             return self._plain()
@@ -180,7 +182,7 @@ class _PlannedBuilds:
         clean_run = build.captured.description["clean"]
         # Programs decide by these two, as Inductor does: they shall see what they see without us.
         kernel.n_regs = clean_run.get("registers") or kernel.n_regs
-        kernel.n_spills = clean_run.get("spills", kernel.n_spills)
+        kernel.n_spills = clean_run.get("local_words", kernel.n_spills)
 
     @property
     def _total_warps(self) -> int:
@@ -190,7 +192,10 @@ class _PlannedBuilds:
         clean, target = self._planned.kernel.info["metadata"], self._planned.target
         registers = self._planned.workspace.clean_run(self._variant.key).get("registers")
         where = f"{target.backend}:{target.arch}"
-        return mode_of_kernel(self._step.session.mode, clean["shared"], self._total_warps, registers, where)
+        most_records = self._planned.scope_table.get("most_records")
+        return mode_of_kernel(
+            self._step.session.mode, clean["shared"], self._total_warps, registers, where, most_records
+        )
 
     def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
-        return RecordingBuild(kernel, kernel._run, describe(self._planned, variant, kernel, mode))
+        return RecordingBuild(kernel, kernel._run, describe(self._planned, variant, kernel, mode, self._scope_ids))

@@ -30,7 +30,7 @@ class ProcessReport:
         self.gpu: bool | None = None
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
-        """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented`` or ``left alone``, for a reason."""
+        """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented``, ``left alone`` for a reason."""
         with self._lock:
             self._kernels[variant] = {"name": name, "state": state, "reason": reason}
             self.write()

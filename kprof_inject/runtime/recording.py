@@ -54,14 +54,21 @@ def compile_with_records(compile_plain: Callable[[], Any], planned: PlannedKerne
     return kernel
 
 
-def describe(planned: PlannedKernel, variant: str, kernel: Any, mode: Mode) -> CapturedKernel:
+def scope_ids_of(planned: PlannedKernel) -> dict[int, str]:
+    """The record name of each scope id. It costs a parse of the module, too much for the launch path."""
+    return scope_names(str(planned.workspace.override_path(planned.kernel)), planned.target)
+
+
+def describe(
+    planned: PlannedKernel, variant: str, kernel: Any, mode: Mode, scope_ids: dict[int, str]
+) -> CapturedKernel:
     """What a capture says of a kernel with records. It is to be asked when the kernel is loaded."""
     workspace, dumped = planned.workspace, planned.kernel
     metadata = {name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}
     description = {
         "name": dumped.name,
         "scope_table": planned.scope_table,
-        "scope_ids": scope_names(str(workspace.override_path(dumped)), planned.target),
+        "scope_ids": scope_ids,
         "layout": installed_version().buffer_layout,
         "mode": mode.to_json(),
         "sm_clock_hz": 1000 * _device_properties(planned.target).get("sm_clock_rate", 0),

@@ -18,7 +18,8 @@ _SAMPLES = 50
 
 
 class LaunchTimer:
-    """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark."""
+    """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark.
+    If the device fails at it, no more are timed."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -33,13 +34,30 @@ class LaunchTimer:
     def launch(self, stream: int, launch: Callable[[], Any]) -> Any:
         """Make a launch, and time it if it is one to be timed."""
         self._seen += 1
-        if self._seen <= _WARM_UP or self.is_done or self._device.is_capturing():
-            return launch()
-        self._device.hold(stream)
-        start = self._device.timing_mark(stream)
+        start = None if self._seen <= _WARM_UP or self.is_done else self._begin(stream)
         result = launch()
-        self._events.append((start, self._device.timing_mark(stream)))
+        if start is not None:
+            self._end(start, stream)
         return result
+
+    def _begin(self, stream: int) -> Event | None:
+        try:
+            if self._device.is_capturing():
+                return None
+            self._device.hold(stream)
+            return self._device.timing_mark(stream)
+        except Exception:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stop()
+            return None
+
+    def _end(self, start: Event, stream: int) -> None:
+        try:
+            self._events.append((start, self._device.timing_mark(stream)))
+        except Exception:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._seen = _WARM_UP + _SAMPLES
 
     def times_ns(self) -> list[float]:
         """All times taken. To be asked when the device has ended its work."""

@@ -35,6 +35,15 @@ def test_auto_takes_less_where_proton_would_cost_a_cta() -> None:
     assert not keeps_occupancy(1024, 16384, 4, None, H200)
 
 
+@pytest.mark.parametrize(("records", "ring_bytes"), [(2, 16), (6, 64), (16, 128), (10_000, 2048)])
+def test_auto_takes_no_more_than_a_known_number_of_records_needs(records: int, ring_bytes: int) -> None:
+    assert chosen_buffer_bytes(AUTO, 0, 4, None, H200, records) == 4 * ring_bytes
+
+
+def test_a_size_that_is_named_is_taken_whatever_is_needed() -> None:
+    assert chosen_buffer_bytes(Mode("shared", 4096), 0, 4, None, H200, 2) == 4096
+
+
 def test_auto_reckons_with_registers() -> None:
     # 96 registers let 5 CTAs run, and then each may have more.
     assert auto(16384, registers=96) == 8192

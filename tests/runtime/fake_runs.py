@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from fake_gpu.captured import left_out, numbers_in, states_in
 from fake_gpu.device import FakeDevice
 from fake_gpu.driver import install
 from fake_gpu.gpu import FakeGpu
-from fake_gpu.kernels import HOST_KERNELS, scale
+from fake_gpu.kernels import HOST_KERNELS, power, scale
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 from triton import knobs
 
@@ -115,6 +116,27 @@ class RunHere:
             self.gpu.wait()
             assert torch.equal(out, x * n)
 
+    def launch_power(self, n: int) -> None:
+        x, out = torch.arange(1, 17, dtype=torch.float32), torch.zeros(16)
+        power[(16,)](x, out, n)
+        self.gpu.wait()
+        assert torch.equal(out, x**n)
+
+    def launch_nothing(self) -> None:
+        """A launch of no programs."""
+        scale[(0,)](torch.zeros(1), torch.zeros(1), 1)
+
+    def capture_has(self, launches: int) -> None:
+        """Wait until so many launches are on disk."""
+        deadline = time.monotonic() + 30
+        while len(list(self.folder.glob("*/launch-*.bin"))) < launches:
+            assert time.monotonic() < deadline, "nothing is saved"
+            time.sleep(0.005)
+
+    def ran(self) -> list[tuple[str, bool]]:
+        """The kernel of each launch that the device ran, and whether it had records."""
+        return [(launch.kernel.name, bool(launch.kernel.records)) for launch in self.gpu.ran]
+
     def launches(self) -> list[Launch]:
         return list(read_capture(self.folder).launches)
 
@@ -124,6 +146,10 @@ class RunHere:
 
     def left_out(self) -> Counter[str]:
         return left_out(self.folder)
+
+    def states_in_short(self) -> Counter[tuple[str, str]]:
+        """The same without reasons."""
+        return Counter(key[:2] for key in self.states().elements())
 
     def states(self) -> Counter[tuple[str, str, str]]:
         return states_in(self.reports)

@@ -1,0 +1,107 @@
+"""Which launches a run keeps, on the fake GPU: by number, by size, by count, and what it says of the others."""
+
+from __future__ import annotations
+
+import pytest
+from fake_gpu.captured import ends_of
+from fake_runs import FakeRuns
+
+CTA_BYTES = 8192 + 128
+"""A ring of 2 KiB for each of four warps, and the header before them."""
+LAUNCH_BYTES = 16 * CTA_BYTES
+
+
+@pytest.mark.parametrize(
+    ("launches", "kept"),
+    [
+        ("last", [6]),
+        ("first", [0]),
+        ("all", [0, 1, 2, 3, 4, 5, 6]),
+        ("2", [2]),
+        ("9", []),
+        ("1:3", [1, 2]),
+        ("5:", [5, 6]),
+        ("1:6:2", [1, 3, 5]),
+    ],
+)
+def test_the_launches_that_were_asked_for_are_saved(fake_runs: FakeRuns, launches: str, kept: list[int]) -> None:
+    with fake_runs.here(launches=launches) as run:
+        run.launch(*range(100, 107))
+    assert run.saved() == [(index, 100 + index) for index in kept]
+    assert run.left_out() == {}
+
+
+def test_launches_are_counted_for_each_variant(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="1") as run:
+        run.launch(1, 2, 3)
+        run.launch_power(4)
+        run.launch_power(5)
+    assert [(launch.kernel.name, launch.index) for launch in run.launches()] == [("scale", 1), ("power", 1)]
+    (end,) = ends_of(run.folder)
+    assert {variant.split("-")[0]: count for variant, count in end["launches"].items()} == {"scale": 3, "power": 2}
+
+
+def test_what_does_not_fit_on_disk_is_counted(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all", max_bytes=2 * LAUNCH_BYTES + 1) as run:
+        run.launch(1, 2, 3, 4, 5)
+    assert run.saved() == [(0, 1), (1, 2)]
+    assert run.left_out() == {"the capture reached its size limit": 3}
+
+
+def test_the_last_launch_replaces_one_that_filled_the_disk(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(max_bytes=LAUNCH_BYTES) as run:
+        run.launch(*range(1, 20))
+    assert run.saved() == [(18, 19)]
+    assert run.left_out() == {}
+
+
+def test_no_more_launches_than_asked_for_are_kept(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="1::2", max_launches=2) as run:
+        run.launch(*range(10))
+    assert run.saved() == [(1, 1), (3, 3)]
+    assert run.left_out() == {"more than --max-launches 2": 3}
+
+
+def test_a_kernel_launched_on_several_grids_has_buffers_of_their_sizes(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        for n, ctas in [(1, 16), (2, 3), (3, 70), (4, 1), (5, 16)]:
+            run.launch(n, ctas=ctas)
+        run.launch_nothing()
+    assert [(launch.grid, launch.buffer_bytes) for launch in run.launches()] == [
+        ((ctas, 1, 1), ctas * CTA_BYTES) for ctas in (16, 3, 70, 1, 16)
+    ]
+    assert run.saved() == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_the_last_launch_may_have_any_grid(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        for n, ctas in [(1, 16), (2, 70), (3, 3)]:
+            run.launch(n, ctas=ctas)
+    ((launch,), saved) = run.launches(), run.saved()
+    assert (launch.grid, saved) == ((3, 1, 1), [(2, 3)])
+
+
+def test_a_grid_beyond_the_limit_gets_a_smaller_buffer_for_each_cta(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(max_bytes=2 * LAUNCH_BYTES) as run:
+        run.launch(1, 2)
+        run.launch(3, 4, ctas=60)
+        run.launch(5)
+    assert [(launch.kernel.mode.buffer_bytes, launch.buffer_bytes) for launch in run.launches()] == [
+        (8192, LAUNCH_BYTES),
+        (4096, 16 * (4096 + 128)),
+    ]
+    assert run.saved() == [(1, 2), (2, 5)]
+    reasons = [reason for name, state, reason in run.states() if reason]
+    assert reasons == ["for 60 CTAs, each keeps 4096 bytes of records instead of 8192"]
+    assert {records for _, records in run.ran()} == {True}
+
+
+def test_a_grid_beyond_all_bounds_runs_clean(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(max_bytes=16 * 1024) as run:
+        run.launch(1, 2, ctas=64)
+        run.launch(3, ctas=1)
+    assert run.ran() == [("scale", False)] * 3
+    ((name, state, reason),) = run.states()
+    assert (name, state) == ("scale", "left alone")
+    assert reason.startswith("a grid of 64 CTAs needs a buffer of ")
+    assert reason.endswith("raise --max-bytes, select less, or record fewer --warps")

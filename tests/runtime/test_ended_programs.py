@@ -1,0 +1,83 @@
+"""Programs on the fake GPU that end in all ways, and those of several processes: what they saved is readable."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_gpu.captured import ends_of, left_out, numbers_in
+from fake_runs import FakeRuns
+from programs.child import Ended
+
+OPTIONS = {"killed": ["--launches", "all"], "children": ["--launches", "all"]}
+ENDINGS = ["exit", "raise", "os-exit", "killed", "killed-later", "children"]
+
+
+@pytest.fixture(scope="module")
+def endings(planned_once: FakeRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Ended, Path]]]:
+    """Each ending, and the capture that it left. Two run at a time."""
+    ended = {}
+    for pair in zip(ENDINGS[::2], ENDINGS[1::2], strict=True):
+        runs = {ending: _copy(planned_once, tmp_path_factory.mktemp(ending)) for ending in pair}
+        processes = {ending: run.start(*OPTIONS.get(ending, []), ending=ending) for ending, run in runs.items()}
+        for ending, process in processes.items():
+            stdout, stderr = process.communicate(timeout=120)
+            ended[ending] = (Ended(process.returncode, stdout, stderr), runs[ending].capture)
+    return ended
+
+
+def _copy(runs: FakeRuns, folder: Path) -> FakeRuns:
+    ignored = shutil.ignore_patterns("captures")
+    return FakeRuns(folder, Path(shutil.copytree(runs.workspace, folder / "workspace", ignore=ignored)))
+
+
+@pytest.mark.parametrize(("ending", "exit_code"), [("exit", 3), ("raise", 1), ("os-exit", 4)])
+def test_a_program_that_ends_by_itself_leaves_its_last_launch(
+    endings: dict[str, tuple[Ended, Path]], ending: str, exit_code: int
+) -> None:
+    ended, capture = endings[ending]
+    assert (ended.exit_code, ended.stdout) == (exit_code, f"{[4.0 * x for x in range(1, 17)]}\n")
+    assert numbers_in(capture) == [(4, 4)]
+    assert (len(ends_of(capture)), left_out(capture)) == (1, {})
+    assert ("ValueError: the program's own fault" in ended.stderr) == (ending == "raise")
+    assert "kprof_inject/" not in ended.stderr
+
+
+def test_all_that_a_killed_program_had_written_is_decoded(endings: dict[str, tuple[Ended, Path]]) -> None:
+    ended, capture = endings["killed"]
+    assert ended.exit_code == 137
+    saved = numbers_in(capture)
+    assert saved == [(index, 100 + index) for index in range(len(saved))]
+    assert len(saved) >= 100  # of 300: the thread that writes keeps up, more or less
+    assert ends_of(capture) == []
+
+
+def test_a_program_that_is_killed_after_a_while_leaves_a_launch(endings: dict[str, tuple[Ended, Path]]) -> None:
+    ended, capture = endings["killed-later"]
+    assert ended.exit_code == 137
+    assert numbers_in(capture) == [(0, 100)]
+
+
+def test_each_process_that_launches_has_files_of_its_own(endings: dict[str, tuple[Ended, Path]]) -> None:
+    ended, capture = endings["children"]
+    assert (ended.exit_code, ended.stdout) == (0, "fork 0\nspawn 0\nforkserver 0\nos.fork 5\n")
+    by_process = [numbers_in(folder) for folder in _one_by_one(capture)]
+    assert sorted(by_process) == sorted(
+        [
+            [(0, 1), (1, 2)],
+            *([(number, first + number) for number in range(3)] for first in (10, 20, 30)),
+            [(0, 50)],
+        ]
+    )
+    assert (len(ends_of(capture)), left_out(capture)) == (5, {})
+
+
+def _one_by_one(capture: Path) -> Iterator[Path]:
+    """A capture of each process alone."""
+    for process in sorted(capture.iterdir()):
+        alone = capture.with_name(f"{capture.name}-{process.name}")
+        alone.mkdir()
+        shutil.copytree(process, alone / process.name)
+        yield alone

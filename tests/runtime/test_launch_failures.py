@@ -1,0 +1,200 @@
+"""What fails on the way to a launch or behind it, on the fake GPU: the program computes the same, and is told why."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from fake_gpu.device import FakeDevice
+from fake_gpu.kernels import scale
+from fake_runs import FakeRuns
+
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.runtime import override
+from kprof_inject.runtime.capture import LaunchCapture
+from kprof_inject.runtime.device import Device
+
+LAUNCH_BYTES = 16 * (8192 + 128)
+NO_SPACE = "the disk refused: No space left on device"
+# Without ``unaffected_by_graphs`` there would be no clean build to fall back on.
+OF_DEVICE = sorted(name for name in vars(Device) if not name.startswith("_") and name != "unaffected_by_graphs")
+X = torch.arange(1, 17, dtype=torch.float32)
+
+
+def failing(error: Exception, calls: Counter[str] | None = None) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> Any:
+        if calls is not None:
+            calls["failed"] += 1
+        raise error
+
+    return fail
+
+
+def test_too_little_device_memory_takes_a_smaller_buffer(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.gpu.largest_block_bytes = LAUNCH_BYTES - 1
+        run.launch(1, 2)
+    assert {launch.kernel.mode.buffer_bytes for launch in run.launches()} == {2048}
+    assert run.saved() == [(0, 1), (1, 2)]
+    assert "for 16 CTAs, each keeps 2048 bytes of records instead of 8192" in [reason for _, _, reason in run.states()]
+
+
+def test_memory_that_runs_out_later_does_so_too(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.launch(1, 2)
+        run.gpu.largest_block_bytes = LAUNCH_BYTES - 1
+        run.launch(3, 4)
+    assert sorted((launch.kernel.mode.buffer_bytes, launch.index) for launch in run.launches()) == [
+        (2048, 0),
+        (2048, 1),
+        (8192, 0),
+        (8192, 1),
+    ]
+    assert [n for _, n in sorted(run.saved(), key=lambda pair: pair[1])] == [1, 2, 3, 4]
+
+
+def test_no_device_memory_at_all_runs_clean(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.gpu.largest_block_bytes = 100
+        run.launch(1, 2)
+    assert run.ran() == [("scale", False)] * 2
+    assert run.states_in_short()["scale", "left alone"] == 1
+
+
+def test_memory_that_runs_out_in_a_graph_does_not_break_it(fake_runs: FakeRuns) -> None:
+    """Another build is compiled and loaded while the program captures."""
+    with fake_runs.here() as run:
+        run.launch(1)
+        run.gpu.largest_block_bytes = LAUNCH_BYTES - 1
+        out = torch.zeros(16)
+        with run.gpu.captured() as graph:
+            scale[(16,)](X, out, 2)
+        graph.replay()
+    assert torch.equal(out, 2 * X)
+    assert (2048, True) in {(launch.kernel.mode.buffer_bytes, launch.graph) for launch in run.launches()}
+
+
+def test_a_thread_that_takes_a_smaller_buffer_leaves_others_theirs(
+    fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A larger grid is launched after another launch got its buffer, and before it is made."""
+    begin = LaunchCapture.begin
+    with fake_runs.here(launches="all", max_bytes=4 * LAUNCH_BYTES) as run:
+        run.launch(1)
+
+        def begin_and_be_overtaken(capture: LaunchCapture, *args: Any) -> Any:
+            monkeypatch.setattr(LaunchCapture, "begin", begin)
+            place = begin(capture, *args)
+            larger = threading.Thread(target=run.launch, args=(3,), kwargs={"ctas": 100})
+            larger.start()
+            larger.join()
+            return place
+
+        monkeypatch.setattr(LaunchCapture, "begin", begin_and_be_overtaken)
+        run.launch(2)
+    assert sorted(n for _, n in run.saved()) == [1, 2, 3]
+
+
+def test_a_kernel_that_does_not_load_with_records_runs_clean(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.gpu.refuses = lambda kernel: bool(kernel.records)
+        run.launch(1, 2)
+        kernel = scale[(16,)](X, torch.zeros(16), 3)
+    assert run.ran() == [("scale", False)] * 3
+    assert run.states() == {
+        ("scale", "left alone", "it does not load with records: Triton Error [CUDA]: out of resources"): 1
+    }
+    assert "proton" not in kernel.asm["ttgir"]
+
+
+def test_a_kernel_that_does_not_load_at_all_fails_as_without_us(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.gpu.refuses = lambda kernel: True
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="out of resources"):
+                run.launch(1)
+    assert run.ran() == []
+
+
+def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.launch(1)
+        with monkeypatch.context() as broken:
+            broken.setattr(run.gpu, "launch", failing(RuntimeError("misaligned address")))
+            with pytest.raises(RuntimeError, match="misaligned address"):
+                run.launch(2)
+        run.launch(3)
+    assert [n for _, n in run.saved()] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        *((FakeDevice, name) for name in OF_DEVICE),
+        (LaunchCapture, "begin"),
+        (override, "describe"),
+        (override, "compile_with_records"),
+        (override, "variant_of"),
+        (override, "smaller_buffer_bytes"),
+        (CaptureWriter, "__init__"),
+        (CaptureWriter, "add_kernel"),
+        (CaptureWriter, "add_launch"),
+        (CaptureWriter, "finish"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_fault_of_ours_never_reaches_the_program(
+    fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    out, calls = torch.zeros(16), Counter[str]()
+    with fake_runs.here(max_bytes=4 * LAUNCH_BYTES) as run, monkeypatch.context() as broken:
+        broken.setattr(owner, name, failing(ValueError("a fault"), calls))
+        run.launch(*range(1, 8))
+        run.launch(8, ctas=100)
+        run.launch_power(3)
+        with run.gpu.captured() as graph:
+            scale[(16,)](X, out, 9)
+        graph.replay()
+        run.capture.finish()
+    assert torch.equal(out, 9 * X)
+    assert calls["failed"] > 0
+
+
+def test_a_full_disk_ends_the_capture_and_not_the_program(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_launch, written = CaptureWriter.add_launch, []
+
+    def add_two(writer: CaptureWriter, launch: Any, data: Any) -> str:
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(launch)
+        return add_launch(writer, launch, data)
+
+    monkeypatch.setattr(CaptureWriter, "add_launch", add_two)
+    with fake_runs.here(launches="all") as run:
+        run.launch(*range(10))
+    assert run.saved() == [(0, 0), (1, 1)]
+    assert run.left_out() == {NO_SPACE: 8}
+
+
+def test_a_disk_that_is_full_from_the_beginning_leaves_kernels_alone(fake_runs: FakeRuns) -> None:
+    (fake_runs.folder / "here").mkdir()
+    (fake_runs.folder / "here" / "capture").write_text("no folder")
+    with fake_runs.here(launches="all") as run:
+        run.launch(1, 2)
+    assert run.ran() == [("scale", False)] * 2
+    assert run.states_in_short() == {("scale", "left alone"): 1}
+
+
+def test_a_device_that_fails_ends_the_capture(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.launch(1)
+        run.capture_has(1)
+        monkeypatch.setattr(FakeDevice, "fetch", failing(RuntimeError("CUDA error: unspecified launch failure\nmore")))
+        run.launch(2, 3)
+    assert run.saved() == [(0, 1)]
+    assert run.left_out() == {"the device failed: CUDA error: unspecified launch failure": 2}

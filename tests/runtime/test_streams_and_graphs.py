@@ -1,0 +1,154 @@
+"""Launches on several streams, by several threads, and in CUDA graphs, on the fake GPU."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import torch
+from fake_gpu.captured import number_of
+from fake_gpu.kernels import scale
+from fake_runs import FakeRuns, RunHere
+
+X = torch.arange(1, 17, dtype=torch.float32)
+NEVER_RAN = "captured into a CUDA graph that never ran"
+
+
+def saved_by_stream(run: RunHere) -> set[tuple[int, int]]:
+    return {(launch.stream, number_of(launch)) for launch in run.launches()}
+
+
+def test_two_streams_never_share_a_buffer(fake_runs: FakeRuns) -> None:
+    """The second stream's launch is made first and runs last."""
+    with fake_runs.here(launches="all") as run:
+        with run.gpu.held(7):
+            with run.gpu.on_stream(7):
+                scale[(16,)](X, torch.zeros(16), 1)
+            for n in (2, 3):
+                scale[(16,)](X, torch.zeros(16), n)
+    assert saved_by_stream(run) == {(7, 1), (0, 2), (0, 3)}
+
+
+def test_the_last_launch_is_the_one_that_was_made_last_on_any_stream(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.launch(1)
+        with run.gpu.held(7):
+            with run.gpu.on_stream(7):
+                scale[(16,)](X, torch.zeros(16), 2)
+            scale[(16,)](X, torch.zeros(16), 3)
+            with run.gpu.on_stream(7):
+                scale[(16,)](X, torch.zeros(16), 4)
+    assert saved_by_stream(run) == {(7, 4)}
+
+
+def test_a_buffer_is_read_only_when_its_launch_has_run(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        with run.gpu.held():
+            for n in (1, 2, 3):
+                scale[(16,)](X, torch.zeros(16), n)
+            time.sleep(0.05)
+            assert list(run.folder.glob("*/launch-*.bin")) == []
+    assert run.saved() == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_launching_never_waits_for_the_device(fake_runs: FakeRuns) -> None:
+    """Neither for a launch, nor for a copy: the stream stands still all the while."""
+    with fake_runs.here(launches="last") as run:
+        run.launch(1)
+        with run.gpu.held():
+            for n in range(2, 200):
+                scale[(16,)](X, torch.zeros(16), n)
+            assert len(run.gpu.ran) == 1
+    assert run.saved() == [(198, 199)]
+
+
+def test_threads_that_launch_at_once_lose_and_mix_nothing(fake_runs: FakeRuns) -> None:
+    threads, launches = 4, 40
+
+    def launch(run: RunHere, thread: int) -> None:
+        with run.gpu.on_stream(thread % 2):  # two of them on each stream
+            for number in range(launches):
+                scale[(16,)](X, torch.zeros(16), thread * launches + number)
+
+    with fake_runs.here(launches="all") as run:
+        together = [threading.Thread(target=launch, args=(run, number)) for number in range(threads)]
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join()
+    indices, numbers = zip(*run.saved(), strict=True)
+    assert list(indices) == list(range(threads * launches))
+    assert sorted(numbers) == list(range(threads * launches))
+    assert (run.left_out(), run.states_in_short()) == ({}, {("scale", "instrumented"): 1})
+
+
+def test_threads_that_share_the_last_buffer_leave_one_whole_launch(fake_runs: FakeRuns) -> None:
+    def launch(first: int) -> None:
+        for n in range(first, first + 40):
+            scale[(16,)](X, torch.zeros(16), n)
+
+    with fake_runs.here() as run:
+        together = [threading.Thread(target=launch, args=(100 * number,)) for number in range(1, 4)]
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join()
+    ((index, n),) = run.saved()
+    assert index == 119
+    assert n in (139, 239, 339)
+    assert Counter(run.ran()) == {("scale", True): 120}
+
+
+def test_the_last_replay_of_a_graph_is_saved(fake_runs: FakeRuns) -> None:
+    out = torch.zeros(16)
+    with fake_runs.here() as run:
+        run.launch(1)  # programs warm up first
+        with run.gpu.captured() as graph:
+            scale[(16,)](X, out, 2)
+        assert (len(run.gpu.ran), out.sum()) == (1, 0)
+        for _ in range(3):
+            graph.replay()
+    assert torch.equal(out, 2 * X)
+    assert [(launch.graph, number_of(launch)) for launch in run.launches()] == [(True, 2)]
+    assert run.left_out() == {}
+    assert run.gpu.freed_writes == 0
+
+
+def test_each_launch_of_a_graph_that_is_wanted_is_saved(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(launches="all") as run:
+        run.launch(1)
+        with run.gpu.captured() as graph:
+            for n in (2, 3):
+                scale[(16,)](X, torch.zeros(16), n)
+        graph.replay()
+        graph.replay()
+    assert [(launch.index, launch.graph, number_of(launch)) for launch in run.launches()] == [
+        (0, False, 1),
+        (1, True, 2),
+        (2, True, 3),
+    ]
+
+
+def test_a_graph_that_never_ran_leaves_the_launch_before_it(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.launch(1)
+        with run.gpu.captured():
+            scale[(16,)](X, torch.zeros(16), 2)
+    assert [(launch.graph, number_of(launch)) for launch in run.launches()] == [(False, 1)]
+    assert run.left_out() == {NEVER_RAN: 1}
+
+
+def test_graphs_stay_replayable_when_their_kernel_is_launched_on(fake_runs: FakeRuns) -> None:
+    """A graph keeps the address of its buffer: larger grids, and launches outside, must not take it away."""
+    with fake_runs.here() as run:
+        run.launch(1)
+        with run.gpu.captured() as small:
+            scale[(4,)](X, torch.zeros(16), 2)
+        with run.gpu.captured() as large:
+            scale[(16,)](X, torch.zeros(16), 3)
+        run.launch(4)
+        small.replay()
+        large.replay()
+        small.replay()
+    assert run.gpu.freed_writes == 0
