@@ -64,6 +64,9 @@ class Device(Protocol):
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         """The buffer's bytes once ``done`` has happened; good until the next call. For one thread alone."""
 
+    def selected(self, device: int) -> AbstractContextManager[None]:
+        """A context in which this device is the current one."""
+
     def synchronise(self, device: int) -> None:
         """Wait for all work of one device."""
 

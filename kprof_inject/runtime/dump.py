@@ -65,9 +65,9 @@ class DumpStep:
     @functools.cached_property
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
-        from kprof_inject.runtime.torch_device import TorchDevice
+        from kprof_inject.runtime.devices import devices_of_process
 
-        return TorchDevice()
+        return devices_of_process()
 
     def finish(self) -> None:
         """Save the times. Never raises."""

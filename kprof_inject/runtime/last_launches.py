@@ -92,7 +92,8 @@ class _SharedBuffer:
     def full(self) -> FullBuffer | None:
         if self._last is None or self._buffer is None:
             return None
-        return FullBuffer(self._last, self._buffer, self.device.mark(self._last.stream))
+        with self.device.selected(self._last.device):
+            return FullBuffer(self._last, self._buffer, self.device.mark(self._last.stream))
 
     def _prepare(self, launch: LaunchInfo) -> None:
         fits = self._buffer is not None and self._size_bytes >= launch.size_bytes

@@ -161,7 +161,8 @@ class ChosenLaunches:
 
     def save_rest(self) -> None:
         for launch, buffer in self._in_graphs:
-            self._save(FullBuffer(launch, buffer, self._device.mark(launch.stream)))
+            with self._device.selected(launch.device):
+                self._save(FullBuffer(launch, buffer, self._device.mark(launch.stream)))
 
     def unsaved(self) -> int:
         return len(self._in_graphs)

@@ -14,6 +14,7 @@ from kprof_inject.runtime import autotuning, kernel_loading
 from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
 from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.devices import devices_of_process
 from kprof_inject.runtime.dump import save_kernel
 from kprof_inject.runtime.jit_caches import fresh_jit_caches
 from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
@@ -22,7 +23,6 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import PlannedKernel
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.timing import LaunchTimer
-from kprof_inject.runtime.torch_device import TorchDevice
 from kprof_inject.runtime.variants import Variant
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -89,7 +89,7 @@ class _PlansMadeNow:
 @contextmanager
 def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[LiveCapture]:
     """Record the kernels that this process launches in this context, as ``session`` says."""
-    device = TorchDevice()
+    device = devices_of_process()
     capture = LiveCapture(session, report, device)
     step = RunStep(session, report, device, capture, _PlansMadeNow(session, report, insert))
     _install_once()

@@ -19,6 +19,7 @@ from kprof_inject.runtime import autotuning, kernel_loading
 from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
 from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.devices import devices_of_process
 from kprof_inject.runtime.dump import note_gpu
 from kprof_inject.runtime.endings import at_end
 from kprof_inject.runtime.inductor import is_compile_worker
@@ -26,14 +27,13 @@ from kprof_inject.runtime.launcher import CapturingLauncher, LaunchPlaces, Recor
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe, scope_ids_of
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.torch_device import TorchDevice
 from kprof_inject.runtime.variants import Variant, variant_of
 from kprof_inject.workspace import Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
-    device = TorchDevice()
+    device = devices_of_process()
     capture = LaunchCapture(session, report, device)
     step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
     kernel_loading.install()

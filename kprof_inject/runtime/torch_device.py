@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from kprof_inject.runtime.cuda_driver import relaxed_capture
-from kprof_inject.runtime.device import ClockReading, NoDeviceMemory
+from kprof_inject.runtime.device import Buffer, ClockReading, Event, NoDeviceMemory
 from kprof_inject.runtime.device_clock import read_device_clock
 
 # Long enough for the host to have queued a launch and the event behind it, at the rates of GPUs of today (1 to 2 GHz).
 _HOLD_CYCLES = 200_000
 
 
-@dataclass(slots=True)
 class TorchDevice:
-    """torch's CUDA or ROCm devices."""
+    """torch's devices, with torch's own memory and events. See ``Device``."""
 
-    _staging: torch.Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.uint8))
-    _streams: dict[int, torch.cuda.Stream] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._staging = torch.empty(0, dtype=torch.uint8)
+        self._streams: dict[int, torch.cuda.Stream] = {}
 
     def current(self) -> int:
         return torch.cuda.current_device()
@@ -37,25 +36,25 @@ class TorchDevice:
     def is_capturing(self) -> bool:
         return torch.cuda.is_current_stream_capturing()
 
-    def zeros(self, size_bytes: int, stream: int) -> torch.Tensor:
+    def zeros(self, size_bytes: int, stream: int) -> Buffer:
         # Of a CTA that never ran, or a warp that never recorded, nothing is written.
         with _on(stream), _telling_of_memory():
             return torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
 
-    def zeros_outside_graphs(self, size_bytes: int) -> torch.Tensor:
+    def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with relaxed_capture(), torch.cuda.stream(stream), _telling_of_memory():
             buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
             stream.synchronize()
         return buffer
 
-    def mark(self, stream: int) -> torch.cuda.Event:
+    def mark(self, stream: int) -> Event:
         with _on(stream):
             event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             event.record()
         return event
 
-    def timing_mark(self, stream: int) -> torch.cuda.Event:
+    def timing_mark(self, stream: int) -> Event:
         with _on(stream):
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
@@ -65,7 +64,7 @@ class TorchDevice:
         with _on(stream):
             torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]
 
-    def fetch(self, buffer: torch.Tensor, size_bytes: int, device: int, done: torch.cuda.Event) -> memoryview:
+    def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         # On the launch's stream, the program's next kernel would wait for the copy.
         with relaxed_capture(), torch.cuda.device(device):
             if self._staging.numel() < size_bytes:
@@ -79,6 +78,10 @@ class TorchDevice:
                 host.copy_(buffer[:size_bytes], non_blocking=True)
                 stream.synchronize()
         return host.numpy().data
+
+    def selected(self, device: int) -> AbstractContextManager[None]:
+        """A context in which this device is the current one."""
+        return torch.cuda.device(device)
 
     def synchronise(self, device: int) -> None:
         torch.cuda.synchronize(device)

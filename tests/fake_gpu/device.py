@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from fake_gpu.gpu import Block, FakeGpu
@@ -74,6 +74,9 @@ class FakeDevice:
             self._staging = bytearray(size_bytes)
         self._staging[:size_bytes] = buffer.bytes[:size_bytes].tobytes()
         return memoryview(self._staging)[:size_bytes]
+
+    def selected(self, device: int) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def synchronise(self, device: int) -> None:
         self.gpu.wait()

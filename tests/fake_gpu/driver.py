@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.backends.nvidia.driver import CudaLauncher
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver
 
 from fake_gpu.gpu import FakeGpu, Launch, LoadedKernel
@@ -25,6 +27,17 @@ CLEAN_REGISTERS, REGISTERS_WITH_RECORDS = 32, 40
 SPILLS_WITH_RECORDS = 16
 
 
+@dataclass(frozen=True)
+class FakeModule:
+    """What a compiled kernel holds as long as it is loaded."""
+
+    gpu: FakeGpu
+    handle: int
+
+    def unload(self) -> None:
+        self.gpu.loaded.pop(self.handle)
+
+
 class FakeDriver(DriverBase):
     """Triton's driver for the fake GPU."""
 
@@ -32,7 +45,7 @@ class FakeDriver(DriverBase):
         self.gpu = gpu
         self.utils = SimpleNamespace(
             load_binary=self._load_binary,
-            unload_module=lambda module: None,
+            unload_module=lambda module: module.unload(),
             get_device_properties=lambda device: {
                 "max_shared_mem": 232_448,
                 "multiprocessor_count": 132,
@@ -73,13 +86,16 @@ class FakeDriver(DriverBase):
         """Triton's hook before it loads a kernel: the module that it was made of tells of its records."""
         self._loading.ttgir = next(Path(path) for path in metadata_group.values() if path.endswith(".ttgir"))
 
-    def _load_binary(self, name: str, binary: bytes, shared_bytes: int, device: int) -> tuple[int, int, int, int, int]:
+    def _load_binary(
+        self, name: str, binary: bytes, shared_bytes: int, device: int
+    ) -> tuple[FakeModule, int, int, int, int]:
         assert binary[:4] == b"\x7fELF"
         kernel = LoadedKernel(name, records_in(self._loading.ttgir))
         handle = self.gpu.load(kernel)
+        module = FakeModule(self.gpu, handle)
         if kernel.records:
-            return handle + 1, handle, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS, 1024
-        return handle + 1, handle, CLEAN_REGISTERS, 0, 1024
+            return module, handle, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS, 1024
+        return module, handle, CLEAN_REGISTERS, 0, 1024
 
     def _benchmark(self, call: Callable[[], Any], quantiles: Any = None, **_: Any) -> list[float]:
         self.gpu.assert_outside_graph("waiting")
@@ -109,7 +125,8 @@ class FakeLauncher(CudaLauncher):
 
     def _launch_3_5(
         self, x: int, y: int, z: int, stream: int, function: int, cooperative: bool, pdl: bool,
-        global_scratch: Any, profile_scratch: Any, packed: Any, launch_metadata: Any, enter: Any, leave: Any, *args: Any,
+        global_scratch: Any, profile_scratch: Any, packed: Any, launch_metadata: Any, enter: Any, leave: Any,
+        *args: Any,
     ) -> None:  # fmt: skip
         self._enter_gpu((x, y, z), stream, function, profile_scratch, packed, launch_metadata, enter, leave, args)
 
@@ -137,6 +154,24 @@ class FakeLauncher(CudaLauncher):
             self._gpu.launch(stream, Launch(kernel, grid, packed[0], num_stages, size, address, tuple(args)))
         if leave is not None:
             leave(launch_metadata)
+
+
+def _unload_with_its_gpu() -> None:
+    """Triton, from 3.8 on, unloads a kernel that is deleted by the driver that is active then: here, perhaps none."""
+    delete = getattr(CompiledKernel, "__del__", None)
+    if delete is None:
+        return
+
+    def delete_kernel(kernel: Any) -> None:
+        if isinstance(kernel.module, FakeModule):
+            kernel.module.unload()
+            kernel.module = None
+        delete(kernel)
+
+    CompiledKernel.__del__ = delete_kernel
+
+
+_unload_with_its_gpu()
 
 
 def install(gpu: FakeGpu) -> Callable[[], None]:

@@ -83,7 +83,7 @@ class FakeGpu:
 
     ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most.
     ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
-    ``profile_words`` makes what a launch writes to that: it takes the time when it began, and what its host kernel said.
+    ``profile_words`` makes what a launch writes to that: it takes the time when it began, and its host kernel's result.
     """
 
     host_kernels: Mapping[str, HostKernel]
@@ -97,6 +97,7 @@ class FakeGpu:
         self.now_ns = 1_000_000
         self.loaded: dict[int, LoadedKernel] = {}
         self._blocks: WeakValueDictionary[int, Block] = WeakValueDictionary()
+        self._handles = count(0x1000, 0x10)
         self._addresses = count(1 << 32, 1 << 32)
         self._queues: defaultdict[int, deque[Callable[[], None]]] = defaultdict(deque)
         self._held: set[int] = set()
@@ -118,7 +119,7 @@ class FakeGpu:
         self.assert_outside_graph("loading a kernel")
         if self.refuses(kernel):
             raise RuntimeError("Triton Error [CUDA]: out of resources")
-        handle = 0x1000 + 16 * len(self.loaded)
+        handle = next(self._handles)
         self.loaded[handle] = kernel
         return handle
 

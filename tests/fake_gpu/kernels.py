@@ -49,7 +49,7 @@ def clamped_sum(a, b):
 
 @triton.jit
 def total(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    """out = the sum of x. With records Proton cannot lower it: Triton inlines no helper of two blocks in a reduction."""
+    """out = the sum of x. With records Proton cannot lower it: no helper of two blocks is inlined in a reduction."""
     tl.store(out_ptr, tl.reduce(tl.load(x_ptr + tl.arange(0, BLOCK)), 0, clamped_sum))
 
 

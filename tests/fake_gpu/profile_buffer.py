@@ -32,7 +32,9 @@ def records_in(ttgir: Path) -> tuple[tuple[int, bool], ...]:
 def timed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:
     """One row for each CTA. ``gap_cycles`` lie between two records of a warp."""
     slots = _slots(launch, header_words=10)
-    return _in_rows(buffer_words([_cta(launch, cta, begun_ns, gap_cycles) for cta in range(launch.ctas)], slots), launch)
+    return _in_rows(
+        buffer_words([_cta(launch, cta, begun_ns, gap_cycles) for cta in range(launch.ctas)], slots), launch
+    )
 
 
 def untimed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:
@@ -59,8 +61,7 @@ def _cta(launch: Launch, cta: int, begun_ns: int, gap_cycles: int) -> Cta:
     init_ns = begun_ns + 32 * cta
     times = [_cycles(init_ns) + gap_cycles * number for number in range(len(launch.kernel.records))]
     entries = [
-        Entry(scope_id, is_end, cycles)
-        for (scope_id, is_end), cycles in zip(launch.kernel.records, times, strict=True)
+        Entry(scope_id, is_end, cycles) for (scope_id, is_end), cycles in zip(launch.kernel.records, times, strict=True)
     ]
     pre_final_ns = int(times[-1] / CYCLES_PER_NS)
     return Cta([entries] * launch.num_warps, cta % SMS, init_ns, pre_final_ns, pre_final_ns + 100)

@@ -50,6 +50,22 @@ def test_a_compiled_transformer_block_keeps_its_generated_kernels_and_the_users_
     assert all("left alone" not in state for state in run.states().values()), run.states()
 
 
+def test_a_compiled_block_that_replays_cuda_graphs_keeps_the_last_replay(runs: ProgramRuns) -> None:
+    ended, run = runs.profile("compiled_block", "--at", "func", arguments=("--mode", "reduce-overhead"))
+    replayed = [launch for launch in run.launches if launch.graph]
+    print(f"{len(replayed)} of {len(run.launches)} launches are replays")
+    assert replayed, ended
+    for launch in run.launches:
+        assert counts(launch)["func"] == prod(launch.grid) * launch.kernel.num_warps, launch.kernel.name
+
+
+def test_a_gluon_kernel_is_captured(runs: ProgramRuns) -> None:
+    ended, run = runs.profile("gluon_scale", *EVERYTHING)
+    (launch,) = run.launches
+    assert launch.kernel.name == "gluon_scale_kernel", ended
+    assert counts(launch) == {"func": 16 * 4, "loop[0]": 16 * 4, "iter[0]": 16 * 4 * 8}
+
+
 def test_kernels_that_proton_refuses_run_as_they_were_beside_the_others(runs: ProgramRuns) -> None:
     """In one run, the fifth kernel of five cannot be lowered; in the other, the third does not fit beside its ring."""
     plain = runs.start_program("five_kernels", "--save", "plain.npy")

@@ -62,6 +62,28 @@ def test_three_workers_are_captured_however_they_are_started(runs: ProgramRuns) 
         assert len({each["pid"] for each in data}) == 3, "each worker stands in the trace as a process of its own"
 
 
+def test_a_test_suite_that_runs_in_two_workers_is_captured(runs: ProgramRuns) -> None:
+    """``pytest -n 2`` as the program: each of its workers launches a kernel."""
+    pytest.importorskip("xdist")
+    suite = runs.folder / "test_suite.py"
+    suite.write_text(
+        f"import sys; sys.path.insert(0, {str(PROGRAMS)!r})\n"
+        "import kernels, pytest, torch\n"
+        "@pytest.mark.parametrize('ctas', [4, 8])\n"
+        "def test_decay(ctas):\n"
+        "    x = torch.ones(ctas * kernels.BLOCK, device='cuda')\n"
+        "    out = torch.zeros_like(x)\n"
+        "    kernels.launch(kernels.decay_kernel, x, out, 10)\n"
+        "    assert bool((out == 1).all())\n"
+    )
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "each", suite)
+    ended = runs.start_kprof("profile", "--at", "loop", "--", *command).wait()
+    launches = Run(runs.folder / "kprof_out").launches
+    assert len({launch.origin.pid for launch in launches}) == 2, ended
+    for launch in launches:
+        assert counts(launch) == {"loop[0]": launch.grid[0] * 4}
+
+
 def test_two_ranks_that_share_a_gpu(runs: ProgramRuns) -> None:
     if Path("/dev/nvidia1").exists():
         pytest.skip("here each rank has a GPU of its own")

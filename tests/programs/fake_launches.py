@@ -47,19 +47,24 @@ def tell_of_device():
     sys.stderr.write(json.dumps({"ran": ran, "freed_writes": gpu.freed_writes}) + "\n")
 
 
+def launch_in_child(method, numbers):
+    child = multiprocessing.get_context(method).Process(target=launch_scale, args=(numbers,))
+    child.start()
+    child.join()
+    print(method, child.exitcode, flush=True)
+
+
 def end_with_children():
-    launch_scale([1])
-    for first, method in enumerate(["fork", "spawn", "forkserver"], 1):
-        numbers = range(10 * first, 10 * first + 3)
-        child = multiprocessing.get_context(method).Process(target=launch_scale, args=(numbers,))
-        child.start()
-        child.join()
-        print(method, child.exitcode, flush=True)
+    # Once a process has used its GPU, no forked child of it can.
+    launch_in_child("fork", range(10, 13))
     pid = os.fork()
     if pid == 0:
         launch_scale([50])
         os._exit(5)
     print("os.fork", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    launch_scale([1])
+    launch_in_child("spawn", range(20, 23))
+    launch_in_child("forkserver", range(30, 33))
     launch_scale([2])
 
 

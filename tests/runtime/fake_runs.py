@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fake_gpu.kernels import HOST_KERNELS, power, scale
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 from triton import knobs
 
+from kprof_inject.capture.mode import DEFAULT_MODE
 from kprof_inject.capture.reader import Launch, read_capture
 from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import wrap_compiler
@@ -29,6 +30,9 @@ from kprof_inject.runtime.live import _install_once
 from kprof_inject.runtime.override import RunStep, WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
+
+EIGHT_KIB = replace(DEFAULT_MODE, buffer_bytes=8192)
+"""What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""
 
 LAUNCHES = PROGRAMS / "fake_launches.py"
 _PATH = python_path(PROGRAMS.parent)  # where fake_gpu is
@@ -78,11 +82,13 @@ class FakeRuns:
 
     @contextmanager
     def here(self, **settings: Any) -> Iterator[RunHere]:
-        """The run step in this process for as long as the context lasts; ``settings`` are the session's."""
+        """The run step in this process for as long as the context lasts, with these ``settings`` of the session. The
+        mode is ``EIGHT_KIB`` by default."""
         gpu = FakeGpu()
         gpu.host_kernels = HOST_KERNELS
         folder = self.folder / "here"
-        session = Session("run", str(self.workspace), str(folder / "reports"), capture=str(folder / "capture"), **settings)
+        settings = {"mode": EIGHT_KIB, "capture": str(folder / "capture"), **settings}
+        session = Session("run", str(self.workspace), str(folder / "reports"), **settings)
         report = ProcessReport(session.reports)
         uninstall = install(gpu)
         capture = LaunchCapture(session, report, FakeDevice(gpu))

@@ -7,7 +7,7 @@ from fake_gpu.captured import ends_of
 from fake_runs import FakeRuns
 
 CTA_BYTES = 8192 + 128
-"""A ring of 2 KiB for each of four warps, and the header before them."""
+"""The rings, and the header before them."""
 LAUNCH_BYTES = 16 * CTA_BYTES
 
 

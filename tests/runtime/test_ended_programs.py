@@ -16,7 +16,9 @@ ENDINGS = ["exit", "raise", "os-exit", "killed", "killed-later", "children"]
 
 
 @pytest.fixture(scope="module")
-def endings(planned_once: FakeRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Ended, Path]]]:
+def endings(
+    planned_once: FakeRuns, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, tuple[Ended, Path]]]:
     """Each ending, and the capture that it left. Two run at a time."""
     ended = {}
     for pair in zip(ENDINGS[::2], ENDINGS[1::2], strict=True):
@@ -62,7 +64,7 @@ def test_a_program_that_is_killed_after_a_while_leaves_a_launch(endings: dict[st
 
 def test_each_process_that_launches_has_files_of_its_own(endings: dict[str, tuple[Ended, Path]]) -> None:
     ended, capture = endings["children"]
-    assert (ended.exit_code, ended.stdout) == (0, "fork 0\nspawn 0\nforkserver 0\nos.fork 5\n")
+    assert (ended.exit_code, ended.stdout) == (0, "fork 0\nos.fork 5\nspawn 0\nforkserver 0\n")
     by_process = [numbers_in(folder) for folder in _one_by_one(capture)]
     assert sorted(by_process) == sorted(
         [

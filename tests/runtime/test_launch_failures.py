@@ -84,13 +84,13 @@ def test_a_thread_that_takes_a_smaller_buffer_leaves_others_theirs(
 ) -> None:
     """A larger grid is launched after another launch got its buffer, and before it is made."""
     begin = LaunchCapture.begin
-    with fake_runs.here(launches="all", max_bytes=4 * LAUNCH_BYTES) as run:
+    with fake_runs.here(launches="all", max_bytes=5 * LAUNCH_BYTES) as run:
         run.launch(1)
 
         def begin_and_be_overtaken(capture: LaunchCapture, *args: Any) -> Any:
             monkeypatch.setattr(LaunchCapture, "begin", begin)
             place = begin(capture, *args)
-            larger = threading.Thread(target=run.launch, args=(3,), kwargs={"ctas": 100})
+            larger = threading.Thread(target=run.launch, args=(3,), kwargs={"ctas": 81})
             larger.start()
             larger.join()
             return place

@@ -21,12 +21,11 @@ def saved_by_stream(run: RunHere) -> set[tuple[int, int]]:
 
 def test_two_streams_never_share_a_buffer(fake_runs: FakeRuns) -> None:
     """The second stream's launch is made first and runs last."""
-    with fake_runs.here(launches="all") as run:
-        with run.gpu.held(7):
-            with run.gpu.on_stream(7):
-                scale[(16,)](X, torch.zeros(16), 1)
-            for n in (2, 3):
-                scale[(16,)](X, torch.zeros(16), n)
+    with fake_runs.here(launches="all") as run, run.gpu.held(7):
+        with run.gpu.on_stream(7):
+            scale[(16,)](X, torch.zeros(16), 1)
+        for n in (2, 3):
+            scale[(16,)](X, torch.zeros(16), n)
     assert saved_by_stream(run) == {(7, 1), (0, 2), (0, 3)}
 
 
@@ -43,12 +42,11 @@ def test_the_last_launch_is_the_one_that_was_made_last_on_any_stream(fake_runs: 
 
 
 def test_a_buffer_is_read_only_when_its_launch_has_run(fake_runs: FakeRuns) -> None:
-    with fake_runs.here(launches="all") as run:
-        with run.gpu.held():
-            for n in (1, 2, 3):
-                scale[(16,)](X, torch.zeros(16), n)
-            time.sleep(0.05)
-            assert list(run.folder.glob("*/launch-*.bin")) == []
+    with fake_runs.here(launches="all") as run, run.gpu.held():
+        for n in (1, 2, 3):
+            scale[(16,)](X, torch.zeros(16), n)
+        time.sleep(0.05)
+        assert list(run.folder.glob("*/launch-*.bin")) == []
     assert run.saved() == [(0, 1), (1, 2), (2, 3)]
 
 

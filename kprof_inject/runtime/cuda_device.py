@@ -1,0 +1,36 @@
+"""NVIDIA's devices: torch says which, and our memory and events come from the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprof_inject.runtime.cuda_driver import relaxed_capture
+from kprof_inject.runtime.cuda_memory import CudaBuffer, CudaEvent, CudaMemory, Driver
+from kprof_inject.runtime.torch_device import TorchDevice
+
+
+class CudaDevice(TorchDevice):
+    """See ``Device``."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self._driver = driver
+        self._memory = CudaMemory(driver)
+
+    def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
+        return self._memory.zeros(size_bytes, self.current(), stream)
+
+    def zeros_outside_graphs(self, size_bytes: int) -> CudaBuffer:
+        with relaxed_capture():
+            return self._memory.zeros_now(size_bytes, self.current())
+
+    def mark(self, stream: int) -> CudaEvent:
+        return CudaEvent.to_wait_for(self._driver, stream)
+
+    def timing_mark(self, stream: int) -> CudaEvent:
+        return CudaEvent.to_time(self._driver, stream)
+
+    def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
+        with relaxed_capture(), self.selected(device):
+            done.synchronize()
+            return self._memory.fetch(buffer, size_bytes, device)

@@ -1,0 +1,158 @@
+"""Device memory of our own, from the CUDA driver.
+
+torch's would show up in the program's own accounts of its memory, and where the program records CUDA graphs, torch takes
+what it does not know of for a mistake.
+
+Source: CUDA Driver API reference, "Memory Management" and "Event Management".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from kprof_inject.runtime.cuda_driver import relaxed_capture
+from kprof_inject.runtime.device import NoDeviceMemory
+
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
+_WITH_TIME = 0  # CU_EVENT_DEFAULT
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_SIZE_UNIT_BYTES = 1 << 16
+
+
+class Driver:
+    """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, name)(*arguments)
+        if status == _OUT_OF_MEMORY:
+            raise NoDeviceMemory(f"{name}: out of memory")
+        if status:
+            raise RuntimeError(f"{name} failed: CUDA driver error {status}")
+
+
+class CudaEvent:
+    """A point in a stream."""
+
+    def __init__(self, driver: Driver, stream: int, flags: int) -> None:
+        self._driver = driver
+        self._handle = ctypes.c_void_p()
+        driver.call("cuEventCreate", ctypes.byref(self._handle), flags)
+        driver.call("cuEventRecord", self._handle, ctypes.c_void_p(stream))
+
+    @classmethod
+    def to_wait_for(cls, driver: Driver, stream: int) -> CudaEvent:
+        return cls(driver, stream, _BLOCKING_WITHOUT_TIME)
+
+    @classmethod
+    def to_time(cls, driver: Driver, stream: int) -> CudaEvent:
+        return cls(driver, stream, _WITH_TIME)
+
+    def synchronize(self) -> None:
+        self._driver.call("cuEventSynchronize", self._handle)
+
+    def elapsed_time(self, end: CudaEvent) -> float:
+        """Milliseconds to a later event; both have happened."""
+        result = ctypes.c_float()
+        self._driver.call("cuEventElapsedTime", ctypes.byref(result), self._handle, end._handle)
+        return result.value
+
+    def __del__(self) -> None:
+        # What a device that failed says to this does not matter.
+        self._driver.library.cuEventDestroy_v2(self._handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    address: int
+    size_bytes: int
+
+
+class CudaBuffer:
+    """A chunk of device memory; it goes back to its pool when nobody holds this object any more."""
+
+    def __init__(self, chunk: _Chunk, free: list[_Chunk]) -> None:
+        self._chunk = chunk
+        self._free = free
+
+    def data_ptr(self) -> int:
+        return self._chunk.address
+
+    def __del__(self) -> None:
+        self._free.append(self._chunk)
+
+
+class CudaMemory:
+    """Keeps what it once took: to give memory back, the driver waits for the device.
+
+    What work on a stream has left is used again on that stream alone, where it is behind that work."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._free: defaultdict[tuple[int, int], list[_Chunk]] = defaultdict(list)
+        self._staging = (ctypes.c_void_p(), 0)
+        self._streams: dict[int, ctypes.c_void_p] = {}
+
+    def zeros(self, size_bytes: int, device: int, stream: int) -> CudaBuffer:
+        free = self._free[device, stream]
+        chunk = _taken_from(free, size_bytes) or self._new_chunk(size_bytes)
+        self._driver.call(
+            "cuMemsetD8Async", ctypes.c_uint64(chunk.address), 0, ctypes.c_size_t(size_bytes), ctypes.c_void_p(stream)
+        )
+        return CudaBuffer(chunk, free)
+
+    def zeros_now(self, size_bytes: int, device: int) -> CudaBuffer:
+        """The same for work on any stream: it is zero when this returns."""
+        stream = self._stream(device)
+        buffer = self.zeros(size_bytes, device, stream.value or 0)
+        self._driver.call("cuStreamSynchronize", stream)
+        return buffer
+
+    def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
+        """The buffer's bytes, good until the next call."""
+        staging, room = self._staging
+        if room < size_bytes:
+            if staging:
+                self._driver.call("cuMemFreeHost", staging)
+            staging = ctypes.c_void_p()
+            self._staging = (staging, 0)
+            self._driver.call("cuMemHostAlloc", ctypes.byref(staging), ctypes.c_size_t(size_bytes), 0)
+            self._staging = (staging, size_bytes)
+        stream = self._stream(device)
+        source = ctypes.c_uint64(buffer.data_ptr())
+        self._driver.call("cuMemcpyDtoHAsync_v2", staging, source, ctypes.c_size_t(size_bytes), stream)
+        self._driver.call("cuStreamSynchronize", stream)
+        return memoryview((ctypes.c_char * size_bytes).from_address(staging.value or 0)).cast("B")
+
+    def _new_chunk(self, size_bytes: int) -> _Chunk:
+        size_bytes = -(-size_bytes // _SIZE_UNIT_BYTES) * _SIZE_UNIT_BYTES
+        address = ctypes.c_uint64()
+        with relaxed_capture():  # another thread may be capturing
+            self._driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
+        return _Chunk(address.value, size_bytes)
+
+    def _stream(self, device: int) -> ctypes.c_void_p:
+        if device not in self._streams:
+            stream = ctypes.c_void_p()
+            self._driver.call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
+            self._streams[device] = stream
+        return self._streams[device]
+
+
+def _taken_from(free: list[_Chunk], size_bytes: int) -> _Chunk | None:
+    """The smallest chunk that is large enough, but not one of more than twice the size."""
+    most_bytes = max(2 * size_bytes, _SIZE_UNIT_BYTES)
+    fitting = [chunk for chunk in list(free) if size_bytes <= chunk.size_bytes <= most_bytes]
+    for chunk in sorted(fitting, key=lambda chunk: chunk.size_bytes):
+        try:
+            free.remove(chunk)
+        except ValueError:  # another thread was faster
+            continue
+        return chunk
+    return None

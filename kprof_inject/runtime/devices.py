@@ -1,0 +1,17 @@
+"""Which devices this process has."""
+
+from __future__ import annotations
+
+import torch
+
+from kprof_inject.runtime.cuda_device import CudaDevice
+from kprof_inject.runtime.cuda_driver import library
+from kprof_inject.runtime.cuda_memory import Driver
+from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.torch_device import TorchDevice
+
+
+def devices_of_process() -> Device:
+    """NVIDIA's by their driver, others by torch."""
+    driver = library() if torch.version.cuda is not None else None
+    return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()
