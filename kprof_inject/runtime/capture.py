@@ -16,7 +16,7 @@ import triton
 
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.clock_readings import DeviceClocks
-from kprof_inject.runtime.copier import BufferCopier
+from kprof_inject.runtime.copier import BufferCopier, first_line
 from kprof_inject.runtime.device import Device, NoDeviceMemory
 from kprof_inject.runtime.last_launches import LastLaunches
 from kprof_inject.runtime.launch_buffers import (
@@ -58,8 +58,8 @@ class LaunchCapture:
         if self._copier is None:  # at the end of the process, threads can no longer be started
             self._start_copier()
         with self._lock:
-            index = self._launches[kernel.variant]
-            self._launches[kernel.variant] = index + 1
+            index = self._launches[kernel.variant_of_program]
+            self._launches[kernel.variant_of_program] = index + 1
         launch = LaunchInfo(
             kernel,
             index,
@@ -74,7 +74,7 @@ class LaunchCapture:
             return self._buffers.place_for(launch)
         except NoDeviceMemory:
             with self._lock:  # this launch comes again, with a smaller buffer
-                self._launches[kernel.variant] -= 1
+                self._launches[kernel.variant_of_program] -= 1
             raise
 
     def timer(self, variant: str) -> LaunchTimer:
@@ -102,7 +102,7 @@ class LaunchCapture:
             for device in self._devices:
                 self._device.synchronise(device)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must end as it does)
-            self._left_out[f"the device failed: {str(error).splitlines()[0]}"] += self._buffers.unsaved()
+            self._left_out[f"the device failed: {first_line(error)}"] += self._buffers.unsaved()
             return False
         with self._report.guard("saving the last launches"):
             self._buffers.save_rest()

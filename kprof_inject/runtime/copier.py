@@ -58,7 +58,7 @@ class BufferCopier:
         with self._changed:
             # Whether a graph ran is known when its buffer is here: until then, it replaces nothing.
             if self._replaces and not full.launch.graph:
-                self._forget_waiting(full.launch.kernel.variant)
+                self._forget_waiting(full.launch.kernel.variant_of_program)
             if self._waiting_bytes + size_bytes > MAX_WAITING_BYTES and self._waiting:
                 self._left_out["the disk was too slow"] += 1
                 return
@@ -79,7 +79,7 @@ class BufferCopier:
         self._thread.join()
 
     def _forget_waiting(self, variant: str) -> None:
-        for full in [full for full in self._waiting if full.launch.kernel.variant == variant]:
+        for full in [full for full in self._waiting if full.launch.kernel.variant_of_program == variant]:
             self._waiting.remove(full)
             self._waiting_bytes -= full.launch.size_bytes
 
@@ -108,12 +108,12 @@ class BufferCopier:
             self._stopped = f"the disk refused: {error.strerror}"
             self._left_out[self._stopped] += 1
         except RuntimeError as error:  # torch's for a failure of the device
-            self._stopped = f"the device failed: {str(error).splitlines()[0]}"
+            self._stopped = f"the device failed: {first_line(error)}"
             self._left_out[self._stopped] += 1
 
     def _save(self, full: FullBuffer) -> None:
         launch = full.launch
-        replaced = self._written.get(launch.kernel.variant) if self._replaces else None
+        replaced = self._written.get(launch.kernel.variant_of_program) if self._replaces else None
         if self._written_bytes + launch.size_bytes - (replaced[1] if replaced else 0) > self._max_bytes:
             self._left_out["the capture reached its size limit"] += 1
             return
@@ -126,8 +126,13 @@ class BufferCopier:
         kernel = launch.kernel
         self._writer.add_kernel(kernel.variant, kernel.description, kernel.ttgir, kernel.sources)
         name = self._writer.add_launch(launch.to_json(), data)
-        self._written[launch.kernel.variant] = (name, launch.size_bytes)
+        self._written[kernel.variant_of_program] = (name, launch.size_bytes)
         self._written_bytes += launch.size_bytes
         if replaced is not None:
             self._writer.drop_launch(replaced[0])
             self._written_bytes -= replaced[1]
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first: torch's go on with advice."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

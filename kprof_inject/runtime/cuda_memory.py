@@ -1,7 +1,7 @@
 """Device memory of our own, from the CUDA driver.
 
-torch's would show up in the program's own accounts of its memory, and where the program records CUDA graphs, torch takes
-what it does not know of for a mistake.
+torch's would show up in the program's own accounts of its memory, and where the program records CUDA graphs, torch
+takes what it does not know of for a mistake.
 
 Source: CUDA Driver API reference, "Memory Management" and "Event Management".
 """

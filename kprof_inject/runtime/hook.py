@@ -45,6 +45,8 @@ def _install_step(session: Session, report: ProcessReport, triton: ModuleType) -
     with report.guard("joining Triton"):
         report.triton_version = str(triton.__version__)
         report.write()
+        # Says what a Triton that we do not know lacks; the step would fail at the first such name.
+        importlib.import_module("kprof_inject.runtime.versions").installed_version()
         importlib.import_module(_STEPS[session.step]).install(session, report)
 
 

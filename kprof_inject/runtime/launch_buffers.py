@@ -16,9 +16,13 @@ from kprof_inject.runtime.launches import LaunchFilter
 
 @dataclass(frozen=True, slots=True)
 class CapturedKernel:
-    """One kernel with records, as the capture describes it. ``cta_bytes`` is the buffer's size for each CTA."""
+    """One kernel with records, as the capture describes it. ``cta_bytes`` is the buffer's size for each CTA.
+
+    ``variant`` names this build, and ``variant_of_program`` what the program compiled: builds for large grids differ in
+    the size of their rings alone, and launches are counted and chosen for all of them together."""
 
     variant: str
+    variant_of_program: str
     cta_bytes: int
     overlaps: bool
     """True if a launch may begin before the one before it ended (programmatic dependent launch)."""

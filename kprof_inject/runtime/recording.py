@@ -79,6 +79,7 @@ def describe(
     }
     return CapturedKernel(
         variant,
+        dumped.variant,
         kernel.metadata.profile_scratch_size * kernel.metadata.num_ctas,
         bool(getattr(kernel.metadata, "launch_pdl", False)),
         dumped.ttgir(),

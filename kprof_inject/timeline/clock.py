@@ -23,12 +23,15 @@ from kprof_inject.timeline.readings import Readings, trust
 # A GPU under load runs within this share of its nominal clock.
 _NOMINAL_SPREAD = 0.25
 _FALLBACK_CLOCK_HZ = 1.5e9
+# No device runs at several times its nominal clock: readings that say so contradict each other.
+_FASTEST = 4
 _ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """The clock of a launch; ``source`` says whether it was "fitted" to readings or is an assumption: "nominal".
+    """The clock of a launch. ``source`` says whether its rate was "fitted" to readings; is "assumed" to be the device's
+    nominal one, because the launch was too short for its readings; or is "nominal" for want of any.
 
     ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error. ``residual_ns`` is the root
     mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were.
@@ -75,7 +78,12 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     x = since.astype(np.float64)
     y = (readings.ns - first_ns) + readings.shift_ns
 
-    (rate_ns, more_shift_ns), rate_error, weight = _fit_rate(readings, x, y, sm_count, _nominal_ns(nominal_hz))
+    nominal_ns = _nominal_ns(nominal_hz)
+    (rate_ns, more_shift_ns), rate_error, weight = _fit_rate(readings, x, y, sm_count, nominal_ns)
+    source = "fitted"
+    if rate_ns < nominal_ns / _FASTEST:
+        # The launch was shorter than what its readings are uncertain by; they still tell when each SM began.
+        rate_ns, more_shift_ns, rate_error, source = nominal_ns, 0.0, _NOMINAL_SPREAD, "assumed"
     left = y - rate_ns * x + readings.side * more_shift_ns
     offset = _means(readings.sm, left, weight, sm_count)
     left -= offset[readings.sm]
@@ -91,7 +99,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
         base_cycles,
         first_ns + np.rint(offset).astype(np.int64),
         curves,
-        "fitted",
+        source,
     )
 
 

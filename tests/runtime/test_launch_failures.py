@@ -50,8 +50,8 @@ def test_memory_that_runs_out_later_does_so_too(fake_runs: FakeRuns) -> None:
         run.gpu.largest_block_bytes = LAUNCH_BYTES - 1
         run.launch(3, 4)
     assert sorted((launch.kernel.mode.buffer_bytes, launch.index) for launch in run.launches()) == [
-        (2048, 0),
-        (2048, 1),
+        (2048, 2),
+        (2048, 3),
         (8192, 0),
         (8192, 1),
     ]

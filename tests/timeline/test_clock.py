@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, Entry, buffer_words
+from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, Entry, buffer_words, end, start
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import TimedLayout
@@ -288,3 +288,18 @@ def test_a_launch_without_sms_has_a_clock() -> None:
     raw = TimedLayout().read(buffer_words([None], slots=4), 1, range(1))
     clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=False), SM_CLOCK_HZ)
     assert clock.clock_hz == pytest.approx(SM_CLOCK_HZ)
+
+
+def test_a_launch_too_short_for_its_readings_has_an_assumed_rate_and_begins_where_it_did() -> None:
+    # 105 cycles in CTAs whose timer readings leave less than nothing for them.
+    entries = [start(FUNC, 1_980_000), end(FUNC, 1_980_105)]
+    ctas = [
+        Cta([entries] * 4, sm=sm, init_ns=BEGIN_NS, pre_final_ns=BEGIN_NS + 52, post_final_ns=BEGIN_NS + 150)
+        for sm in range(16)
+    ]
+    raw = TimedLayout().read(buffer_words(ctas, 8), 4, (0, 1, 2, 3))
+    fit = fit_clock(readings_of(raw, decode_records(raw), spans_function=True), SM_CLOCK_HZ)
+    assert (fit.source, fit.clock_hz) == ("assumed", pytest.approx(SM_CLOCK_HZ))
+    cycles, sm = np.array([1_980_000, 1_980_105]), np.array([3, 3])
+    begin, finish = fit.to_ns(cycles, sm) - BEGIN_NS
+    assert -STEP_NS <= begin <= finish <= 52 + STEP_NS
