@@ -19,7 +19,7 @@ from kprof_inject.workspace import Workspace
 @program_argument
 @click.pass_context
 def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
-    """Run PROGRAM and save every kernel's TTGIR, metadata and source lines."""
+    """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some launches of it."""
     ctx.exit(dump_into(Workspace.create(workspace), kernel, program))
 
 

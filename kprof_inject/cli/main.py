@@ -15,14 +15,14 @@ from kprof_inject.version import __version__
 
 # The help text of the list stands here, so that listing loads no command.
 _COMMANDS = {
-    "dump": "Run a program and save every kernel's TTGIR.",
+    "dump": "Run a program; save every kernel's TTGIR, and times.",
     "list": "List what can be selected in each kernel.",
     "insert": "Insert records into the dumped kernels, or into a .ttgir file.",
     "strip": "Remove all records from a .ttgir file.",
     "check": "Have Triton verify and lower .ttgir files, without a GPU.",
-    "run": "Rerun the program with the records and save the raw buffers.",
+    "run": "Rerun the program with the records; save raw buffers and times.",
     "trace": "Decode a capture and write a trace file.",
-    "report": "Print what each scope of a capture costs, and how far to trust it.",
+    "report": "Show what each scope of a capture takes, and how far to trust it.",
     "profile": "dump, insert, run, trace and report in one go.",
     "demo": "Profile a shipped example, or replay a recorded capture.",
     "doctor": "Say what is installed, what works, and what to do about the rest.",

@@ -87,14 +87,16 @@ def capture_options(function: Function) -> Function:
             "--max-launches",
             type=click.IntRange(min=0),
             default=0,
-            help="Keep at most this many launches, for each process; what was left out is counted. [default: no limit]",
+            help="Keep at most this many launches, for each process; what was left out is counted. Not for last. "
+            "[default: no limit]",
         ),
         click.option(
             "--max-bytes",
             type=click.IntRange(min=1),
             default=1 << 30,
             show_default=True,
-            help="Keep at most this many bytes of buffers on disk, for each process.",
+            help="Keep at most this many bytes of buffers on disk, for each process. A launch that would take more by "
+            "itself gets smaller rings.",
         ),
         click.option(
             "--fit",
@@ -107,7 +109,7 @@ def capture_options(function: Function) -> Function:
             show_default=True,
             metavar="SPEC",
             help="Which launches of each compiled variant of a kernel to keep: last, first, all, N, or A:B:STEP as in "
-            "Python's slices.",
+            "Python's slices; counted from 0, without an autotuner's benchmarks.",
         ),
     ):
         decorated = option(decorated)
@@ -159,14 +161,15 @@ def mode_options(function: Function) -> Function:
             show_default=True,
             metavar="N|auto",
             help="Bytes that a CTA keeps for its records: the ring of each warp is the largest power of two that fits "
-            "into its share. auto: as many as let the same number of CTAs run on an SM.",
+            "into its share. auto: as Proton has it, and less where a warp cannot fill it, or fewer CTAs would fit on "
+            "an SM.",
         ),
         click.option(
             "--buffer",
             type=click.Choice(["shared", "global"]),
             default="shared",
             show_default=True,
-            help="Where a CTA keeps its records.",
+            help="Where a CTA keeps its records: shared memory, or global memory, which is slower and has room.",
         ),
     ):
         decorated = option(decorated)

@@ -20,7 +20,7 @@ from kprof_inject.timeline.trust import judge
 @click.argument("place", metavar="WORKSPACE|CAPTURE", type=path_type())
 @json_option
 def command(place: Path, as_json: bool) -> None:
-    """Show what each scope of a CAPTURE (or a WORKSPACE's last one) costs, and how far to trust it."""
+    """Show what each scope of a CAPTURE (or a WORKSPACE's last one) takes, and how far to trust each kernel's times."""
     print_report(decode_capture(open_capture(place)), as_json)
 
 

@@ -49,7 +49,7 @@ def command(
     fit: bool,
     program: tuple[str, ...],
 ) -> None:
-    """Rerun PROGRAM with the records that insert planned in WORKSPACE, and save the raw buffers."""
+    """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches."""
     runner = run_and_fit if fit else run_into
     _, exit_code = runner(Workspace.open(workspace), choice, mode, program)
     ctx.exit(exit_code)

@@ -46,10 +46,20 @@ def report_choices(report: ProcessReport) -> None:
     Autotuner.run = run_and_note
 
 
-def install_for_inductor(module: Any) -> None:
-    """Called once, right after Inductor's ``triton_heuristics`` was imported."""
+def install_for_inductor(module: Any, report: ProcessReport) -> None:
+    """The same for Inductor's own autotuner. Called once, right after its ``triton_heuristics`` was imported."""
     tuner = module.CachingAutotuner
     tuner.bench = benchmarking(tuner.bench)
+    tune = tuner.autotune_to_one_config
+
+    @functools.wraps(tune)
+    def tune_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = tune(self, *args, **kwargs)
+        with report.guard("noting an autotuner's choice"):
+            report.add_choice(str(self.fn.__name__), "its first arguments", str(self.launchers[0].config))
+        return result
+
+    tuner.autotune_to_one_config = tune_and_note
 
 
 def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:

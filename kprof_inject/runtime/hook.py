@@ -52,7 +52,7 @@ def _install_step(session: Session, report: ProcessReport, triton: ModuleType) -
 
 def _tell_benchmarks(report: ProcessReport, module: ModuleType) -> None:
     with report.guard("joining Inductor"):
-        importlib.import_module("kprof_inject.runtime.autotuning").install_for_inductor(module)
+        importlib.import_module("kprof_inject.runtime.autotuning").install_for_inductor(module, report)
 
 
 def _withhold_sessions(report: ProcessReport, module: ModuleType) -> None:
