@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +28,10 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.live import LiveCapture
+
+
+_in_use = threading.Lock()
+"""Held while a profile runs: there is one compiler in a process."""
 
 
 class Profile:
@@ -52,8 +57,8 @@ class Profile:
                 "kprof-inject runs this program already",
                 hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
             )
-        if self._capture is not None:
-            raise KprofError("this profile runs already")
+        if not _in_use.acquire(blocking=False):
+            raise KprofError("another profile runs already", hint="one block at a time")
         from kprof_inject.runtime.live import live
 
         self._capture = self._running.enter_context(
@@ -65,9 +70,12 @@ class Profile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._collect()
-        self._capture = None
-        self._running.close()
+        try:
+            self._collect()
+        finally:
+            self._capture = None
+            _in_use.release()
+            self._running.close()
 
     @property
     def enabled(self) -> bool:
@@ -141,7 +149,8 @@ class Profile:
         write_insertion(workspace, done)
 
     def _nothing_kept(self) -> KprofError:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_alone.items())
+        errors = read_reports(Path(self._session.reports)).errors
+        reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
         return KprofError(
             f"no launch was recorded{f': {reasons}' if reasons else ''}",
             hint="launch a Triton kernel inside the context; one that is selected by at= and kernel=",
@@ -179,7 +188,6 @@ def profile(
         str(workspace.folder.resolve()),
         str(workspace.new_reports_folder("run").resolve()),
         kernel=kernel,
-        capture=str(workspace.new_capture_folder().resolve()),
         launches=launches,
         max_bytes=max_bytes,
         max_launches=max_launches,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
     """Replace ``path`` by the chunks' bytes once the last is written; returns how many bytes they are."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     size = 0
     try:
         with temporary.open("wb") as file:

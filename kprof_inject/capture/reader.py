@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -144,6 +145,11 @@ def seen_launches(folder: Path) -> int:
     """How many launches with records a capture's processes made, kept or not. Those that were killed do not tell."""
     ends = [read_object(path) for path in folder.glob(f"*/{END_FILE}")]
     return sum(count for end in ends for count in end.get("launches", {}).values())
+
+
+def left_out_launches(folder: Path) -> Counter[str]:
+    """How many launches a capture's processes did not save, by the reason."""
+    return sum((Counter(read_object(path).get("left_out", {})) for path in folder.glob(f"*/{END_FILE}")), Counter())
 
 
 def read_capture(folder: Path) -> Capture:

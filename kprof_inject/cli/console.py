@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C ended, and of ours then."""
+
 # Wider than any table: what is piped is read by programs, and must not be cut.
 _PIPE_WIDTH = 2000
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from kprof_inject.cli.console import print_error
+from kprof_inject.cli.console import INTERRUPTED, print_error
 from kprof_inject.cli.settings import apply_settings
 from kprof_inject.errors import KprofError
 from kprof_inject.version import __version__
@@ -72,7 +72,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except KprofError as error:
         print_error(error)
         sys.exit(error.exit_code)

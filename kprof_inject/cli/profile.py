@@ -8,6 +8,7 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.dump import dump_into
 from kprof_inject.cli.insert import insert_into
 from kprof_inject.cli.options import (
@@ -58,6 +59,9 @@ def command(
 
     opened = Workspace.create(workspace)
     dump_exit_code = dump_into(opened, choice.kernel, program)
+    if dump_exit_code == INTERRUPTED:
+        say("interrupted: the program is not run again; insert and run go on from here")
+        ctx.exit(INTERRUPTED)
     insert_into(opened, selectors, split)
     runner = run_and_fit if fit else run_into
     capture_folder, exit_code = runner(opened, choice, mode, program)

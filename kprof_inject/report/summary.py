@@ -169,7 +169,7 @@ def _notes(summary: LaunchSummary) -> Iterator[str]:
         percent = 100 * summary.records_lost / summary.records_written
         yield (
             f"lost: {summary.records_lost} of {summary.records_written} records ({percent:.0f} %): the ring keeps the "
-            "newest. A larger one: --buffer global --buffer-bytes N (bytes per CTA, a power of two)"
+            "newest. --fit runs once more with rings that keep them all"
         )
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
         yield f"unpaired: {unpaired} records whose start or end is missing; they are in no row above"

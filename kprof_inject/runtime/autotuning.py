@@ -46,20 +46,33 @@ def report_choices(report: ProcessReport) -> None:
     Autotuner.run = run_and_note
 
 
-def install_for_inductor(module: Any, report: ProcessReport) -> None:
-    """The same for Inductor's own autotuner. Called once, right after its ``triton_heuristics`` was imported."""
+def install_for_inductor(module: Any) -> None:
+    """The same as ``install`` for Inductor's own autotuner, whose module ``triton_heuristics`` was just imported."""
     tuner = module.CachingAutotuner
     tuner.bench = benchmarking(tuner.bench)
-    tune = tuner.autotune_to_one_config
+    run = tuner.run
+    benchmark = benchmarking(run)
+
+    @functools.wraps(run)
+    def run_or_benchmark(*args: Any, **kwargs: Any) -> Any:
+        # So are the templates of max-autotune compared.
+        return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
+
+    tuner.run = run_or_benchmark
+
+
+def report_inductors_choices(module: Any, report: ProcessReport) -> None:
+    """The same as ``report_choices`` for Inductor's own autotuner."""
+    tune = module.CachingAutotuner.autotune_to_one_config
 
     @functools.wraps(tune)
-    def tune_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = tune(self, *args, **kwargs)
+    def tune_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        result = tune(tuner, *args, **kwargs)
         with report.guard("noting an autotuner's choice"):
-            report.add_choice(str(self.fn.__name__), "its first arguments", str(self.launchers[0].config))
+            report.add_choice(str(tuner.fn.__name__), "its first arguments", str(tuner.launchers[0].config))
         return result
 
-    tuner.autotune_to_one_config = tune_and_note
+    module.CachingAutotuner.autotune_to_one_config = tune_and_note
 
 
 def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,6 +33,11 @@ from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.timing import LaunchTimer
 from kprof_inject.version import __version__
 
+_MOST_ON_DEVICE = 4
+"""How many times what may go to disk the buffers of last launches may take on the device: each is kept to the end."""
+_MOST_SECONDS_AT_END = 60.0
+"""How long the end of a program may wait for the device."""
+
 
 class LaunchCapture:
     """One capture of this process: gives each launch its buffer, and has the kept ones copied and written."""
@@ -51,7 +56,7 @@ class LaunchCapture:
         self._clocks: DeviceClocks | None = None
         self._copier: BufferCopier | None = None
         self._buffers = self._new_buffers()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the program's may launch, too
 
     def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place:
         """The place that a launch writes to, in the launch path. Raises ``NoDeviceMemory``."""
@@ -86,31 +91,32 @@ class LaunchCapture:
         # A forked child has its parent's objects, and neither its devices nor its thread.
         if self._copier is None or self._writer is None or self._clocks is None or self._pid != os.getpid():
             return
-        works = self._wait()
-        self._copier.close()
+        unsaved = self._buffers.unsaved()
+        if not self._copier.close(self._save_rest, _MOST_SECONDS_AT_END):
+            # Without us, the program would end here whatever the device does.
+            self._left_out["the device did not finish in time"] += max(unsaved, 1)
         with self._report.guard("ending the capture"):
-            if works and not self._copier.has_failed:
-                for device in sorted(self._devices):
-                    self._clocks.read(device)
-                for variant, timer in self._timers.items():
-                    self._writer.add_times(variant, timer.times_ns())
+            for variant, timer in list(self._timers.items()):
+                self._writer.add_times(variant, timer.times_ns())
             self._writer.finish({"left_out": dict(self._left_out), "launches": dict(self._launches)})
 
-    def _wait(self) -> bool:
-        """Wait for the devices, and save what is still on them; false if they failed, which is the program's affair."""
+    def _save_rest(self) -> None:
+        """Wait for the devices, and save what is still on them."""
         try:
-            for device in self._devices:
-                self._device.synchronise(device)
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must end as it does)
+            with self._device.unaffected_by_graphs():
+                for device in sorted(self._devices):
+                    self._device.synchronise(device)
+        except Exception as error:  # noqa: BLE001 (a failure of the device's is the program's affair)
             self._left_out[f"the device failed: {first_line(error)}"] += self._buffers.unsaved()
-            return False
-        with self._report.guard("saving the last launches"):
-            self._buffers.save_rest()
-        return True
+            return
+        self._buffers.save_rest()
+        if self._clocks is not None:
+            for device in sorted(self._devices):
+                self._clocks.read(device)
 
     def _new_buffers(self) -> LaunchBuffers:
         if self._filter.replaces:
-            return LastLaunches(self._device, self._save)
+            return LastLaunches(self._device, self._save, _MOST_ON_DEVICE * self._session.max_bytes)
         session = self._session
         return ChosenLaunches(
             self._device, self._filter, session.max_launches, session.max_bytes, self._save, self._left_out

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.clock_readings import DeviceClocks
-from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.device import Device, NoDeviceMemory
 from kprof_inject.runtime.launch_buffers import FullBuffer
 from kprof_inject.runtime.process_report import ProcessReport
 
@@ -16,6 +18,19 @@ MAX_WAITING_BYTES = 1 << 30
 
 _NEVER_RAN = bytes(4)
 """What stands where a CTA that ran has its preamble."""
+
+
+# When the launch's first CTA began, in the layout "timed".
+_BEGUN_AT = slice(16, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A launch on disk, and when it began on the device (0: not known)."""
+
+    name: str
+    size_bytes: int
+    begun_ns: int
 
 
 class BufferCopier:
@@ -44,16 +59,20 @@ class BufferCopier:
         self._clocks = clocks
         self._waiting: deque[FullBuffer] = deque()
         self._waiting_bytes = 0
-        self._written: dict[str, tuple[str, int]] = {}
+        self._written: dict[str, _Written] = {}
         self._written_bytes = 0
         self._stopped = ""
         self._changed = threading.Condition()
         self._closing = False
+        self._last: Callable[[], None] = _nothing
         self._thread = threading.Thread(target=self._work, name="kprof-inject-writer", daemon=True)
         self._thread.start()
 
     def put(self, full: FullBuffer) -> None:
         """Take a buffer; returns at once."""
+        if threading.current_thread() is self._thread:
+            self._save_or_stop(full)
+            return
         size_bytes = full.launch.size_bytes
         with self._changed:
             # Whether a graph ran is known when its buffer is here: until then, it replaces nothing.
@@ -66,17 +85,15 @@ class BufferCopier:
             self._waiting_bytes += size_bytes
             self._changed.notify()
 
-    @property
-    def has_failed(self) -> bool:
-        """True if the disk or the device failed: nothing more can be saved."""
-        return bool(self._stopped)
-
-    def close(self) -> None:
-        """Write what is waiting, and end the thread."""
+    def close(self, last: Callable[[], None], limit_s: float) -> bool:
+        """Write what is waiting, call ``last`` in the copier's thread, and end that; false if it takes longer than
+        ``limit_s``. What ``last`` puts here is written at once, whatever waits."""
         with self._changed:
+            self._last = last
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(limit_s)
+        return not self._thread.is_alive()
 
     def _forget_waiting(self, variant: str) -> None:
         for full in [full for full in self._waiting if full.launch.kernel.variant_of_program == variant]:
@@ -85,11 +102,9 @@ class BufferCopier:
 
     def _work(self) -> None:
         while (full := self._next()) is not None:
-            if self._stopped:
-                self._left_out[self._stopped] += 1
-                continue
-            with self._report.guard("saving a launch"):
-                self._save_or_stop(full)
+            self._save_or_stop(full)
+        with self._report.guard("saving the last launches"):
+            self._last()
 
     def _next(self) -> FullBuffer | None:
         with self._changed:
@@ -102,19 +117,27 @@ class BufferCopier:
             return full
 
     def _save_or_stop(self, full: FullBuffer) -> None:
+        if self._stopped:
+            self._left_out[self._stopped] += 1
+            return
         try:
             self._save(full)
         except OSError as error:
             self._stopped = f"the disk refused: {error.strerror}"
             self._left_out[self._stopped] += 1
-        except RuntimeError as error:  # torch's for a failure of the device
+        except NoDeviceMemory:
+            self._left_out["the host has no memory to copy them to"] += 1
+        except RuntimeError as error:  # torch's, and ours, for a failure of the device
             self._stopped = f"the device failed: {first_line(error)}"
+            self._left_out[self._stopped] += 1
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stopped = f"a fault of kprof-inject's own: {type(error).__name__}: {first_line(error)}"
             self._left_out[self._stopped] += 1
 
     def _save(self, full: FullBuffer) -> None:
         launch = full.launch
         replaced = self._written.get(launch.kernel.variant_of_program) if self._replaces else None
-        if self._written_bytes + launch.size_bytes - (replaced[1] if replaced else 0) > self._max_bytes:
+        if self._written_bytes + launch.size_bytes - (replaced.size_bytes if replaced else 0) > self._max_bytes:
             self._left_out["the capture reached its size limit"] += 1
             return
         with self._report.guard("reading a device's clock"):
@@ -124,13 +147,20 @@ class BufferCopier:
             self._left_out["captured into a CUDA graph that never ran"] += 1
             return
         kernel = launch.kernel
+        begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if kernel.description["layout"] == "timed" else 0
+        if launch.graph and replaced is not None and begun_ns < replaced.begun_ns:
+            return  # another launch was the last
         self._writer.add_kernel(kernel.variant, kernel.description, kernel.ttgir, kernel.sources)
         name = self._writer.add_launch(launch.to_json(), data)
-        self._written[kernel.variant_of_program] = (name, launch.size_bytes)
+        self._written[kernel.variant_of_program] = _Written(name, launch.size_bytes, begun_ns)
         self._written_bytes += launch.size_bytes
         if replaced is not None:
-            self._writer.drop_launch(replaced[0])
-            self._written_bytes -= replaced[1]
+            self._writer.drop_launch(replaced.name)
+            self._written_bytes -= replaced.size_bytes
+
+
+def _nothing() -> None:
+    pass
 
 
 def first_line(error: Exception) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kprof_inject.runtime.cuda_driver import relaxed_capture
+from kprof_inject.runtime.cuda_kernels import CudaKernels
 from kprof_inject.runtime.cuda_memory import CudaBuffer, CudaEvent, CudaMemory, Driver
+from kprof_inject.runtime.device import ClockReading
 from kprof_inject.runtime.torch_device import TorchDevice
 
 
@@ -16,6 +18,7 @@ class CudaDevice(TorchDevice):
         super().__init__()
         self._driver = driver
         self._memory = CudaMemory(driver)
+        self._kernels = CudaKernels(driver, self._memory)
 
     def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
         return self._memory.zeros(size_bytes, self.current(), stream)
@@ -29,6 +32,13 @@ class CudaDevice(TorchDevice):
 
     def timing_mark(self, stream: int) -> CudaEvent:
         return CudaEvent.to_time(self._driver, stream)
+
+    def hold(self, stream: int) -> None:
+        self._kernels.hold(self.current(), stream)
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        with relaxed_capture(), self.selected(device):
+            return self._kernels.read_clock(device)
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         with relaxed_capture(), self.selected(device):

@@ -17,9 +17,11 @@ from kprof_inject.runtime.cuda_driver import relaxed_capture
 from kprof_inject.runtime.device import NoDeviceMemory
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 _WITH_TIME = 0  # CU_EVENT_DEFAULT
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_GREATEST_PRIORITY = -1000  # the driver takes the nearest that it has
 _SIZE_UNIT_BYTES = 1 << 16
 
 
@@ -56,6 +58,12 @@ class CudaEvent:
 
     def synchronize(self) -> None:
         self._driver.call("cuEventSynchronize", self._handle)
+
+    def query(self) -> bool:
+        status = self._driver.library.cuEventQuery(self._handle)
+        if status not in (0, _NOT_READY):
+            raise RuntimeError(f"cuEventQuery failed: CUDA driver error {status}")
+        return bool(status == 0)
 
     def elapsed_time(self, end: CudaEvent) -> float:
         """Milliseconds to a later event; both have happened."""
@@ -97,7 +105,7 @@ class CudaMemory:
         self._driver = driver
         self._free: defaultdict[tuple[int, int], list[_Chunk]] = defaultdict(list)
         self._staging = (ctypes.c_void_p(), 0)
-        self._streams: dict[int, ctypes.c_void_p] = {}
+        self._streams: dict[tuple[int, int], ctypes.c_void_p] = {}
 
     def zeros(self, size_bytes: int, device: int, stream: int) -> CudaBuffer:
         free = self._free[device, stream]
@@ -108,11 +116,13 @@ class CudaMemory:
         return CudaBuffer(chunk, free)
 
     def zeros_now(self, size_bytes: int, device: int) -> CudaBuffer:
-        """The same for work on any stream: it is zero when this returns."""
+        """The same for work on any stream, and in graphs, which may run at any time: it is zero when this returns, and
+        never serves anything else."""
         stream = self._stream(device)
-        buffer = self.zeros(size_bytes, device, stream.value or 0)
+        chunk = self._new_chunk(size_bytes)
+        self._driver.call("cuMemsetD8Async", ctypes.c_uint64(chunk.address), 0, ctypes.c_size_t(size_bytes), stream)
         self._driver.call("cuStreamSynchronize", stream)
-        return buffer
+        return CudaBuffer(chunk, [])
 
     def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
         """The buffer's bytes, good until the next call."""
@@ -137,12 +147,16 @@ class CudaMemory:
             self._driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
         return _Chunk(address.value, size_bytes)
 
-    def _stream(self, device: int) -> ctypes.c_void_p:
-        if device not in self._streams:
+    def urgent_stream(self, device: int) -> ctypes.c_void_p:
+        """A stream of ours whose work goes before the program's."""
+        return self._stream(device, _GREATEST_PRIORITY)
+
+    def _stream(self, device: int, priority: int = 0) -> ctypes.c_void_p:
+        if (device, priority) not in self._streams:
             stream = ctypes.c_void_p()
-            self._driver.call("cuStreamCreate", ctypes.byref(stream), _NON_BLOCKING)
-            self._streams[device] = stream
-        return self._streams[device]
+            self._driver.call("cuStreamCreateWithPriority", ctypes.byref(stream), _NON_BLOCKING, priority)
+            self._streams[device, priority] = stream
+        return self._streams[device, priority]
 
 
 def _taken_from(free: list[_Chunk], size_bytes: int) -> _Chunk | None:

@@ -31,6 +31,9 @@ class Event(Protocol):
 
     def synchronize(self) -> None: ...
 
+    def query(self) -> bool:
+        """True if it has happened."""
+
     def elapsed_time(self, end: Any) -> float: ...
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 
 from kprof_inject.runtime.cuda_device import CudaDevice
@@ -11,7 +13,8 @@ from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.torch_device import TorchDevice
 
 
+@functools.cache
 def devices_of_process() -> Device:
-    """NVIDIA's by their driver, others by torch."""
+    """NVIDIA's by their driver, others by torch. One for all: what memory it once took, it uses again."""
     driver = library() if torch.version.cuda is not None else None
     return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()

@@ -74,7 +74,6 @@ class DumpStep:
         # A forked child cannot ask its parent's devices.
         for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
             with self._report.guard("timing a kernel"):
-                self._device.synchronise(kernel.device)
                 self._save_run(kernel.variant, kernel.resources, kernel.timer.times_ns())
 
     def _load(self, variant: str, kernel: Any, load: kernel_loading.Load) -> None:

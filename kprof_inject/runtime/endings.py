@@ -19,8 +19,10 @@ def install() -> None:
     leave = os._exit
 
     def leave_after_callbacks(status: int) -> NoReturn:
-        _end()
-        leave(status)
+        try:
+            _end()
+        finally:
+            leave(status)
 
     os._exit = leave_after_callbacks
 

@@ -12,7 +12,16 @@ ENVIRONMENT = {
 }
 """For the program: Inductor compiles in its own process, and launches through Triton."""
 
+INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
+"""The module of Inductor's own autotuner."""
+
 _WORKER = "torch._inductor.compile_worker"
+
+
+def packages_binaries() -> bool:
+    """True if Inductor hands binaries to C++ code, which launches them by itself."""
+    config = sys.modules.get("torch._inductor.config")
+    return bool(getattr(config, "cpp_wrapper", False))
 
 
 def is_compile_worker() -> bool:

@@ -9,42 +9,60 @@ import threading
 from dataclasses import dataclass, field
 
 from kprof_inject.runtime.device import Buffer, Device, NoDeviceMemory
-from kprof_inject.runtime.launch_buffers import FullBuffer, LaunchInfo, Place, Save, own_place
+from kprof_inject.runtime.launch_buffers import FullBuffer, Grid, LaunchInfo, Place, Save, own_place
 
 _SAVE_EVERY_NS = 1_000_000_000
 """How often the last launch so far is saved, for the case that the program is killed."""
 
 
 class LastLaunches:
-    """Keeps the last launch of each variant, and saves the last so far about once a second.
+    """Keeps the last launch of each variant, in buffers of ``max_bytes`` together, and saves the last so far about once
+    a second.
 
-    What a CUDA graph replays counts as later than launches outside of it: programs warm up before they capture."""
+    In a CUDA graph, launches of different grids have buffers of their own: which of the graphs is replayed last is not
+    known before the end."""
 
-    def __init__(self, device: Device, save: Save) -> None:
+    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
         self._device = device
         self._save = save
-        self._shared: dict[tuple[str, int, int, bool], _SharedBuffer] = {}
-        self._lock = threading.Lock()
+        self._room = _Room(max_bytes)
+        self._shared: dict[tuple[str, int, int, Grid | None], _SharedBuffer] = {}
+        self._lock = threading.RLock()
 
     def place_for(self, launch: LaunchInfo) -> Place:
         if launch.kernel.overlaps and not launch.graph:
             return own_place(launch, self._device, self._save)
-        key = (launch.kernel.variant, launch.device, launch.stream, launch.graph)
+        key = (launch.kernel.variant, launch.device, launch.stream, launch.grid if launch.graph else None)
         shared = self._shared.get(key)
         if shared is None:
             with self._lock:
-                shared = self._shared.setdefault(key, _SharedBuffer(self._device, self._save))
+                shared = self._shared.setdefault(key, _SharedBuffer(self._device, self._save, self._room))
         shared.begin(launch)
         return shared
 
     def save_rest(self) -> None:
-        rest = [full for shared in self._shared.values() if (full := shared.full()) is not None]
-        # The writer lets a later one replace an earlier one, and passes over a graph that never ran.
+        rest = [full for shared in list(self._shared.values()) if (full := shared.full()) is not None]
+        # The writer lets a later one replace an earlier one, and of graphs it knows which one ran last.
         for full in sorted(rest, key=lambda full: (full.launch.graph, full.launch.index)):
             self._save(full)
 
     def unsaved(self) -> int:
-        return sum(shared.is_used for shared in self._shared.values())
+        return sum(shared.is_used for shared in list(self._shared.values()))
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many bytes all buffers may still take."""
+
+    left_bytes: int
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def take(self, size_bytes: int) -> None:
+        """Raises ``NoDeviceMemory`` if there is not so much room."""
+        with self.lock:
+            if size_bytes > self.left_bytes:
+                raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - self.left_bytes}")
+            self.left_bytes -= size_bytes
 
 
 @dataclass(slots=True)
@@ -53,6 +71,7 @@ class _SharedBuffer:
 
     device: Device
     save: Save
+    room: _Room
     # A signal handler of the program's may launch, too.
     lock: threading.RLock = field(default_factory=threading.RLock)
     _buffer: Buffer | None = None
@@ -60,7 +79,6 @@ class _SharedBuffer:
     _saved_ns: int = 0
     _next: LaunchInfo | None = None
     _last: LaunchInfo | None = None
-    _in_graphs: list[Buffer] = field(default_factory=list)
 
     @property
     def buffer(self) -> Buffer:
@@ -90,23 +108,25 @@ class _SharedBuffer:
         return self._last is not None
 
     def full(self) -> FullBuffer | None:
-        if self._last is None or self._buffer is None:
-            return None
-        with self.device.selected(self._last.device):
-            return FullBuffer(self._last, self._buffer, self.device.mark(self._last.stream))
+        """The last launch; what comes after it may write to the buffer again, unless it gets a new one."""
+        with self.lock:
+            if self._last is None or self._buffer is None:
+                return None
+            with self.device.selected(self._last.device):
+                return FullBuffer(self._last, self._buffer, self.device.mark(self._last.stream))
 
     def _prepare(self, launch: LaunchInfo) -> None:
         fits = self._buffer is not None and self._size_bytes >= launch.size_bytes
         if launch.graph:
             if not fits:
-                # Replays write to each buffer that any captured launch was given: all must stay.
+                self.room.take(launch.size_bytes)
                 self._renew(self.device.zeros_outside_graphs(launch.size_bytes), launch)
-                self._in_graphs.append(self.buffer)
             return
         last = self._last
         if fits and (last is None or launch.host_ns - self._saved_ns < _SAVE_EVERY_NS):
             return
         try:
+            self.room.take(max(launch.size_bytes - self._size_bytes, 0))
             fresh = self.device.zeros(launch.size_bytes, launch.stream)
         except NoDeviceMemory:
             if fits:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from kprof_inject.runtime.device import Buffer, Device, Event
 from kprof_inject.runtime.launches import LaunchFilter
 
+Grid = tuple[int, int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class CapturedKernel:
@@ -37,7 +39,7 @@ class LaunchInfo:
 
     kernel: CapturedKernel
     index: int
-    grid: tuple[int, int, int]
+    grid: Grid
     device: int
     stream: int
     host_ns: int

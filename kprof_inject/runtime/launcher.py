@@ -75,33 +75,43 @@ class CapturingLauncher:
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
         grid = (grid_x, grid_y, grid_z)
+        _allocation._profile_allocator.set(_allocate)
         if not grid_x * grid_y * grid_z:
             return self._first.launch(*grid, stream, function, metadata, *args)
         chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
         if chosen is None:
-            clean = self._builds.clean()
-            return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+            return self._launch_clean(grid, stream, *args)
         build, place = chosen
         if build is not self._first:
             function, metadata = build.kernel.function, build.kernel.packed_metadata
-        _launching.buffer = place.buffer
-        _allocation._profile_allocator.set(_allocate)
+        # A signal handler of the program's may launch in the middle of this.
+        outer, _launching.buffer = _launching.buffer, place.buffer
         try:
-            timer = self._capture.timer(self._first.captured.variant)
+            timer = self._capture.timer(build.captured.variant)
             if timer.is_done:
                 result = build.launch(*grid, stream, function, metadata, *args)
             else:
                 result = timer.launch(stream, lambda: build.launch(*grid, stream, function, metadata, *args))
+        except Exception as error:  # noqa: BLE001 (whatever the driver refuses)
+            place.failed()
+            # If it fails without records too, that is what the program is to see.
+            result = self._launch_clean(grid, stream, *args)
+            self._give_up(f"its launch fails with records: {error}")
+            return result
         except BaseException:
             place.failed()
             raise
         finally:
-            _launching.buffer = None
+            _launching.buffer = outer
         try:
             place.launched()
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._give_up(_fault(error))
         return result
+
+    def _launch_clean(self, grid: tuple[int, int, int], stream: int, *args: Any) -> Any:
+        clean = self._builds.clean()
+        return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
     def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place] | None:
         ctas = grid[0] * grid[1] * grid[2]
@@ -116,7 +126,7 @@ class CapturingLauncher:
                     except NoDeviceMemory:
                         self._most_bytes = size_bytes // 2
                 smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
-                if smaller is None:
+                if smaller is None or smaller is build:
                     self._give_up(_no_room(ctas, size_bytes, self._most_bytes))
                     return None
                 self._build = smaller

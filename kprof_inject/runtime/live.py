@@ -16,6 +16,8 @@ from kprof_inject.runtime.compiler import Compile, wrap_compiler
 from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.devices import devices_of_process
 from kprof_inject.runtime.dump import save_kernel
+from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.jit_caches import fresh_jit_caches
 from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
 from kprof_inject.runtime.override import RunStep
@@ -31,15 +33,14 @@ Insert = Callable[[Workspace, DumpedKernel], None]
 
 
 class LiveCapture:
-    """Captures one after the other, each in a folder of its own; the next begins when the one before was taken."""
+    """Captures one after the other, each a capture of the workspace; the next begins when the one before was taken."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self.enabled = True
         self._session = session
         self._report = report
         self._device = device
-        self._taken = 0
-        self._current = self._next()
+        self._folder, self._current = self._next()
 
     def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place | None:
         return self._current.begin(kernel, grid, stream) if self.enabled else None
@@ -48,19 +49,16 @@ class LiveCapture:
         return self._current.timer(variant)
 
     def take(self) -> Path:
-        """End the present capture and begin the next; returns the folder of the one that ended. It waits for the
-        device."""
-        folder = self._folder()
-        current, self._taken = self._current, self._taken + 1
-        self._current = self._next()
-        current.finish()
+        """End the present capture and begin the next; returns the folder of the one that ended, which is there if
+        anything was launched. It waits for the device."""
+        folder = self._folder
+        self._current.finish()
+        self._folder, self._current = self._next()
         return folder
 
-    def _next(self) -> LaunchCapture:
-        return LaunchCapture(replace(self._session, capture=str(self._folder())), self._report, self._device)
-
-    def _folder(self) -> Path:
-        return Path(self._session.capture, f"{self._taken:03d}")
+    def _next(self) -> tuple[Path, LaunchCapture]:
+        folder = Workspace(Path(self._session.workspace)).new_capture_folder().resolve()
+        return folder, LaunchCapture(replace(self._session, capture=str(folder)), self._report, self._device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,8 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
         with fresh_jit_caches():
             yield capture
     finally:
+        # A kernel that the program keeps goes on without records.
+        capture.enabled = False
         unwrap()
 
 
@@ -105,3 +105,4 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
 def _install_once() -> None:
     kernel_loading.install()
     autotuning.install()
+    after_import({INDUCTOR_AUTOTUNER: autotuning.install_for_inductor})

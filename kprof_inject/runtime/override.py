@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import triton
+from triton import knobs
 
 from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.mode import Mode
@@ -22,7 +23,7 @@ from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.devices import devices_of_process
 from kprof_inject.runtime.dump import note_gpu
 from kprof_inject.runtime.endings import at_end
-from kprof_inject.runtime.inductor import is_compile_worker
+from kprof_inject.runtime.inductor import is_compile_worker, packages_binaries
 from kprof_inject.runtime.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe, scope_ids_of
@@ -100,6 +101,12 @@ class RunStep:
                 planned = self._plans.plan_of(variant, plain) if variant else None
             if variant is None or planned is None:
                 return plain()
+            if variant.options.get("ir_override") or knobs.compilation.override:
+                self.report.add_kernel(variant.key, variant.name, "left alone", "the program overrides its IR itself")
+                return plain()
+            if packages_binaries():
+                self.report.add_kernel(variant.key, variant.name, "left alone", "Inductor packages it for C++")
+                return plain()
             return _PlannedBuilds(self, variant, planned, plain).compile()
 
 
@@ -141,7 +148,8 @@ class _PlannedBuilds:
         return self._clean
 
     def with_smaller_buffer(self, ctas: int, most_bytes: int) -> RecordingBuild | None:
-        buffer_bytes = smaller_buffer_bytes(self._mode, ctas, self._total_warps, most_bytes)
+        rows = ctas * int(self._planned.kernel.info["metadata"].get("num_ctas", 1))
+        buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, most_bytes)
         if buffer_bytes is None:
             return None
         if buffer_bytes not in self._smaller:
@@ -169,6 +177,7 @@ class _PlannedBuilds:
         try:
             load()
             build = self._build_of(kernel, self._variant.key, self._mode)
+            self._require_same_residency(kernel, build.captured.description)
         except Exception as error:  # noqa: BLE001 (shared memory, registers, whatever the driver refuses)
             self.give_up(f"it does not load with records: {error}")
             clean = self.clean()
@@ -180,9 +189,17 @@ class _PlannedBuilds:
         most_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
         kernel._run = CapturingLauncher(build, self, self._step.capture, most_bytes)
         clean_run = build.captured.description["clean"]
-        # Programs decide by these two, as Inductor does: they shall see what they see without us.
+        # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with
+        # stands in the launcher and in ``packed_metadata``.
         kernel.n_regs = clean_run.get("registers") or kernel.n_regs
         kernel.n_spills = clean_run.get("local_words", kernel.n_spills)
+        kernel.metadata = kernel.metadata._replace(shared=self._planned.kernel.info["metadata"]["shared"])
+
+    def _require_same_residency(self, kernel: Any, description: dict[str, Any]) -> None:
+        """Raise ``KprofError`` if a kernel whose CTAs must all be on the device at once may have too many for that."""
+        before, after = description["clean"].get("ctas_per_sm"), description["ctas_per_sm"]
+        if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
+            raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
 
     @property
     def _total_warps(self) -> int:

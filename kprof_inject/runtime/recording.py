@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,18 +100,28 @@ def _overriding(planned: PlannedKernel) -> Iterator[None]:
     compilation would look.
     """
     compiler: Any = triton.compiler.compiler
-    with knobs.compilation.scope(), knobs.cache.scope():
+    with _knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
         knobs.compilation.override = True
         knobs.compilation.always_compile = True
         knobs.compilation.store_binary_only = False
         knobs.cache.override_dir = str(planned.workspace.override_folder / planned.kernel.variant)
-        knobs.cache.dir = str(planned.workspace.cache_folder("instrumented"))
+        knobs.cache.dir = str(planned.workspace.cache_folder("instrumented") / str(os.getpid()))
         # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
         compiler.print = _say_nothing
         try:
             yield
         finally:
             del compiler.print
+
+
+@contextmanager
+def _knobs_of_this_process() -> Iterator[None]:
+    """Keep what is set of Triton's knobs out of the environment, which children of other threads inherit."""
+    propagates, knobs.propagate_env = knobs.propagate_env, False
+    try:
+        yield
+    finally:
+        knobs.propagate_env = propagates
 
 
 def _say_nothing(*_: object, **__: object) -> None:

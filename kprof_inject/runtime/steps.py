@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.reader import seen_launches
+from kprof_inject.capture.reader import left_out_launches, seen_launches
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
@@ -63,7 +63,10 @@ def run(
     exit_code = run_program(program, session)
     reports = read_reports(reports_folder)
     if not any(capture_folder.glob("*/launches.jsonl")):
-        seen = seen_launches(capture_folder)
+        seen, left_out = seen_launches(capture_folder), left_out_launches(capture_folder)
+        if left_out:
+            reasons = "; ".join(f"{reason} ({count})" for reason, count in left_out.items())
+            raise KprofError(f"no launch was saved: {reasons}", exit_code=exit_code or 1)
         if seen and not exit_code:
             raise KprofError(
                 f"none of the {seen} launches with records was kept: --launches {choice.launches}",

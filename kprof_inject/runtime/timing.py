@@ -33,8 +33,8 @@ class LaunchTimer:
 
     def launch(self, stream: int, launch: Callable[[], Any]) -> Any:
         """Make a launch, and time it if it is one to be timed."""
+        start = None if self._seen < _WARM_UP or self.is_done else self._begin(stream)
         self._seen += 1
-        start = None if self._seen <= _WARM_UP or self.is_done else self._begin(stream)
         result = launch()
         if start is not None:
             self._end(start, stream)
@@ -60,8 +60,8 @@ class LaunchTimer:
         self._seen = _WARM_UP + _SAMPLES
 
     def times_ns(self) -> list[float]:
-        """All times taken. To be asked when the device has ended its work."""
-        return [1e6 * start.elapsed_time(end) for start, end in self._events]
+        """The times of the launches that have ended."""
+        return [1e6 * start.elapsed_time(end) for start, end in self._events if end.query()]
 
 
 class TimingLauncher:

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from fake_gpu.gpu import Block, FakeGpu
-from kprof_inject.runtime.device import NoDeviceMemory
-from kprof_inject.runtime.device_clock import ClockReading
+from kprof_inject.runtime.device import ClockReading, NoDeviceMemory
 
 
 @dataclass
@@ -23,6 +22,9 @@ class FakeEvent:
         with self.gpu.changed:
             if not self.gpu.changed.wait_for(lambda: self.at_ns is not None, timeout=60):
                 raise RuntimeError("the event never happened")
+
+    def query(self) -> bool:
+        return self.at_ns is not None
 
     def elapsed_time(self, end: FakeEvent) -> float:
         if self.at_ns is None or end.at_ns is None:
