@@ -96,9 +96,16 @@ class LaunchCapture:
             # Without us, the program would end here whatever the device does.
             self._left_out["the device did not finish in time"] += max(unsaved, 1)
         with self._report.guard("ending the capture"):
-            for variant, timer in list(self._timers.items()):
-                self._writer.add_times(variant, timer.times_ns())
+            self._add_times(self._writer)
             self._writer.finish({"left_out": dict(self._left_out), "launches": dict(self._launches)})
+
+    def _add_times(self, writer: CaptureWriter) -> None:
+        for variant, timer in list(self._timers.items()):
+            try:
+                times_ns = timer.times_ns()
+            except RuntimeError:  # the device failed, and tells nothing any more
+                return
+            writer.add_times(variant, times_ns)
 
     def _save_rest(self) -> None:
         """Wait for the devices, and save what is still on them."""

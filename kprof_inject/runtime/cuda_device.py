@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from kprof_inject.runtime.cuda_driver import relaxed_capture
 from kprof_inject.runtime.cuda_kernels import CudaKernels
@@ -39,6 +43,12 @@ class CudaDevice(TorchDevice):
     def read_clock(self, device: int) -> ClockReading | None:
         with relaxed_capture(), self.selected(device):
             return self._kernels.read_clock(device)
+
+    @contextmanager
+    def selected(self, device: int) -> Iterator[None]:
+        """Of the driver, too: a thread that has not used a device yet has no context there."""
+        with torch.cuda.device(device), self._driver.context(device):
+            yield
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         with relaxed_capture(), self.selected(device):

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,21 @@ class Driver:
 
     def __init__(self, library: Any) -> None:
         self.library = library
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+
+    @contextmanager
+    def context(self, device: int) -> Iterator[None]:
+        """Have this thread work in the device's primary context, which is torch's and Triton's, too."""
+        if device not in self._contexts:
+            handle, context = ctypes.c_int(), ctypes.c_void_p()
+            self.call("cuDeviceGet", ctypes.byref(handle), device)
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+            self._contexts[device] = context
+        self.call("cuCtxPushCurrent_v2", self._contexts[device])
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, name)(*arguments)

@@ -11,7 +11,7 @@ import pytest
 from command_line import CommandLine
 from programs.child import REPO
 
-TIMES_NS = [13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020]
+TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020)]
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> No
     assert [row[0] for row in rows] == ["func", "loop[0]", "iter[0]", "matmul_kernel"]
     assert rows[-1][1:] == [
         "trustworthy",
-        "14.003 µs → 14.143 µs",
+        "14.003 ms → 14.143 ms",
         "+1.0 % ± 0.3",
         "210",
         "0",

@@ -14,8 +14,9 @@ from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Launch
 from kprof_inject.report.trust_table import print_trust
 
-CLEAN = KernelCost(128, 0, 98304, 2, (9_990.0, 9_996.0, 9_998.0, 10_000.0, 10_002.0, 10_004.0, 10_010.0))
-SLOWER_NS = tuple(1.12 * time for time in CLEAN.times_ns or ())
+TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
+CLEAN = KernelCost(128, 0, 98304, 2, TIMES_NS)
+SLOWER_NS = tuple(1.12 * time for time in TIMES_NS)
 NOTHING = "no measurable cost (+0.0 % ± 0.3), same registers: trustworthy"
 
 
@@ -59,11 +60,11 @@ def test_the_table(launch: Launch) -> None:
     assert lines[0] == "trust: without records → with them, ± at 95 % confidence"
     assert rows(lines) == [
         ["kernel", "verdict", "time", "overhead", "registers", "spills", "shared bytes", "CTAs per SM"],
-        ["matmul", "trustworthy", "10.000 µs", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
+        ["matmul", "trustworthy", "10.000 ms", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
         [
             "softmax",
             "unreliable",
-            "10.000 µs → 11.200 µs",
+            "10.000 ms → 11.200 ms",
             "+12.0 % ± 0.4",
             "128 → 168",
             "0 → 12",

@@ -14,8 +14,8 @@ from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.timeline.trust import Level, Verdict, judge
 
-# A median of 10,000 ns, between order statistics that are 14 ns apart.
-TIMES_NS = (9_990.0, 9_993.0, 9_995.0, 9_998.0, 10_000.0, 10_002.0, 10_005.0, 10_007.0, 10_010.0)
+# A median of 10 ms, between order statistics that are 14 µs apart: so long that two processes compare well.
+TIMES_NS = tuple(1e3 * us for us in (9_990, 9_993, 9_995, 9_998, 10_000, 10_002, 10_005, 10_007, 10_010))
 CLEAN = KernelCost(128, 0, 1024, 8, TIMES_NS)
 
 
@@ -121,7 +121,8 @@ def test_what_is_known_to_be_bad_is_said_before_what_is_not_known(kernel: Kernel
 
 def test_times_that_scatter_are_not_called_good(kernel: Kernel) -> None:
     """The medians are equal, and might as well be a tenth apart."""
-    scattered = tuple(10_000 + 10 * (time - 10_000) ** 2 * (1 if time > 10_000 else -1) for time in TIMES_NS)
+    middle = TIMES_NS[4]
+    scattered = tuple(middle + 0.01 * (time - middle) ** 2 * (1 if time > middle else -1) for time in TIMES_NS)
     verdict = verdict_on(kernel, {"times_ns": scattered}, {"times_ns": scattered})
     assert verdict.level is Level.CAREFUL
     assert verdict.text.startswith("+0.0 % ± ")
@@ -150,7 +151,7 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "shared_bytes": 1024,
             "ctas_per_sm": 8,
             "launches_timed": 9,
-            "median_time_ns": 10_000.0,
+            "median_time_ns": 10_000_000.0,
         },
         "with_records": {
             "registers": 136,
@@ -158,6 +159,6 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "shared_bytes": 1024,
             "ctas_per_sm": 8,
             "launches_timed": 9,
-            "median_time_ns": pytest.approx(10_060.0),
+            "median_time_ns": pytest.approx(10_060_000.0),
         },
     }
