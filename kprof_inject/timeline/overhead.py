@@ -2,8 +2,8 @@
 
 The ratio of the medians, and its interval after Price and Bonett, "Distribution-free confidence intervals for
 difference and ratio of medians" (2002): a median's standard error is taken from two of its order statistics, on
-logarithms. To it we add what they leave out: launches that resemble those before them, a timer that counts in steps, and
-two processes that are never quite alike.
+logarithms. To it we add what they leave out: launches that resemble those before them, a timer that counts in steps,
+and two processes that are never quite alike.
 """
 
 from __future__ import annotations
