@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import triton
 import triton.compiler
 import triton.compiler.compiler
+from triton import knobs
 
 Compile = Callable[..., Any]
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MODULES = (triton.compiler.compiler, triton.compiler, triton)
+
+
+def with_room(compile: Compile) -> Compile:
+    """The same compiler, which takes a temporary cache where there is no room in the workspace's: without us, the
+    program's cache would lie elsewhere."""
+
+    @functools.wraps(compile)
+    def compile_somewhere(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return compile(*args, **kwargs)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+        with tempfile.TemporaryDirectory(prefix="kprof-inject-") as folder, knobs.cache.scope():
+            knobs.cache.dir = folder
+            return compile(*args, **kwargs)
+
+    return compile_somewhere
 
 
 def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], None]:

@@ -16,7 +16,7 @@ import triton
 
 from kprof_inject.files import source_text
 from kprof_inject.runtime import autotuning, kernel_loading
-from kprof_inject.runtime.compiler import Compile, wrap_compiler
+from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
 from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.endings import at_end
 from kprof_inject.runtime.loaded_kernel import resources_of
@@ -49,7 +49,7 @@ class DumpStep:
         self._timed: list[_TimedKernel] = []
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
-        kernel = original(*args, **kwargs)
+        kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
             variant = variant_of(original, args, kwargs)
             if variant is None:

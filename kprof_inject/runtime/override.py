@@ -18,7 +18,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import autotuning, kernel_loading
 from kprof_inject.runtime.capture import LaunchCapture
-from kprof_inject.runtime.compiler import Compile, wrap_compiler
+from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
 from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.devices import devices_of_process
 from kprof_inject.runtime.dump import note_gpu
@@ -93,7 +93,7 @@ class RunStep:
         self.lock = threading.RLock()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
-        plain = functools.partial(original, *args, **kwargs)
+        plain = functools.partial(with_room(original), *args, **kwargs)
         with self.lock:
             variant, planned = None, None
             with self.report.guard("looking up a kernel's plan"):
