@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from kprof_inject.capture.format import (
     TTGIR_FILE,
 )
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.origin import HostReading, Origin, Place
+from kprof_inject.capture.origin import Origin, Place
+from kprof_inject.capture.origin_reader import host_readings, origin_of
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import object_with, read_object, read_text
@@ -130,9 +131,6 @@ class Capture:
         return tuple(sorted(launches, key=lambda launch: launch.host_ns))
 
 
-_READING_KEYS = ("device", "host_ns", "device_ns", "error_ns")
-# The year 2116. Two such times still have a difference in 64 bits.
-_END_OF_TIME_NS = 1 << 62
 _LAUNCH_KEYS = ("variant", "index", "grid", "device", "stream", "host_ns", "buffer_bytes", "file")
 _KERNEL_KEYS = ("name", "metadata", "layout", "scope_ids", "scope_table", "sm_clock_hz", "mode")
 
@@ -167,8 +165,8 @@ def _process(folder: Path) -> Process:
             hint="capture again with this version, or read it with the version that wrote it",
         )
     end = read_object(folder / END_FILE, "left_out") if (folder / END_FILE).exists() else None
-    readings, damaged_readings = _host_readings(folder / CLOCK_FILE)
-    origin = _origin(folder, info, readings)
+    readings, damaged_readings = host_readings(folder / CLOCK_FILE)
+    origin = origin_of(folder, info, readings)
     kernels: dict[str, Kernel] = {}
     launches: dict[str, Launch] = {}
     for line in _complete_lines(folder / LAUNCHES_FILE):
@@ -192,52 +190,6 @@ def _process(folder: Path) -> Process:
         )
     left_out = dict(end["left_out"]) if end else {}
     return Process(origin, info, tuple(launches.values()), end is not None, left_out, damaged_readings)
-
-
-def _origin(folder: Path, info: dict[str, Any], readings: tuple[HostReading, ...]) -> Origin:
-    rank = info.get("rank")
-    return Origin(
-        folder.name,
-        info["pid"],
-        rank if _is_whole(rank) else None,
-        str(info.get("host") or ""),
-        str(info.get("boot_id") or ""),
-        _texts(info.get("device_names")),
-        _texts(info.get("device_uuids")),
-        readings,
-    )
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    """A list by index, in which anything but a text is unknown."""
-    return tuple(value if isinstance(value, str) else "" for value in values) if isinstance(values, list) else ()
-
-
-def _host_readings(path: Path) -> tuple[tuple[HostReading, ...], int]:
-    """The readings, and how many lines hold none: a trace does without, so that a damaged line stops no reader."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return (), 0
-    except OSError as error:
-        raise KprofError(f"cannot read {path}: {error.strerror}") from None
-    readings = [reading for line in lines if (reading := _host_reading(line)) is not None]
-    return tuple(readings), len(lines) - len(readings)
-
-
-def _host_reading(line: bytes) -> HostReading | None:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    numbers = [values.get(key) for key in _READING_KEYS] if isinstance(values, dict) else []
-    whole = [number for number in numbers if _is_whole(number)]
-    return HostReading(*whole) if len(whole) == len(_READING_KEYS) else None
-
-
-def _is_whole(value: Any) -> TypeGuard[int]:
-    """A count or a time as this format has them."""
-    return type(value) is int and 0 <= value < _END_OF_TIME_NS
 
 
 def _complete_lines(path: Path) -> list[dict[str, Any]]:

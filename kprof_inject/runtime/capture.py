@@ -16,8 +16,9 @@ import triton
 
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.clock_readings import DeviceClocks
-from kprof_inject.runtime.copier import BufferCopier, first_line
+from kprof_inject.runtime.copier import BufferCopier
 from kprof_inject.runtime.device import Device, NoDeviceMemory
+from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.last_launches import LastLaunches
 from kprof_inject.runtime.launch_buffers import (
     CapturedKernel,

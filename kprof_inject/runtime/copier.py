@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.clock_readings import DeviceClocks
 from kprof_inject.runtime.device import Device, NoDeviceMemory
+from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launch_buffers import FullBuffer
 from kprof_inject.runtime.process_report import ProcessReport
 
@@ -19,9 +20,8 @@ MAX_WAITING_BYTES = 1 << 30
 _NEVER_RAN = bytes(4)
 """What stands where a CTA that ran has its preamble."""
 
-
-# When the launch's first CTA began, in the layout "timed".
 _BEGUN_AT = slice(16, 24)
+"""Where the layout "timed" says when the launch's first CTA began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class BufferCopier:
             self._stopped = f"the device failed: {first_line(error)}"
             self._left_out[self._stopped] += 1
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            self._stopped = f"a fault of kprof-inject's own: {type(error).__name__}: {first_line(error)}"
+            self._stopped = fault_of(error)
             self._left_out[self._stopped] += 1
 
     def _save(self, full: FullBuffer) -> None:
@@ -161,8 +161,3 @@ class BufferCopier:
 
 def _nothing() -> None:
     pass
-
-
-def first_line(error: Exception) -> str:
-    """What an error says first: torch's go on with advice."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -14,8 +14,8 @@ _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 @functools.cache
-def library() -> ctypes.CDLL | None:
-    """The driver's library, or None where there is no NVIDIA driver."""
+def loaded_driver() -> ctypes.CDLL | None:
+    """The driver's functions, or None where there is no NVIDIA driver."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -27,7 +27,7 @@ def relaxed_capture() -> Iterator[None]:
     """Let this thread allocate and wait while any thread captures a CUDA graph.
 
     A thread without this breaks a capture that another one has begun in the (default) global mode."""
-    driver = library()
+    driver = loaded_driver()
     if driver is None:
         yield
         return
@@ -42,7 +42,7 @@ def relaxed_capture() -> Iterator[None]:
 
 def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
     """How many CTAs of a loaded kernel one SM holds at once; None if the driver does not tell."""
-    driver = library()
+    driver = loaded_driver()
     if driver is None:
         return None
     count = ctypes.c_int()

@@ -30,8 +30,8 @@ _SIZE_UNIT_BYTES = 1 << 16
 class Driver:
     """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
 
-    def __init__(self, library: Any) -> None:
-        self.library = library
+    def __init__(self, functions: Any) -> None:
+        self.functions = functions
         self._contexts: dict[int, ctypes.c_void_p] = {}
 
     @contextmanager
@@ -49,7 +49,7 @@ class Driver:
             self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.library, name)(*arguments)
+        status = getattr(self.functions, name)(*arguments)
         if status == _OUT_OF_MEMORY:
             raise NoDeviceMemory(f"{name}: out of memory")
         if status:
@@ -77,7 +77,7 @@ class CudaEvent:
         self._driver.call("cuEventSynchronize", self._handle)
 
     def query(self) -> bool:
-        status = self._driver.library.cuEventQuery(self._handle)
+        status = self._driver.functions.cuEventQuery(self._handle)
         if status not in (0, _NOT_READY):
             raise RuntimeError(f"cuEventQuery failed: CUDA driver error {status}")
         return bool(status == 0)
@@ -90,7 +90,7 @@ class CudaEvent:
 
     def __del__(self) -> None:
         # What a device that failed says to this does not matter.
-        self._driver.library.cuEventDestroy_v2(self._handle)
+        self._driver.functions.cuEventDestroy_v2(self._handle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import functools
 import torch
 
 from kprof_inject.runtime.cuda_device import CudaDevice
-from kprof_inject.runtime.cuda_driver import library
+from kprof_inject.runtime.cuda_driver import loaded_driver
 from kprof_inject.runtime.cuda_memory import Driver
 from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.torch_device import TorchDevice
@@ -16,5 +16,5 @@ from kprof_inject.runtime.torch_device import TorchDevice
 @functools.cache
 def devices_of_process() -> Device:
     """NVIDIA's by their driver, others by torch. One for all: what memory it once took, it uses again."""
-    driver = library() if torch.version.cuda is not None else None
+    driver = loaded_driver() if torch.version.cuda is not None else None
     return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()

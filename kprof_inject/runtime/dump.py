@@ -80,7 +80,7 @@ class DumpStep:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device)
-            timed = _TimedKernel(variant, resources_of(kernel), timer, self._device.current(), os.getpid())
+            timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
             kernel._run = TimingLauncher(kernel._run, timed.timer)
             self._timed.append(timed)
             self._save_run(variant, timed.resources, [])
@@ -94,7 +94,6 @@ class _TimedKernel:
     variant: str
     resources: dict[str, Any]
     timer: LaunchTimer
-    device: int
     pid: int
 
 

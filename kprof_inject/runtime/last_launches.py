@@ -6,6 +6,7 @@ They run one after the other, so it holds the records of the last, and a launch 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kprof_inject.runtime.device import Buffer, Device, NoDeviceMemory
@@ -57,12 +58,15 @@ class _Room:
     left_bytes: int
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def take(self, size_bytes: int) -> None:
-        """Raises ``NoDeviceMemory`` if there is not so much room."""
+    def take(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
+        """A buffer that takes so much more. Raises ``NoDeviceMemory`` if there is no room here or on the device; then
+        nothing is taken."""
         with self.lock:
             if size_bytes > self.left_bytes:
                 raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - self.left_bytes}")
+            buffer = make()
             self.left_bytes -= size_bytes
+            return buffer
 
 
 @dataclass(slots=True)
@@ -119,15 +123,15 @@ class _SharedBuffer:
         fits = self._buffer is not None and self._size_bytes >= launch.size_bytes
         if launch.graph:
             if not fits:
-                self.room.take(launch.size_bytes)
-                self._renew(self.device.zeros_outside_graphs(launch.size_bytes), launch)
+                size_bytes = launch.size_bytes
+                self._renew(self.room.take(size_bytes, lambda: self.device.zeros_outside_graphs(size_bytes)), launch)
             return
         last = self._last
         if fits and (last is None or launch.host_ns - self._saved_ns < _SAVE_EVERY_NS):
             return
         try:
-            self.room.take(max(launch.size_bytes - self._size_bytes, 0))
-            fresh = self.device.zeros(launch.size_bytes, launch.stream)
+            more_bytes = max(launch.size_bytes - self._size_bytes, 0)
+            fresh = self.room.take(more_bytes, lambda: self.device.zeros(launch.size_bytes, launch.stream))
         except NoDeviceMemory:
             if fits:
                 return

@@ -11,6 +11,7 @@ from triton.runtime import _allocation
 
 from kprof_inject.runtime.autotuning import is_benchmarking
 from kprof_inject.runtime.device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
 from kprof_inject.runtime.timing import LaunchTimer
 
@@ -106,7 +107,7 @@ class CapturingLauncher:
         try:
             place.launched()
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            self._give_up(_fault(error))
+            self._give_up(fault_of(error))
         return result
 
     def _launch_clean(self, grid: tuple[int, int, int], stream: int, *args: Any) -> Any:
@@ -133,7 +134,7 @@ class CapturingLauncher:
         except OSError as error:
             self._give_up(f"the capture cannot be written: {error.strerror}")
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            self._give_up(_fault(error))
+            self._give_up(fault_of(error))
         return None
 
     def _give_up(self, reason: str) -> None:
@@ -142,10 +143,6 @@ class CapturingLauncher:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._first.launch, name)
-
-
-def _fault(error: Exception) -> str:
-    return f"a fault of kprof-inject's own: {type(error).__name__}: {error}"
 
 
 def _no_room(ctas: int, size_bytes: int, most_bytes: int) -> str:

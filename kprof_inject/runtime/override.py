@@ -23,6 +23,7 @@ from kprof_inject.runtime.device import Device
 from kprof_inject.runtime.devices import devices_of_process
 from kprof_inject.runtime.dump import note_gpu
 from kprof_inject.runtime.endings import at_end
+from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.inductor import is_compile_worker, packages_binaries
 from kprof_inject.runtime.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
 from kprof_inject.runtime.process_report import ProcessReport
@@ -101,13 +102,17 @@ class RunStep:
                 planned = self._plans.plan_of(variant, plain) if variant else None
             if variant is None or planned is None:
                 return plain()
-            if variant.options.get("ir_override") or knobs.compilation.override:
-                self.report.add_kernel(variant.key, variant.name, "left alone", "the program overrides its IR itself")
-                return plain()
-            if packages_binaries():
-                self.report.add_kernel(variant.key, variant.name, "left alone", "Inductor packages it for C++")
+            if reason := _why_not(variant):
+                self.report.add_kernel(variant.key, variant.name, "left alone", reason)
                 return plain()
             return _PlannedBuilds(self, variant, planned, plain).compile()
+
+
+def _why_not(variant: Variant) -> str:
+    """Why a kernel with a plan must go without records; empty if it need not."""
+    if variant.options.get("ir_override") or knobs.compilation.override:
+        return "the program overrides its IR itself"
+    return "Inductor packages it for C++" if packages_binaries() else ""
 
 
 class _PlannedBuilds:
@@ -133,7 +138,7 @@ class _PlannedBuilds:
             self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
             return self._plain()
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            self.give_up(f"a fault of kprof-inject's own: {type(error).__name__}: {error}")
+            self.give_up(fault_of(error))
             return self._plain()
         kernel_loading.around_load(kernel, functools.partial(self._load, kernel))
         self._step.report.add_kernel(self._variant.key, self._variant.name, "instrumented")

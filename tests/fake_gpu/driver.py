@@ -178,14 +178,14 @@ def install(gpu: FakeGpu) -> Callable[[], None]:
     """Make this GPU the only one that Triton sees; returns what ends that."""
     gpu.profile_words = untimed_words if _VERSION < (3, 6) else timed_words
     fake = FakeDriver(gpu)
-    active, library = driver._active, cuda_driver.library
+    active, loaded_driver = driver._active, cuda_driver.loaded_driver
     driver.set_active(fake)
     knobs.runtime.kernel_load_start_hook.add(fake.note_load)
-    cuda_driver.library = lambda: None  # type: ignore[assignment]
+    cuda_driver.loaded_driver = lambda: None  # type: ignore[assignment]
 
     def uninstall() -> None:
         driver._active = active
         knobs.runtime.kernel_load_start_hook.remove(fake.note_load)
-        cuda_driver.library = library
+        cuda_driver.loaded_driver = loaded_driver
 
     return uninstall
