@@ -26,6 +26,7 @@ from kprof_inject.capture.format import (
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.origin import Origin, Place
 from kprof_inject.capture.origin_reader import host_readings, origin_of
+from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import object_with, read_object, read_text
@@ -35,7 +36,8 @@ from kprof_inject.files import object_with, read_object, read_text
 class Kernel:
     """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
     ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock.
-    ``clean`` and ``with_records`` are what it costs without records and with them."""
+    ``clean`` and ``with_records`` are what it costs without records and with them, ``record_cost`` what a record of it
+    costs, or None if that is unknown."""
 
     variant: str
     name: str
@@ -50,6 +52,7 @@ class Kernel:
     folder: Path
     clean: KernelCost = UNKNOWN_COST
     with_records: KernelCost = UNKNOWN_COST
+    record_cost: RecordCost | None = None
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""

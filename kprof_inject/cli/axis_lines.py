@@ -56,7 +56,7 @@ def _error(launch: PlacedLaunch) -> str:
 def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     """What the error of an axis does not say, or why it is so large."""
     # Their clock is an assumption, and they may have waited on the device for longer than any error here.
-    shown = [launch.timeline for launch in launches if launch.timeline.scopes.size]
+    shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
     if untimed := sum(timeline.clock.source == "nominal" for timeline in shown):
         yield f"{untimed} launch(es) without timer readings stand where the host called them; no error holds for them"
     contradicted = (

@@ -67,7 +67,7 @@ def decode_capture(capture: Capture) -> list[Timeline]:
 def write_and_say(path: Path, timelines: list[Timeline]) -> None:
     """Write the trace and say how to open it."""
     size = write_trace(path, timelines)
-    scopes = sum(len(timeline.scopes) for timeline in timelines)
+    scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {path}: {len(timelines)} launch(es), {scopes} scopes, {size / 1e6:.1f} MB")
     for line in axis_lines(place_launches(timelines)):
         say(line)

@@ -50,7 +50,7 @@ class _Threads:
 
     def __init__(self, timeline: Timeline, first_tid: int) -> None:
         sm, cta, warp = (
-            np.concatenate((timeline.scopes[name], timeline.lost[name])).astype(np.int64)
+            np.concatenate((timeline.scopes[name], timeline.incomplete[name])).astype(np.int64)
             for name in ("sm", "cta", "warp")
         )
         # One number that sorts like all three: a CTA's id has 32 bits, a warp's 8.
@@ -163,13 +163,13 @@ def _source_args(source: str, called_from: Sequence[str]) -> str:
 
 
 def _lost_windows(timeline: Timeline, pid: int, threads: _Threads, clock: DeviceClock) -> list[str]:
-    lost = timeline.lost
+    lost = timeline.incomplete
     return [
         f'{{"ph":"X","cat":"lost","name":"{_LOST}","pid":{pid},"tid":{tid},{times},"args":{{"records":{records}}}}}'
         for tid, times, records in zip(
             threads.lost_tids.tolist(),
-            _times(clock.on_axis(lost["start_ns"]), clock.on_axis(lost["end_ns"])),
-            lost["records"].tolist(),
+            _times(clock.on_axis(lost["lost_start_ns"]), clock.on_axis(lost["lost_end_ns"])),
+            lost["records_lost"].tolist(),
             strict=True,
         )
     ]

@@ -94,7 +94,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         timeline.clock.source,
         timeline.records_written,
         timeline.records_lost,
-        timeline.records_unknown,
+        timeline.records_damaged,
         timeline.ctas_never_ran,
         timeline.ctas_damaged,
         tuple(_scope_summaries(timeline)),

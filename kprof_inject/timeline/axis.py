@@ -81,13 +81,10 @@ class _Device:
 
     def first_ns(self) -> int | None:
         """When the first launch begins; None if no CTA ran."""
-        # A fitted clock may put a record before the timer reading that it followed.
-        columns = [column for t in self.timelines for column in (t.ctas["init_ns"], t.scopes["start_ns"])]
-        return min((int(column.min()) for column in columns if column.size), default=None)
+        return min((timeline.first_ns for timeline in self.timelines if timeline.ctas.size), default=None)
 
     def last_ns(self) -> int | None:
-        columns = [column for t in self.timelines for column in (t.ctas["pre_final_ns"], t.scopes["end_ns"])]
-        return max((int(column.max()) for column in columns if column.size), default=None)
+        return max((timeline.last_ns for timeline in self.timelines if timeline.ctas.size), default=None)
 
 
 def _order(timeline: Timeline) -> tuple[object, ...]:

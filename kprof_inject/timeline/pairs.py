@@ -23,6 +23,8 @@ class Pairs:
     scope: NDArray[np.int64]
     start_cycles: NDArray[np.int64]
     end_cycles: NDArray[np.int64]
+    start_at: NDArray[np.int64]
+    end_at: NDArray[np.int64]
     open_starts: NDArray[np.int64]
     stray_ends: NDArray[np.int64]
     unknown: int
@@ -51,6 +53,8 @@ def pair_records(records: Records, scope_of_id: NDArray[np.int64], scope_count: 
         scope[starts],
         cycles[starts],
         cycles[starts + 1],
+        order[starts],
+        order[starts + 1],
         np.bincount(scope[~paired & ~is_end], minlength=scope_count),
         np.bincount(scope[~paired & is_end], minlength=scope_count),
         len(records.row) - len(known),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from kprof_inject.capture.layouts import RawCtas, layout_named
 from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
 from kprof_inject.timeline.groups import smallest
 from kprof_inject.timeline.nesting import depths, iterations
 from kprof_inject.timeline.pairs import pair_records
@@ -18,55 +20,45 @@ from kprof_inject.timeline.readings import readings_of
 from kprof_inject.timeline.records import Records, decode_records, lost_records
 from kprof_inject.timeline.untimed import assumed_times
 
-SCOPE_COLUMNS = np.dtype(
-    [
-        ("cta", "i4"),
-        ("sm", "i4"),
-        ("warp", "i2"),
-        ("scope", "i2"),
-        ("depth", "i2"),
-        ("iteration", "i4"),
-        ("start_cycles", "i8"),
-        ("end_cycles", "i8"),
-        ("start_ns", "i8"),
-        ("end_ns", "i8"),
-    ]
-)
-"""One scope that ran. ``scope`` indexes the scope table; ``iteration`` is -1 where there is none or it is unknown;
-``*_cycles`` are of the SM's counter, ``*_ns`` of the device's globaltimer, as far as ``ClockFit.source`` goes."""
-
-CTA_COLUMNS = np.dtype(
-    [("cta", "i4"), ("sm", "i4"), ("init_ns", "i8"), ("pre_final_ns", "i8"), ("post_final_ns", "i8")]
-)
-"""One CTA that ran, by the device's globaltimer: its begin, the end of its work, the end of copying its records."""
-
-LOST_COLUMNS = np.dtype(
-    [("cta", "i4"), ("sm", "i4"), ("warp", "i2"), ("records", "i8"), ("start_ns", "i8"), ("end_ns", "i8")]
-)
-"""One warp that lost records: how many, and the window that they were in."""
-
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A decoded launch. ``scopes`` is ordered by CTA row, warp and start.
+    """A decoded launch: its scopes come block by block, so that their number does not decide how much memory it takes.
 
     ``records_written`` is what the count words tell, ``records_lost`` what the rings overwrote of it.
-    ``open_starts`` and ``stray_ends`` count, for each scope of ``table``, the surviving records without a partner.
+    ``open_starts`` and ``stray_ends`` count, for each scope of ``table``, the surviving records without a partner,
+    ``records_damaged`` the entries that are none of a record's. ``incomplete`` has them by warp. ``lanes`` has a number
+    for each scope of ``table``: those with the same one never cross. ``first_ns`` and ``last_ns`` are where the launch
+    begins and ends: its CTAs and its scopes.
     """
 
     launch: Launch
     table: ScopeTable
-    scopes: NDArray[np.void]
-    ctas: NDArray[np.void]
-    lost: NDArray[np.void]
     clock: ClockFit
+    ctas: NDArray[np.void]
+    incomplete: NDArray[np.void]
+    lanes: NDArray[np.int64]
     records_written: int
     records_lost: int
     open_starts: NDArray[np.int64]
     stray_ends: NDArray[np.int64]
-    records_unknown: int
+    records_damaged: int
     ctas_never_ran: int
     ctas_damaged: int
+    scope_count: int
+    first_ns: int
+    last_ns: int
+    _scopes: NDArray[np.void]
+
+    def blocks(self) -> Iterator[NDArray[np.void]]:
+        """The scopes (``SCOPE_COLUMNS``), ordered by CTA row, warp and start, an outer one before those in it. All of a
+        CTA's warp are in one block."""
+        yield self._scopes
+
+    @property
+    def scopes(self) -> NDArray[np.void]:
+        """All blocks in one array."""
+        return np.concatenate([np.empty(0, dtype=SCOPE_COLUMNS), *self.blocks()])
 
     @property
     def warp_time_ns(self) -> int:
@@ -114,18 +106,27 @@ def decode_launch(launch: Launch) -> Timeline:
         np.array([scope.kind == "iter" for scope in table.scopes], dtype=bool),
         lost,
     )
+    scopes["launch"] = launch.index
+    scopes["flags"] = 0
+    first = np.searchsorted(records.row * len(raw.warps) + records.warp, pairs.row * len(raw.warps) + pairs.warp)
+    scopes["start_record"] = pairs.start_at - first
+    scopes["end_record"] = pairs.end_at - first
     scopes["start_cycles"] = pairs.start_cycles
     scopes["end_cycles"] = pairs.end_cycles
     scopes["start_ns"] = clock.to_ns(pairs.start_cycles, sm)
     scopes["end_ns"] = clock.to_ns(pairs.end_cycles, sm)
+    scopes["duration_cycles"] = pairs.end_cycles - pairs.start_cycles
+    scopes["duration_ns"] = scopes["end_ns"] - scopes["start_ns"]
+    scopes["self_ns"] = scopes["duration_ns"]
 
+    ctas = _cta_columns(raw)
     return Timeline(
         launch,
         table,
-        scopes,
-        _cta_columns(raw),
-        _lost_columns(raw, records, lost, clock),
         clock,
+        ctas,
+        _incomplete(raw, records, lost, clock),
+        np.zeros(len(table.scopes), dtype=np.int64),
         int((raw.written_words // 2).sum()),
         int(lost.sum()),
         pairs.open_starts,
@@ -133,6 +134,10 @@ def decode_launch(launch: Launch) -> Timeline:
         pairs.unknown,
         raw.never_ran,
         raw.damaged,
+        len(scopes),
+        int(min((column.min() for column in (ctas["init_ns"], scopes["start_ns"]) if column.size), default=0)),
+        int(max((column.max() for column in (ctas["pre_final_ns"], scopes["end_ns"]) if column.size), default=0)),
+        scopes,
     )
 
 
@@ -155,16 +160,17 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
     return columns
 
 
-def _lost_columns(raw: RawCtas, records: Records, lost: NDArray[np.int64], clock: ClockFit) -> NDArray[np.void]:
+def _incomplete(raw: RawCtas, records: Records, lost: NDArray[np.int64], clock: ClockFit) -> NDArray[np.void]:
     """A ring loses its oldest records: the window goes from the CTA's begin to the first record that is left."""
     row, warp = np.nonzero(lost)
     group = records.row * lost.shape[1] + records.warp
     first = smallest(group, records.cycles, lost.size).reshape(lost.shape)
-    columns = np.empty(len(row), dtype=LOST_COLUMNS)
+    columns = np.zeros(len(row), dtype=INCOMPLETE_COLUMNS)
     columns["cta"] = raw.cta[row]
     columns["sm"] = raw.sm[row]
     columns["warp"] = raw.warps[warp]
-    columns["records"] = lost[row, warp]
-    columns["start_ns"] = raw.init_ns[row]
-    columns["end_ns"] = np.maximum(clock.to_ns(first[row, warp], raw.sm[row]), raw.init_ns[row])
+    columns["records_written"] = raw.written_words[row, warp] // 2
+    columns["records_lost"] = lost[row, warp]
+    columns["lost_start_ns"] = raw.init_ns[row]
+    columns["lost_end_ns"] = np.maximum(clock.to_ns(first[row, warp], raw.sm[row]), raw.init_ns[row])
     return columns

@@ -1,0 +1,71 @@
+"""The columns of a timeline: what its arrays are made of."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+import numpy as np
+
+SCOPE_COLUMNS = np.dtype(
+    [
+        ("launch", "i4"),
+        ("cta", "i4"),
+        ("sm", "i4"),
+        ("warp", "i2"),
+        ("scope", "i2"),
+        ("depth", "i2"),
+        ("flags", "u2"),
+        ("iteration", "i4"),
+        ("start_record", "i4"),
+        ("end_record", "i4"),
+        ("start_cycles", "i8"),
+        ("end_cycles", "i8"),
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("duration_cycles", "i8"),
+        ("duration_ns", "i8"),
+        ("self_ns", "i8"),
+    ]
+)
+"""One scope that ran: a warp of a CTA went from its start to its end.
+
+``launch`` is ``Launch.index``, ``scope`` indexes the scope table, ``depth`` is how many scopes of the warp stood around
+it, ``iteration`` its number in its loop (-1 where there is none or it is unknown), ``flags`` are ``ScopeFlag``.
+``*_record`` are the numbers of its two records among all that the warp wrote, those that were lost too.
+
+As they were recorded: ``*_cycles`` by the SM's counter and ``*_ns`` by the device's globaltimer (as far as
+``ClockFit.source`` goes). Without what the records themselves cost: ``duration_cycles`` and ``duration_ns``, and of
+that ``self_ns`` outside the scopes in it. A scope lasts at least as long as those in it together, and never less than 0.
+"""
+
+
+class ScopeFlag(IntFlag):
+    """What is to be known of a scope beside its times."""
+
+    CROSSES = 1
+    """It begins in a scope and ends behind it, or the other way round."""
+    CUT = 2
+    """Its records took less than a record costs, so that less was subtracted: it may have taken no time at all."""
+
+
+CTA_COLUMNS = np.dtype(
+    [("cta", "i4"), ("sm", "i4"), ("init_ns", "i8"), ("pre_final_ns", "i8"), ("post_final_ns", "i8")]
+)
+"""One CTA that ran, by the device's globaltimer: its begin, the end of its work, the end of copying its records."""
+
+INCOMPLETE_COLUMNS = np.dtype(
+    [
+        ("cta", "i4"),
+        ("sm", "i4"),
+        ("warp", "i2"),
+        ("records_written", "i8"),
+        ("records_lost", "i8"),
+        ("open_starts", "i8"),
+        ("stray_ends", "i8"),
+        ("records_damaged", "i8"),
+        ("lost_start_ns", "i8"),
+        ("lost_end_ns", "i8"),
+    ]
+)
+"""One warp that lacks something of what it wrote: how many records the ring overwrote and the window that they were in
+(of no length if there are none), how many starts and ends have no partner, how many entries are none of a record's."""
