@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,14 @@ from kprof_inject.capture.format import (
     KERNELS_FOLDER,
     LAUNCHES_FILE,
     PROCESS_FILE,
+    RECORD_COSTS_FILE,
     SOURCES_FILE,
     TTGIR_FILE,
 )
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.origin import Origin, Place
 from kprof_inject.capture.origin_reader import host_readings, origin_of
-from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.capture.record_cost import CostKey, MeasuredCost, RecordCost, cost_of, read_costs
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import object_with, read_object, read_text
@@ -67,6 +69,7 @@ class Kernel:
 class Launch:
     """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process.
 
+    The host called it at ``host_ns``, and the call had returned at ``host_end_ns``, which older captures do not tell.
     ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay."""
 
     kernel: Kernel
@@ -79,6 +82,17 @@ class Launch:
     path: Path
     buffer_bytes: int
     graph: bool
+    host_end_ns: int | None = None
+
+    @property
+    def device_name(self) -> str:
+        """Empty if it is unknown."""
+        return _item(self.origin.device_names, self.device)
+
+    @property
+    def device_uuid(self) -> str:
+        """Empty if it is unknown."""
+        return _item(self.origin.device_uuids, self.device)
 
     @property
     def place(self) -> Place:
@@ -157,10 +171,11 @@ def read_capture(folder: Path) -> Capture:
     """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none."""
     if not is_capture(folder):
         raise KprofError(f"{folder} is no capture", hint="make one: kprof-inject profile -- PROG, or run after insert")
-    return Capture(folder, tuple(_process(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))))
+    costs = read_costs(folder / RECORD_COSTS_FILE)
+    return Capture(folder, tuple(_process(path.parent, costs) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))))
 
 
-def _process(folder: Path) -> Process:
+def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     info = read_object(folder / PROCESS_FILE, "version", "pid")
     if info.get("version") != FORMAT_VERSION:
         raise KprofError(

@@ -7,13 +7,15 @@ times say nothing of the others'.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.origin import HostReading, place_names
+from kprof_inject.capture.reader import Launch
+from kprof_inject.timeline.host_calls import HostCall, host_call
 from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 from kprof_inject.timeline.timeline import Timeline
 
@@ -26,8 +28,8 @@ _ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Launches whose times can be compared. ``zero_ns`` is where the first begins, by the axis's clock; of two
-    ``devices``, launches may be off against each other by ``error_ns``: both devices' errors, summed."""
+    """Launches whose times can be compared. ``zero_ns`` is where the first begins or is called, by the axis's clock; of
+    two ``devices``, launches may be off against each other by ``error_ns``: both devices' errors, summed."""
 
     number: int
     devices: int
@@ -53,11 +55,13 @@ class DeviceClock:
 
 @dataclass(frozen=True, slots=True)
 class PlacedLaunch:
-    """A launch with its clock. ``place_name`` says of which process and device it is, empty where there is only one."""
+    """A launch with its clock. ``place_name`` says of which process and device it is, empty where there is only one.
+    ``call`` is the host's call that made it; None if the host's clock was not read beside the device."""
 
     timeline: Timeline
     place_name: str
     clock: DeviceClock
+    call: HostCall | None
 
 
 def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
@@ -65,10 +69,14 @@ def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
     device and device time."""
     names = place_names(timeline.launch.place for timeline in timelines)
     ordered = sorted(timelines, key=_order) if len(names) > 1 else timelines
-    clocks = _clocks_of(_devices_of(ordered))
-    return [
-        PlacedLaunch(timeline, names[timeline.launch.place], clocks[_globaltimer(timeline)]) for timeline in ordered
-    ]
+    devices = _devices_of(ordered)
+    clocks = _clocks_of(devices)
+    placed = []
+    for timeline in ordered:
+        device, clock = devices[_globaltimer(timeline)], clocks[_globaltimer(timeline)]
+        call = device.call_of(timeline.launch)
+        placed.append(PlacedLaunch(timeline, names[timeline.launch.place], clock, call))
+    return placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,19 @@ class _Device:
 
     def last_ns(self) -> int | None:
         return max((timeline.last_ns for timeline in self.timelines if timeline.ctas.size), default=None)
+
+    def begins_ns(self) -> Iterator[int]:
+        """When the first launch begins, and when the host called each, if that is known."""
+        first_ns = self.first_ns()
+        if first_ns is not None:
+            yield first_ns
+        for timeline in self.timelines:
+            if call := self.call_of(timeline.launch):
+                yield call.start_ns
+
+    def call_of(self, launch: Launch) -> HostCall | None:
+        """The host's call that made the launch, by the device's globaltimer."""
+        return host_call(launch, self.relation) if self.relation and launch.origin.host_clock == self.host else None
 
 
 def _order(timeline: Timeline) -> tuple[object, ...]:
@@ -132,15 +153,15 @@ def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
 def _own_clock(device: _Device, number: int, *, alone: bool) -> DeviceClock:
     """The clock of a device that is the only one on its axis, ``alone`` in the trace or not."""
     why_not = _ALONE_ON_HOST if device.relation else _NOT_READ
-    axis = Axis(number, 1, device.first_ns() or 0, 0)
+    axis = Axis(number, 1, min(device.begins_ns(), default=0), 0)
     return DeviceClock(axis, None, 0, _GLOBALTIMER if alone else why_not)
 
 
 def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
     """The clocks of several devices that share the axis of their host's clock."""
-    begins_ns = [_begin_on_host(device) for device in devices.values()]
+    begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
     errors_ns = [_error_ns(device) for device in devices.values()]
-    zero_ns = min((begin_ns for begin_ns in begins_ns if begin_ns is not None), default=0)
+    zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)
     axis = Axis(number, len(devices), zero_ns, sum(sorted(errors_ns)[-2:]))
     return {
         globaltimer: DeviceClock(
@@ -151,11 +172,6 @@ def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable
         )
         for (globaltimer, device), error_ns in zip(devices.items(), errors_ns, strict=True)
     }
-
-
-def _begin_on_host(device: _Device) -> int | None:
-    first_ns = device.first_ns()
-    return None if first_ns is None else int(_to_ns(device.relation, np.array([first_ns]))[0])
 
 
 def _error_ns(device: _Device) -> int:

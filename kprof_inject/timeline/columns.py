@@ -35,7 +35,8 @@ it, ``iteration`` its number in its loop (-1 where there is none or it is unknow
 
 As they were recorded: ``*_cycles`` by the SM's counter and ``*_ns`` by the device's globaltimer (as far as
 ``ClockFit.source`` goes). Without what the records themselves cost: ``duration_cycles`` and ``duration_ns``, and of
-that ``self_ns`` outside the scopes in it. A scope lasts at least as long as those in it together, and never less than 0.
+that ``self_ns`` outside the scopes in it. A scope lasts at least as long as those in it together, and never less than
+0.
 """
 
 
@@ -45,7 +46,7 @@ class ScopeFlag(IntFlag):
     CROSSES = 1
     """It begins in a scope and ends behind it, or the other way round."""
     CUT = 2
-    """Its records took less than a record costs, so that less was subtracted: it may have taken no time at all."""
+    """Its records took all of its time, or more of it than there was: nothing is left of it."""
 
 
 CTA_COLUMNS = np.dtype(

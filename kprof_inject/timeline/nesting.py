@@ -1,89 +1,75 @@
-"""Which scope stands in which: depths and iteration numbers."""
+"""Which scope stands in which: depths, the scopes around, and iteration numbers."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.crossings import innermost_around
 from kprof_inject.timeline.pairs import Pairs
+from kprof_inject.timeline.records import Records
 
 
-def depths(pairs: Pairs) -> NDArray[np.int64]:
-    """How many scopes of the same warp are open around each: 0 for an outermost one."""
-    count = len(pairs.row)
-    row = np.concatenate((pairs.row, pairs.row))
-    warp = np.concatenate((pairs.warp, pairs.warp))
-    cycles = np.concatenate((pairs.start_cycles, pairs.end_cycles))
-    is_end = np.arange(2 * count) >= count
-    # At one clock value a scope ends before its neighbour starts, and one of no length does both in between.
-    is_empty = np.tile(pairs.start_cycles == pairs.end_cycles, 2)
-    turn = np.where(is_empty, np.where(is_end, 2, 1), np.where(is_end, 0, 3))
-    order = np.lexsort((turn, cycles, warp, row))
-    level = np.cumsum(np.where(is_end[order], -1, 1))
-    depth = np.empty(2 * count, dtype=np.int64)
-    depth[order] = level
-    return np.maximum(depth[:count] - 1, 0)
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """For each of a block's scopes: ``depth`` counts the scopes of its warp that are open around it, ``parent`` is the
+    place of the innermost that holds it whole, or -1. ``is_proper`` says that no two cross."""
+
+    depth: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    is_proper: bool
+
+
+def nest(pairs: Pairs, record_count: int) -> Nesting:
+    """The nesting of the scopes of ``record_count`` records."""
+    step = np.zeros(record_count, dtype=np.int8)
+    step[pairs.start_at] = 1
+    step[pairs.end_at] = -1
+    opened = np.cumsum(step, dtype=np.int64)
+    depth = opened[pairs.start_at] - 1
+    # In proper nesting, what was opened in a scope is closed in it: a last that ends out of turn shows.
+    is_proper = bool((opened[pairs.end_at] == depth).all())
+    parent = _last_one_level_up(depth) if is_proper else innermost_around(pairs.start_at, pairs.end_at)
+    return Nesting(depth, parent, is_proper)
+
+
+def _last_one_level_up(depth: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each place the last before it whose depth is one less, or -1."""
+    parent = np.full(len(depth), -1)
+    above = np.flatnonzero(depth == 0)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        here = np.flatnonzero(depth == level)
+        parent[here] = above[np.searchsorted(above, here) - 1]
+        above = here
+    return parent
 
 
 def iterations(
-    pairs: Pairs, parents: NDArray[np.int64], is_iteration: NDArray[np.bool_], lost: NDArray[np.int64]
+    records: Records, pairs: Pairs, parent: NDArray[np.int64], iteration_scopes: Iterable[int], lost: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The number of each iteration within its loop, from 0; -1 for scopes that are none, or if it cannot be known.
 
-    ``parents`` holds the scope around each scope of the table (or -1), ``is_iteration`` marks the scopes of
-    iterations, ``lost`` is shaped (CTA row, warp). Where the ring lost records, only the iterations of a loop whose
-    own start survived can be numbered: all of that loop did.
-    """
-    number = np.full(len(pairs.row), -1, dtype=np.int64)
-    warps = lost.shape[1]
-    group = pairs.row * warps + pairs.warp
-    for scope in np.flatnonzero(is_iteration):
+    ``iteration_scopes`` are the scopes of the table that are iterations, ``lost`` (group) how many records each ring
+    lost. Where it lost some, only the iterations of a loop whose own start survived can be numbered: all of that loop
+    did. After a damaged entry, none of its warp can: it may have been an iteration's."""
+    number = np.full(len(pairs.scope), -1)
+    group = records.group[pairs.start_at]
+    lost = lost[group]
+    for scope in iteration_scopes:
         mine = np.flatnonzero(pairs.scope == scope)
         if not mine.size:
             continue
-        outer = _enclosing(pairs, group, mine, scope, parents)
+        around = parent[mine]
         # Rank within one warp and one instance of the loop around: mine is in order of both.
-        fresh = np.ones(mine.size, dtype=bool)
-        fresh[1:] = (group[mine[1:]] != group[mine[:-1]]) | (outer[1:] != outer[:-1])
+        fresh = np.append(True, (np.diff(group[mine]) != 0) | (np.diff(around) != 0))
         first = np.maximum.accumulate(np.where(fresh, np.arange(mine.size), 0))
-        is_complete = (outer >= 0) | (lost.reshape(-1)[group[mine]] == 0)
+        is_complete = (around >= 0) | (lost[mine] == 0)
         number[mine] = np.where(is_complete, np.arange(mine.size) - first, -1)
+    if records.damaged.size:
+        begins = np.searchsorted(records.group, group)
+        sound_before = pairs.start_at - begins
+        number[records.number[pairs.start_at] - lost != sound_before] = -1
     return number
-
-
-def _enclosing(
-    pairs: Pairs,
-    group: NDArray[np.int64],
-    mine: NDArray[np.int64],
-    scope: np.intp,
-    parents: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """For each of ``mine`` the index of the nearest recorded scope around it, or -1."""
-    outer = np.full(mine.size, -1, dtype=np.int64)
-    parent = parents[scope]
-    while parent >= 0:
-        theirs = np.flatnonzero(pairs.scope == parent)
-        if theirs.size:
-            at = _last_start_before(pairs, group, theirs, mine)
-            candidate = theirs[np.maximum(at, 0)]
-            inside = (
-                (at >= 0) & (group[candidate] == group[mine]) & (pairs.end_cycles[candidate] >= pairs.end_cycles[mine])
-            )
-            outer = np.where((outer < 0) & inside, candidate, outer)
-        parent = parents[parent]
-    return outer
-
-
-def _last_start_before(
-    pairs: Pairs, group: NDArray[np.int64], theirs: NDArray[np.int64], mine: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """For each of ``mine`` the position in ``theirs`` of the last that starts no later, or -1 (any group)."""
-    count = theirs.size
-    both = np.concatenate((theirs, mine))
-    is_mine = np.arange(both.size) >= count
-    order = np.lexsort((is_mine, pairs.start_cycles[both], group[both]))
-    seen = np.cumsum(~is_mine[order]) - 1
-    position = np.empty(both.size, dtype=np.int64)
-    position[order] = seen
-    # ``theirs`` ascends by group and start, so that the count of those seen is the position of the last.
-    return position[count:]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.timeline.groups import NO_SMALLEST, largest, smallest
-from kprof_inject.timeline.records import Records, lost_records
+from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.tally import WarpTally
 
 # globaltimer moves in steps of 32 ns on an H200: a reading is off by 32/sqrt(12) ns.
 _STEP_ERROR_NS = 9.2
@@ -28,8 +28,6 @@ _MORE_WITHIN_FUNCTION_NS = 300.0
 _SHIFT_VARIATION = 0.2
 # How far the records that a ring lost may have been from the mean distance of those that it kept.
 _LOST_DISTANCE_ERROR = 0.1
-# The share of distances that count as they are.
-_USUAL_DISTANCES = 0.96
 # A clock does not run this many times as fast as the others, nor at 10 GHz.
 _WILD = 4.0
 _FASTEST_CYCLES_PER_NS = 10.0
@@ -57,7 +55,7 @@ class Readings:
     more_shift_ns: float
 
 
-def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool, all_warps: bool = True) -> Readings:
+def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_warps: bool = True) -> Readings:
     """Two readings for each CTA that recorded something, less those whose clock values cannot be.
 
     ``spans_function`` says that a scope stands around the function, ``all_warps`` that each warp of a CTA recorded:
@@ -66,13 +64,13 @@ def readings_of(ctas: RawCtas, records: Records, *, spans_function: bool, all_wa
     Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
     stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
     """
-    first, reckoned_error_cycles = first_cycles(ctas, records)
-    last = largest(records.row, records.cycles, len(ctas.sm))
-    recorded = np.unique(records.row)
+    first, reckoned_error_cycles = first_cycles(ctas, warps)
+    last = warps.last_cycles.max(axis=1, initial=NO_LARGEST)
+    recorded = np.flatnonzero(warps.kept.any(axis=1))
     rows = _sound_rows(recorded, first, last, ctas)
     # An SM of which nothing else is known: the middle of its records belongs to the middle of the CTA's time.
     rest = recorded[~np.isin(ctas.sm[recorded], ctas.sm[rows])]
-    middle_cycles = np.array([np.median(records.cycles[records.row == row]) for row in rest], dtype=np.int64)
+    middle_cycles = first[rest] + (last[rest] - first[rest]) // 2
     duration_ns = ctas.pre_final_ns[rest] - ctas.init_ns[rest]
 
     more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
@@ -107,40 +105,17 @@ def _sound_rows(
     return rows[(cycles_per_ns < min(_WILD * usual, _FASTEST_CYCLES_PER_NS)) & (duration_ns > 0)]
 
 
-def first_cycles(ctas: RawCtas, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The clock value of each CTA's first record, and its error: of lost ones, reckoned.
 
     The first of warp 0, whose first thread reads the timer; if that recorded nothing, the first of all.
     """
-    warps = ctas.written_words.shape[1]
-    group = records.row * warps + records.warp
-    size = len(ctas.sm) * warps
-    first = smallest(group, records.cycles, size)
-    missing = _missing_cycles(lost_records(ctas).reshape(-1), group, records.cycles)
-    kept = np.bincount(group, minlength=size) > 0
-    begin = np.where(kept, first - np.rint(missing).astype(np.int64), NO_SMALLEST).reshape(-1, warps)
-    has_warp_0 = kept.reshape(-1, warps)[:, 0] & (ctas.warps[0] == 0)
+    kept = warps.kept > 0
+    begin = np.where(kept, warps.first_cycles - np.rint(warps.lost_cycles).astype(np.int64), NO_SMALLEST)
+    has_warp_0 = kept[:, 0] & (ctas.warps[0] == 0)
     chosen = np.where(has_warp_0, 0, np.argmin(begin, axis=1))
     rows = np.arange(len(begin))
-    return begin[rows, chosen], _LOST_DISTANCE_ERROR * missing.reshape(-1, warps)[rows, chosen]
-
-
-def _missing_cycles(
-    lost: NDArray[np.int64], group: NDArray[np.int64], cycles: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """How long the lost records of each warp took, by the mean distance of those that it kept.
-
-    The widest distances count for less: what follows a loop takes long for few records, and the lost ones were in it.
-    """
-    missing = np.zeros(len(lost))
-    losers = np.flatnonzero(lost)
-    if losers.size:
-        # A ring that lost records is full, so that all of these have the same number.
-        kept = cycles[np.isin(group, losers)].reshape(losers.size, -1)
-        distances = np.sort(np.diff(kept, axis=1), axis=1)
-        widest = distances[:, int(distances.shape[1] * _USUAL_DISTANCES) - 1]
-        missing[losers] = lost[losers] * np.minimum(distances, widest[:, None]).mean(axis=1)
-    return missing
+    return begin[rows, chosen], _LOST_DISTANCE_ERROR * warps.lost_cycles[rows, chosen]
 
 
 def trust(errors: NDArray[np.float64], side: NDArray[np.float64]) -> NDArray[np.float64]:

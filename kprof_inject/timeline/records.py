@@ -1,36 +1,49 @@
-"""Raw buffers to columns of records, ordered by clock within each warp."""
+"""Rings to columns of records, block by block, ordered by clock within each warp.
+
+A *group* is one recorded warp of one CTA: number ``row * warps + warp``, where ``row`` indexes the CTAs of the launch's
+``RawCtas`` and ``warp`` its ``warps``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.timeline.unwrap import unwrap_often, unwrap_once
+from kprof_inject.timeline.damage import contradicted_records, far_records, most_cycles
+from kprof_inject.timeline.groups import NO_SMALLEST, smallest
+from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 # The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
+_END_SHIFT = 31
 _SCOPE_SHIFT = 23
 _SCOPE_MASK = 0xFF
 _CLOCK_HIGH_MASK = 0x7FF
+_CLOCK_LOW_BITS = 32
 CLOCK_BITS = 43
 WORDS_PER_ENTRY = 2
+# So many records are decoded at once: their columns together stay in a processor's cache.
+_BLOCK_RECORDS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records that survive in one launch, ordered by ``row``, ``warp`` and ``cycles``.
+    """The sound records of some CTAs, ordered by ``group`` and time.
 
-    ``row`` indexes the CTAs of the launch's ``RawCtas`` and ``warp`` its ``warps``; ``cycles`` is the counter of the
-    CTA's SM.
+    ``number`` counts the records of a warp in that order, those that the ring lost and the damaged ones too; ``scope``
+    indexes the scope table; ``cycles`` is the counter of the CTA's SM. ``damaged`` are the groups of the entries that
+    were left out, one for each: no record of this kernel can look so.
     """
 
-    row: NDArray[np.int64]
-    warp: NDArray[np.int64]
-    scope_id: NDArray[np.int64]
+    group: NDArray[np.int64]
+    number: NDArray[np.int64]
+    scope: NDArray[np.int16]
     is_end: NDArray[np.bool_]
     cycles: NDArray[np.int64]
+    damaged: NDArray[np.int64]
 
 
 def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
@@ -40,28 +53,145 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
     return lost
 
 
-def decode_records(ctas: RawCtas, clock_bits: int = 64, clock_hz: float = 0.0) -> Records:
-    """Take every written entry out of the rings.
+@dataclass(frozen=True, slots=True)
+class RecordDecoder:
+    """Takes the records out of a launch's rings. ``scope_of_id`` has 256 entries: the scope of each id, or -1; several
+    ids may mean one scope. Where ``stores_moved``, the order in the ring says nothing of the order in time."""
 
-    ``clock_bits`` is how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal clock, 0 if unknown."""
+    ctas: RawCtas
+    scope_of_id: NDArray[np.int16]
+    counter: Counter
+    most_cycles: NDArray[np.int64]
+    stores_moved: bool
+
+    def blocks(self) -> Iterator[slice]:
+        """The rows of the launch, in parts of a bounded number of records (or a single CTA)."""
+        rows, warps, _, _ = self.ctas.entries.shape
+        most = max(1, self._kept(slice(None)).max(initial=0) * warps)
+        step = max(1, _BLOCK_RECORDS // int(most))
+        for begin in range(0, rows, step):
+            yield slice(begin, min(begin + step, rows))
+
+    def decode(self, rows: slice) -> Records:
+        """The records of the CTAs in ``rows``."""
+        kept = self._kept(rows).reshape(-1)
+        entries = self._entries(rows, kept)
+        first_group = rows.start * self.ctas.entries.shape[1]
+        group = np.repeat(np.arange(first_group, first_group + len(kept)), kept)
+        lost = np.maximum(self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY - kept, 0)
+        number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
+        scope = self.scope_of_id[entries >> np.uint64(_SCOPE_SHIFT) & np.uint64(_SCOPE_MASK)]
+        cycles = self.counter.count_on(_clock_values(entries), group)
+        records = Records(
+            group, number, scope, (entries >> np.uint64(_END_SHIFT) & np.uint64(1)).astype(bool), cycles, group[:0]
+        )
+        return self._in_order(self._sound(records, rows))
+
+    def _kept(self, rows: slice) -> NDArray[np.int64]:
+        """How many records of each CTA's warp are in its ring."""
+        slots = self.ctas.entries.shape[2]
+        kept: NDArray[np.int64] = np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
+        return kept
+
+    def _entries(self, rows: slice, kept: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """All entries that were written, from each warp's oldest to its newest; the first word is the lower half."""
+        used = int(kept.max(initial=0))
+        rings = np.ascontiguousarray(self.ctas.entries[rows, :, :used]).view(np.uint64).reshape(-1)
+        written = self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY
+        # In a full ring the oldest entry stands at count mod size.
+        oldest = np.where(written > used, written, 0) % max(used, 1)
+        if (kept == used).all() and not oldest.any():
+            return rings
+        begins = np.cumsum(kept) - kept
+        slot = np.arange(int(kept.sum())) + np.repeat(oldest - begins, kept)
+        if oldest.any():
+            slot[slot >= used] -= used
+        return rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
+
+    def _sound(self, records: Records, rows: slice) -> Records:
+        """Without the entries that are none of a record's."""
+        damaged = records.scope < 0
+        row = records.group // self.ctas.entries.shape[1]
+        far = far_records(row - rows.start, records.cycles, ~damaged, self.most_cycles[rows])
+        if far is not None:
+            damaged |= far
+        if not self.stores_moved:
+            turned = contradicted_records(records.group, records.cycles, ~damaged)
+            if turned is not None:
+                damaged |= turned
+        if not damaged.any():
+            return records
+        sound = ~damaged
+        return Records(
+            records.group[sound],
+            records.number[sound],
+            records.scope[sound],
+            records.is_end[sound],
+            records.cycles[sound],
+            records.group[damaged],
+        )
+
+    def _in_order(self, records: Records) -> Records:
+        """By the clock; the order of writing breaks its ties."""
+        if not self.stores_moved:
+            return records
+        order = np.lexsort((records.cycles, records.group))
+        return Records(
+            records.group,
+            records.number,
+            records.scope[order],
+            records.is_end[order],
+            records.cycles[order],
+            records.damaged,
+        )
+
+
+def record_decoder(
+    ctas: RawCtas,
+    scope_of_id: NDArray[np.int16],
+    *,
+    clock_bits: int = 64,
+    clock_hz: float = 0.0,
+    stores_moved: bool = False,
+) -> RecordDecoder:
+    """``clock_bits`` and ``stores_moved`` are how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal
+    clock, 0 if unknown."""
+    oldest, newest = _ring_ends(ctas)
+    if clock_bits != _CLOCK_LOW_BITS:
+        counter = counter_of(oldest, newest, ctas.sm, CLOCK_BITS)
+        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved)
+    often = often_overflowing(newest, ctas, _CLOCK_LOW_BITS, clock_hz)
+    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved)
+    return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
+
+
+def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
+    """For each group the lowest value of its SM; 0 for an SM without records."""
+    ctas = decoder.ctas
+    size = int(ctas.sm.max(initial=0)) + 1
+    lowest = np.full(size, NO_SMALLEST)
+    for rows in decoder.blocks():
+        records = decoder.decode(rows)
+        sm = ctas.sm[records.group // ctas.entries.shape[1]]
+        lowest = np.minimum(lowest, smallest(sm, records.cycles, size))
+    lowest[lowest == NO_SMALLEST] = 0
+    return np.repeat(lowest[ctas.sm], ctas.entries.shape[1])
+
+
+def _ring_ends(ctas: RawCtas) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none."""
     slots = ctas.entries.shape[2]
-    kept = np.minimum(ctas.written_words // WORDS_PER_ENTRY, slots)
-    row, warp, age = np.nonzero(np.arange(slots) < kept[:, :, None])
-    # In a full ring the oldest entry stands at count mod size.
-    written = ctas.written_words[row, warp] // WORDS_PER_ENTRY
-    slot = (age + np.where(written > slots, written, 0)) % max(slots, 1)
-    entries = ctas.entries[row, warp, slot].astype(np.int64)
-    cycles = entries[:, 1]
-    if clock_bits == 32:
-        cycles = unwrap_often(cycles, row, warp, ctas.sm, ctas.pre_final_ns, 32, clock_hz)
-    else:
-        cycles = unwrap_once((entries[:, 0] & _CLOCK_HIGH_MASK) << 32 | cycles, ctas.sm[row], CLOCK_BITS)
-    # Stores may have been moved, so that the clock says what came first; the order of writing breaks its ties.
-    order = np.lexsort((age, cycles, warp, row))
-    return Records(
-        row[order],
-        warp[order],
-        (entries[order, 0] >> _SCOPE_SHIFT) & _SCOPE_MASK,
-        entries[order, 0] >> 31 != 0,
-        cycles[order],
-    )
+    written = ctas.written_words // WORDS_PER_ENTRY
+    row, warp = np.nonzero(written * slots)
+    count = written[row, warp]
+    ends = np.full((2, *written.shape), -1)
+    for end, slot in zip(ends, (np.where(count > slots, count, 0), count - 1), strict=True):
+        entries = np.ascontiguousarray(ctas.entries[row, warp, slot % max(slots, 1)]).view("<u8").reshape(-1)
+        end[row, warp] = _clock_values(entries)
+    return ends[0], ends[1]
+
+
+def _clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
+    low = entries >> np.uint64(_CLOCK_LOW_BITS)
+    high = (entries & np.uint64(_CLOCK_HIGH_MASK)) << np.uint64(_CLOCK_LOW_BITS)
+    return (high | low).view(np.int64)

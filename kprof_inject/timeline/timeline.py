@@ -13,12 +13,14 @@ from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
-from kprof_inject.timeline.groups import smallest
-from kprof_inject.timeline.nesting import depths, iterations
-from kprof_inject.timeline.pairs import pair_records
+from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.readings import readings_of
-from kprof_inject.timeline.records import Records, decode_records, lost_records
+from kprof_inject.timeline.records import WORDS_PER_ENTRY, record_decoder
+from kprof_inject.timeline.scope_blocks import ScopeBlocks
+from kprof_inject.timeline.tally import WarpTally, tally_launch
 from kprof_inject.timeline.untimed import assumed_times
+
+_IDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Timeline:
     ``open_starts`` and ``stray_ends`` count, for each scope of ``table``, the surviving records without a partner,
     ``records_damaged`` the entries that are none of a record's. ``incomplete`` has them by warp. ``lanes`` has a number
     for each scope of ``table``: those with the same one never cross. ``first_ns`` and ``last_ns`` are where the launch
-    begins and ends: its CTAs and its scopes.
+    begins and ends: its CTAs and its records.
     """
 
     launch: Launch
@@ -48,12 +50,12 @@ class Timeline:
     scope_count: int
     first_ns: int
     last_ns: int
-    _scopes: NDArray[np.void]
+    _blocks: ScopeBlocks
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
         """The scopes (``SCOPE_COLUMNS``), ordered by CTA row, warp and start, an outer one before those in it. All of a
-        CTA's warp are in one block."""
-        yield self._scopes
+        CTA's are in one block. They are decoded anew each time."""
+        return iter(self._blocks)
 
     @property
     def scopes(self) -> NDArray[np.void]:
@@ -79,75 +81,68 @@ def read_raw(launch: Launch) -> RawCtas:
 
 
 def decode_launch(launch: Launch) -> Timeline:
-    """Read and decode one launch's buffer. Raises ``KprofError`` if the buffer is damaged as a whole."""
-    table = launch.kernel.scopes
+    """Read one launch's buffer, count its records and fit its clock. Raises ``KprofError`` if the buffer is damaged as
+    a whole."""
+    kernel, table = launch.kernel, launch.kernel.scopes
     raw = read_raw(launch)
-    records = decode_records(raw, launch.kernel.mode.clock_bits, launch.kernel.sm_clock_hz)
-    pairs = pair_records(records, _scope_of_id(launch.kernel.scope_ids, table), len(table.scopes))
-    lost = lost_records(raw)
+    decoder = record_decoder(
+        raw,
+        _scope_of_id(kernel.scope_ids, table),
+        clock_bits=kernel.mode.clock_bits,
+        clock_hz=kernel.sm_clock_hz,
+        stores_moved=kernel.mode.sched_stores,
+    )
+    tally = tally_launch(decoder, len(table.scopes))
     if raw.timed:
         spans_function = any(scope.kind == "func" for scope in table.scopes)
-        all_warps = len(raw.warps) == launch.kernel.num_warps
-        readings = readings_of(raw, records, spans_function=spans_function, all_warps=all_warps)
-        clock = fit_clock(readings, launch.kernel.sm_clock_hz)
+        all_warps = len(raw.warps) == kernel.num_warps
+        readings = readings_of(raw, tally.warps, spans_function=spans_function, all_warps=all_warps)
+        clock = fit_clock(readings, kernel.sm_clock_hz)
     else:
-        raw, clock = assumed_times(launch, raw, records)
+        raw, clock = assumed_times(launch, raw, tally.warps)
 
-    sm = raw.sm[pairs.row]
-    scopes = np.empty(len(pairs.row), dtype=SCOPE_COLUMNS)
-    scopes["cta"] = raw.cta[pairs.row]
-    scopes["sm"] = sm
-    scopes["warp"] = raw.warps[pairs.warp]
-    scopes["scope"] = pairs.scope
-    scopes["depth"] = depths(pairs)
-    scopes["iteration"] = iterations(
-        pairs,
-        np.array([scope.parent for scope in table.scopes], dtype=np.int64),
-        np.array([scope.kind == "iter" for scope in table.scopes], dtype=bool),
-        lost,
-    )
-    scopes["launch"] = launch.index
-    scopes["flags"] = 0
-    first = np.searchsorted(records.row * len(raw.warps) + records.warp, pairs.row * len(raw.warps) + pairs.warp)
-    scopes["start_record"] = pairs.start_at - first
-    scopes["end_record"] = pairs.end_at - first
-    scopes["start_cycles"] = pairs.start_cycles
-    scopes["end_cycles"] = pairs.end_cycles
-    scopes["start_ns"] = clock.to_ns(pairs.start_cycles, sm)
-    scopes["end_ns"] = clock.to_ns(pairs.end_cycles, sm)
-    scopes["duration_cycles"] = pairs.end_cycles - pairs.start_cycles
-    scopes["duration_ns"] = scopes["end_ns"] - scopes["start_ns"]
-    scopes["self_ns"] = scopes["duration_ns"]
-
-    ctas = _cta_columns(raw)
+    first_ns, last_ns = _extent(raw, tally.warps, clock)
     return Timeline(
         launch,
         table,
         clock,
-        ctas,
-        _incomplete(raw, records, lost, clock),
-        np.zeros(len(table.scopes), dtype=np.int64),
-        int((raw.written_words // 2).sum()),
-        int(lost.sum()),
-        pairs.open_starts,
-        pairs.stray_ends,
-        pairs.unknown,
+        _cta_columns(raw),
+        _incomplete(raw, tally.warps, clock),
+        tally.lanes,
+        int((raw.written_words // WORDS_PER_ENTRY).sum()),
+        int(tally.warps.lost.sum()),
+        tally.open_starts,
+        tally.stray_ends,
+        int(tally.warps.damaged.sum()),
         raw.never_ran,
         raw.damaged,
-        len(scopes),
-        int(min((column.min() for column in (ctas["init_ns"], scopes["start_ns"]) if column.size), default=0)),
-        int(max((column.max() for column in (ctas["pre_final_ns"], scopes["end_ns"]) if column.size), default=0)),
-        scopes,
+        tally.scopes,
+        first_ns,
+        last_ns,
+        ScopeBlocks(launch.index, table, decoder, clock, kernel.record_cost.cycles if kernel.record_cost else 0.0),
     )
 
 
-def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int64]:
+def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int16]:
     """By name, not by id: where a scope has two returns, Triton gives its second end an id of its own."""
     index = {scope.record: position for position, scope in enumerate(table.scopes)}
-    lookup = np.full(256, -1, dtype=np.int64)
+    lookup = np.full(_IDS, -1, dtype=np.int16)
     for scope_id, record in scope_ids.items():
         lookup[scope_id] = index.get(record, -1)
     return lookup
+
+
+def _extent(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> tuple[int, int]:
+    """Where the launch begins and ends; 0 and 0 if no CTA ran. A fitted clock may put a record before the timer reading
+    that it followed."""
+    rows = np.flatnonzero(warps.kept.any(axis=1))
+    begins = clock.to_ns(warps.first_cycles[rows].min(axis=1, initial=NO_SMALLEST), raw.sm[rows])
+    ends = clock.to_ns(warps.last_cycles[rows].max(axis=1, initial=NO_LARGEST), raw.sm[rows])
+    if not len(raw.cta):
+        return 0, 0
+    return int(min(raw.init_ns.min(), *begins.min(initial=NO_SMALLEST, keepdims=True))), int(
+        max(raw.pre_final_ns.max(), *ends.max(initial=NO_LARGEST, keepdims=True))
+    )
 
 
 def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
@@ -160,17 +155,22 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
     return columns
 
 
-def _incomplete(raw: RawCtas, records: Records, lost: NDArray[np.int64], clock: ClockFit) -> NDArray[np.void]:
+def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.void]:
     """A ring loses its oldest records: the window goes from the CTA's begin to the first record that is left."""
-    row, warp = np.nonzero(lost)
-    group = records.row * lost.shape[1] + records.warp
-    first = smallest(group, records.cycles, lost.size).reshape(lost.shape)
+    row, warp = np.nonzero(warps.lost + warps.damaged + warps.open_starts + warps.stray_ends)
+    lost, kept, begin_ns = warps.lost[row, warp], warps.kept[row, warp], raw.init_ns[row]
+    first_ns = clock.to_ns(np.where(kept > 0, warps.first_cycles[row, warp], 0), raw.sm[row])
+    # Without a sound record, the window is the CTA's whole time.
+    first_ns = np.where(kept > 0, np.maximum(first_ns, begin_ns), raw.pre_final_ns[row])
     columns = np.zeros(len(row), dtype=INCOMPLETE_COLUMNS)
     columns["cta"] = raw.cta[row]
     columns["sm"] = raw.sm[row]
     columns["warp"] = raw.warps[warp]
-    columns["records_written"] = raw.written_words[row, warp] // 2
-    columns["records_lost"] = lost[row, warp]
-    columns["lost_start_ns"] = raw.init_ns[row]
-    columns["lost_end_ns"] = np.maximum(clock.to_ns(first[row, warp], raw.sm[row]), raw.init_ns[row])
+    columns["records_written"] = raw.written_words[row, warp] // WORDS_PER_ENTRY
+    columns["records_lost"] = lost
+    columns["open_starts"] = warps.open_starts[row, warp]
+    columns["stray_ends"] = warps.stray_ends[row, warp]
+    columns["records_damaged"] = warps.damaged[row, warp]
+    columns["lost_start_ns"] = begin_ns
+    columns["lost_end_ns"] = np.where(lost > 0, first_ns, begin_ns)
     return columns

@@ -13,24 +13,22 @@ import numpy as np
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.reader import Launch
 from kprof_inject.timeline.clock import ClockFit, nominal_clock
-from kprof_inject.timeline.groups import largest, smallest
 from kprof_inject.timeline.readings import first_cycles
-from kprof_inject.timeline.records import Records
+from kprof_inject.timeline.tally import WarpTally
 
 
-def assumed_times(launch: Launch, ctas: RawCtas, records: Records) -> tuple[RawCtas, ClockFit]:
+def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:
     """The launch's clock, and its CTAs with times by that clock: from the first record (reckoned, if the ring lost it)
     to the last. A CTA without records gets none: it begins and ends with the launch's begin."""
     begin_ns = _called_ns(launch)
-    rows = np.unique(records.row)
-    size = len(ctas.sm)
-    reckoned, _ = first_cycles(ctas, records)
-    first = np.minimum(reckoned, smallest(records.row, records.cycles, size))
-    last = largest(records.row, records.cycles, size)
-    clock = nominal_clock(ctas.sm[rows], first[rows], launch.kernel.sm_clock_hz, begin_ns)
-    init_ns, final_ns = np.full((2, size), begin_ns)
-    init_ns[rows] = clock.to_ns(first[rows], ctas.sm[rows])
-    final_ns[rows] = clock.to_ns(last[rows], ctas.sm[rows])
+    rows = np.flatnonzero(warps.kept.any(axis=1))
+    reckoned, _ = first_cycles(ctas, warps)
+    first = np.minimum(reckoned, warps.first_cycles.min(axis=1))[rows]
+    last = warps.last_cycles.max(axis=1)[rows]
+    clock = nominal_clock(ctas.sm[rows], first, launch.kernel.sm_clock_hz, begin_ns)
+    init_ns, final_ns = np.full((2, len(ctas.sm)), begin_ns)
+    init_ns[rows] = clock.to_ns(first, ctas.sm[rows])
+    final_ns[rows] = clock.to_ns(last, ctas.sm[rows])
     return replace(ctas, init_ns=init_ns, pre_final_ns=final_ns, post_final_ns=final_ns), clock
 
 

@@ -2,78 +2,115 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.timeline.groups import largest, smallest
 
 _FALLBACK_CLOCK_HZ = 1.5e9
 
 
-def unwrap_once(cycles: NDArray[np.int64], sm: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """Undo one overflow of a counter of ``bits`` bits within the launch, SM by SM: for one that no launch outlasts, as
-    half the period of 43 bits, 37 minutes."""
-    if cycles.size == 0:
+class Counter(Protocol):
+    """The cycle counters of a launch's SMs."""
+
+    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Clock values as if the counters never overflowed. The records stand in the order of ``group`` and writing,
+        all that a group has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NeverOverflowed:
+    """No SM's counter overflowed."""
+
+    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
         return cycles
-    half = 1 << (bits - 1)
-    size = int(sm.max()) + 1
-    wrapped = largest(sm, cycles, size)[sm] - smallest(sm, cycles, size)[sm] > half
-    return np.where(wrapped & (cycles < half), cycles + 2 * half, cycles)
 
 
-def unwrap_often(
-    cycles: NDArray[np.int64],
-    row: NDArray[np.int64],
-    warp: NDArray[np.int64],
-    sm_of_row: NDArray[np.int64],
-    end_ns_of_row: NDArray[np.int64],
-    bits: int,
-    clock_hz: float,
-) -> NDArray[np.int64]:
-    """Undo any number of overflows of a counter of ``bits`` bits.
+@dataclass(frozen=True, slots=True)
+class OverflowedOnce:
+    """Where ``overflowed`` (group), values in the lower half of the ``period`` come after those in the upper: for a
+    counter that no launch outlasts, as half the period of 43 bits, 37 minutes."""
 
-    The records stand in the order of ``row``, ``warp`` and writing. Two that follow each other, and the last of two
-    warps, are taken to be less than half a period apart (one second of 32 bits). The last records of the CTAs of one SM
-    are placed by the device's timer at the CTAs' ends, ``end_ns_of_row``: for that, the nominal ``clock_hz`` (0 if
-    unknown) is exact enough. Each SM's first value stays as it is.
-    """
-    if cycles.size == 0:
-        return cycles
-    period = 1 << bits
-    before_newest = _until_newest(cycles, row, warp, period)
-    # Each warp's newest, and of each row that of the first warp which recorded.
-    newest = np.flatnonzero(np.append((row[1:] != row[:-1]) | (warp[1:] != warp[:-1]), True))
-    rows, first = np.unique(row[newest], return_index=True)
-    reference = cycles[newest[first]]
-    place = np.searchsorted(rows, row)
-    within_row = _nearest(cycles[newest] - reference[place[newest]], period)
-    warp_number = np.searchsorted(newest, np.arange(len(cycles)))
-    placed = _placed(reference, sm_of_row[rows], end_ns_of_row[rows], period, clock_hz)
-    counted = placed[place] + within_row[warp_number] - before_newest
+    overflowed: NDArray[np.bool_]
+    period: int
 
-    sm = sm_of_row[row]
-    lowest = smallest(sm, counted, int(sm.max()) + 1)[sm]
-    shifted: NDArray[np.int64] = counted - lowest // period * period
-    return shifted
+    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.where(self.overflowed[group] & (cycles < self.period // 2), cycles + self.period, cycles)
 
 
-def _until_newest(
-    cycles: NDArray[np.int64], row: NDArray[np.int64], warp: NDArray[np.int64], period: int
-) -> NDArray[np.int64]:
-    """How many cycles lie between each record and the newest of its warp."""
-    steps = _nearest(np.diff(cycles), period)
-    steps[(row[1:] != row[:-1]) | (warp[1:] != warp[:-1])] = 0
-    since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))
-    is_newest = np.append((row[1:] != row[:-1]) | (warp[1:] != warp[:-1]), True)
-    newest = np.flatnonzero(is_newest)
-    until: NDArray[np.int64] = since[newest[np.searchsorted(newest, np.arange(len(cycles)))]] - since
-    return until
+@dataclass(frozen=True, slots=True)
+class OverflowsOften:
+    """Any number of overflows. Two records of a warp that follow each other are taken to be less than half a
+    ``period`` apart (one second of 32 bits); ``newest`` (group) is the value of each warp's last, counted on."""
+
+    newest: NDArray[np.int64]
+    period: int
+
+    def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not cycles.size:
+            return cycles
+        steps = _nearest(np.diff(cycles), self.period)
+        fresh = np.diff(group) != 0
+        steps[fresh] = 0
+        since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))
+        last = np.flatnonzero(np.append(fresh, True))
+        counts = np.diff(last, prepend=-1)
+        counted: NDArray[np.int64] = since + np.repeat(self.newest[group[last]] - since[last], counts)
+        return counted
+
+    def lifted(self, lowest: NDArray[np.int64]) -> OverflowsOften:
+        """The same counters, each group's later by as many whole periods as bring its ``lowest`` value to 0 or above,
+        and no further than needed."""
+        return replace(self, newest=self.newest - lowest // self.period * self.period)
+
+
+def counter_of(
+    oldest: NDArray[np.int64], newest: NDArray[np.int64], sm_of_row: NDArray[np.int64], bits: int
+) -> Counter:
+    """The counters of a launch that none outlasts. ``oldest`` and ``newest`` (CTA, warp) are the values of the first
+    and the last entry of each ring, -1 where it has none."""
+    size = int(sm_of_row.max(initial=0)) + 1
+    row, warp = np.nonzero(newest >= 0)
+    ends = np.concatenate((oldest[row, warp], newest[row, warp]))
+    sm = np.tile(sm_of_row[row], 2)
+    lowest, highest = smallest(sm, ends, size), largest(sm, ends, size)
+    overflowed = (highest > lowest) & (highest - np.minimum(lowest, highest) > 1 << (bits - 1))
+    if not overflowed.any():
+        return NeverOverflowed()
+    return OverflowedOnce(np.repeat(overflowed[sm_of_row], newest.shape[1]), 1 << bits)
+
+
+def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float) -> OverflowsOften:
+    """The counters of a launch that may take longer than they count. ``newest`` is as for ``counter_of``, ``clock_hz``
+    the device's nominal clock, 0 if unknown."""
+    return OverflowsOften(_newest_counted_on(newest, ctas, 1 << bits, clock_hz), 1 << bits)
+
+
+def _newest_counted_on(newest: NDArray[np.int64], ctas: RawCtas, period: int, clock_hz: float) -> NDArray[np.int64]:
+    """The values of the last records of all groups, counted on.
+
+    Those of two warps of a CTA are taken to be less than half a period apart. The CTAs of one SM are placed by the
+    device's timer at their ends: for that, the nominal clock is exact enough. The first of each SM stays as it is."""
+    has_any = newest >= 0
+    rows = np.flatnonzero(has_any.any(axis=1))
+    reference = newest[rows, np.argmax(has_any[rows], axis=1)]
+    placed = _placed(reference, ctas.sm[rows], ctas.pre_final_ns[rows], period, clock_hz)
+    counted = np.zeros_like(newest)
+    counted[rows] = placed[:, None] + _nearest(newest[rows] - reference[:, None], period)
+    return counted.reshape(-1)
 
 
 def _placed(
     cycles: NDArray[np.int64], sm: NDArray[np.int64], ns: NDArray[np.int64], period: int, clock_hz: float
 ) -> NDArray[np.int64]:
     """Clock values with as many periods added as the time between those of the same SM says."""
+    if not cycles.size:
+        return cycles
     order = np.lexsort((ns, sm))
     steps = np.diff(cycles[order])
     expected = np.diff(ns[order]) * ((clock_hz or _FALLBACK_CLOCK_HZ) / 1e9)

@@ -1,0 +1,161 @@
+"""What is drawn of one launch: itself, its scopes, and what was lost of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.export.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
+from kprof_inject.export.tracks import Tracks, runs_of_warps
+from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import judge
+
+_CHUNK_WARPS = 1 << 16
+_MARK = "mark"
+_LOST = Kind("lost records", "lost")
+_INCOMPLETE = Kind("incomplete", "lost", is_instant=True)
+
+
+def launch_events(placed: PlacedLaunch, pid: int, first_tid: int, tracks: Tracks, arrow: int) -> Iterator[Part]:
+    """A launch's threads and what stands on them. The first, ``first_tid``, shows the launch as a whole, to which
+    ``arrow`` points (0: none); those of ``tracks`` follow."""
+    if placed.timeline.ctas.size:
+        yield Threads(pid, _column(first_tid), _column(0), ("kernel launch",))
+        yield _whole(placed, pid, first_tid, arrow)
+    yield from _Warps(placed, pid, first_tid, tracks).parts()
+
+
+def _column(value: int) -> Numbers:
+    return np.array([value], dtype=np.int64)
+
+
+def _whole(placed: PlacedLaunch, pid: int, tid: int, arrow: int) -> Events:
+    timeline = placed.timeline
+    begin_ns = timeline.ctas["init_ns"].min(keepdims=True)
+    # A CTA that was stopped wrote no end.
+    end_ns = np.maximum(timeline.ctas["post_final_ns"].max(keepdims=True), begin_ns)
+    return Events(
+        pid,
+        _column(tid),
+        [Kind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
+        _column(0),
+        placed.clock.on_axis(begin_ns),
+        placed.clock.on_axis(end_ns),
+        group=_column(0),
+        start_order=_column(0),
+        end_order=_column(1),
+        arrows=Arrows(_column(arrow), arrive=True),
+    )
+
+
+def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
+    launch, clock = timeline.launch, timeline.clock
+    yield "grid", "x".join(map(str, launch.grid))
+    yield "ctas", len(timeline.ctas)
+    yield "warps_per_cta", launch.kernel.num_warps
+    yield "records_written", timeline.records_written
+    yield "records_lost", timeline.records_lost
+    yield "clock_mhz", round(clock.clock_hz / 1e6, 3)
+    yield "clock_source", clock.source
+    yield "clock_residual_ns", round(clock.residual_ns, 1)
+    yield "trust", judge(launch.kernel).text
+    yield "variant", launch.kernel.variant
+    yield "launch", launch.index
+    if cost := launch.kernel.record_cost:
+        yield "record_cost_cycles", round(cost.cycles, 2)
+        yield "record_cost_source", cost.source
+
+
+class _Warps:
+    """The threads of a launch's warps."""
+
+    def __init__(self, placed: PlacedLaunch, pid: int, first_tid: int, tracks: Tracks) -> None:
+        self._timeline, self._clock = placed.timeline, placed.clock
+        self._pid = pid
+        # The launch as a whole has the first.
+        self._first_tid = first_tid + 1
+        self._tracks = tracks
+        self._scope_kinds = [_scope_kind(scope) for scope in placed.timeline.table.scopes]
+        self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
+
+    def parts(self) -> Iterator[Part]:
+        """What was lost comes first: it was the oldest."""
+        named = np.empty(0, dtype=np.int64)
+        incomplete = self._timeline.incomplete
+        if incomplete.size:
+            named = self._tracks.of_incomplete(incomplete)
+            yield from self._threads(np.unique(named))
+            for first in range(0, len(incomplete), _CHUNK_WARPS):
+                part = slice(first, first + _CHUNK_WARPS)
+                yield self._incomplete_warps(incomplete[part], named[part])
+        for block in self._timeline.blocks():
+            if block.size:
+                tracks = self._tracks.of_scopes(block)
+                yield from self._threads(np.setdiff1d(tracks, named))
+                yield self._scopes(block, tracks)
+
+    def _threads(self, tracks: Numbers) -> Iterator[Threads]:
+        for numbers, names in self._tracks.names(tracks):
+            yield Threads(self._pid, self._first_tid + numbers, 1 + numbers, names)
+
+    def _scopes(self, block: NDArray[np.void], tracks: Numbers) -> Events:
+        first, lengths = runs_of_warps(block)
+        kind = block["scope"].astype(np.int64)
+        return Events(
+            self._pid,
+            self._first_tid + tracks,
+            self._scope_kinds,
+            kind,
+            self._clock.on_axis(block["start_ns"]),
+            self._clock.on_axis(block["end_ns"]),
+            np.repeat(np.arange(len(first)), lengths),
+            block["start_record"].astype(np.int64),
+            block["end_record"].astype(np.int64),
+            tuple(_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None)),
+        )
+
+    def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
+        """A window where records were lost; else an instant that says what else is missing."""
+        rows = np.arange(len(warps))
+        has_window = warps["records_lost"] > 0
+        counts = ("open_starts", "stray_ends", "records_damaged")
+        return Events(
+            self._pid,
+            self._first_tid + tracks,
+            [_LOST, _INCOMPLETE],
+            (~has_window).astype(np.int64),
+            self._clock.on_axis(warps["lost_start_ns"]),
+            self._clock.on_axis(warps["lost_end_ns"]),
+            rows,
+            np.zeros(len(warps), dtype=np.int64),
+            np.ones(len(warps), dtype=np.int64),
+            (
+                Arg("records", warps["records_lost"], has_window),
+                *(Arg(count, warps[count], warps[count] > 0) for count in counts),
+                Arg("records_written", warps["records_written"]),
+            ),
+        )
+
+
+def _scope_kind(scope: ScopeInfo) -> Kind:
+    args = [("source", scope.source), ("called_from", " < ".join(scope.called_from))]
+    return Kind(scope.name, scope.kind, tuple((name, text) for name, text in args if text), scope.kind == _MARK)
+
+
+def _scope_args(block: NDArray[np.void], lasts: Mask | None) -> Iterator[Arg]:
+    """Of a mark, only where it stands: the time from its start to its end is the record's own."""
+    iteration = block["iteration"].astype(np.int64)
+    yield Arg("iteration", iteration, iteration >= 0)
+    yield Arg("start_cycles", block["start_cycles"])
+    yield Arg("cycles", block["end_cycles"] - block["start_cycles"], lasts)
+    yield Arg("compensated_ns", block["duration_ns"], lasts)
+    yield Arg("self_ns", block["self_ns"], lasts)
+    for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):
+        has_flag = (block["flags"] & flag) != 0
+        if has_flag.any():
+            yield Arg(name, has_flag.astype(np.int64), has_flag)

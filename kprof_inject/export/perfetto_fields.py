@@ -1,0 +1,72 @@
+"""Protobuf fields: single ones as bytes, and columns of them.
+
+A field is its key, number and wire type, and its value; a message within a message is its length and its fields
+(https://protobuf.dev/programming-guides/encoding). Single ones are written by hand too, so that a trace needs no package
+of protobuf's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.export.varints import ByteColumn, constant, picked, varints
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_LENGTHS_STEP = 64
+
+
+def varint(value: int) -> bytes:
+    """One number; a negative one as protobuf has its ``int64``."""
+    value &= (1 << 64) - 1
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def field(number: int, value: int | float | str | bytes) -> bytes:
+    """One field: a varint, a double, or a text, message or other string of bytes."""
+    match value:
+        case int():
+            return varint_key(number) + varint(value)
+        case float():
+            return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+        case str():
+            return field(number, value.encode(errors="replace"))
+        case bytes():
+            return varint(number << 3 | _BYTES) + varint(len(value)) + value
+
+
+def varint_key(number: int) -> bytes:
+    return varint(number << 3 | _VARINT)
+
+
+def fixed64_key(number: int) -> bytes:
+    return varint(number << 3 | _FIXED64)
+
+
+def varint_fields(number: int, values: NDArray[np.int64]) -> list[ByteColumn]:
+    """A field with a varint in each row."""
+    return [constant(varint_key(number)), varints(values)]
+
+
+def message_fields(number: int, columns: Sequence[ByteColumn]) -> list[ByteColumn]:
+    """A field with a message, or a text, in each row, of what the columns hold."""
+    lengths = np.zeros(1, dtype=np.int64)
+    for column in columns:
+        lengths = lengths + column.lengths
+    longest = int(lengths.max(initial=0)) | _LENGTHS_STEP - 1
+    return [picked(_message_heads(number, longest), lengths), *columns]
+
+
+@lru_cache
+def _message_heads(number: int, longest: int) -> list[bytes]:
+    """Key and length of a message, by its length."""
+    return [varint(number << 3 | _BYTES) + varint(length) for length in range(longest + 1)]

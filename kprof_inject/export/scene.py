@@ -1,0 +1,134 @@
+"""What a trace shows, in no format: the one description that every writer of traces encodes.
+
+``drawing.draw`` makes it of timelines. It decides what there is, in which order and by which name, number and time;
+a writer decides nothing. It comes in parts, so that a trace may be larger than memory, and in columns, so that a writer
+needs no loop over events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A column of texts: ``texts[i]`` for each ``i`` of ``index``."""
+
+    texts: Sequence[str]
+    index: Numbers
+
+
+Text = tuple[str | Numbers | Picked, ...]
+"""A column of texts, as parts that follow each other: the same for all, numbers from 0 up in decimal, or picked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the trace. ``pid`` is from 1 up, is no thread's id and says where it stands: lowest first."""
+
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """Threads of one process, on which something is drawn. No two of a trace have the same ``tids``; ``positions``,
+    from 0 up, say where each stands among those of its process."""
+
+    pid: int
+    tids: Numbers
+    positions: Numbers
+    names: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What several events have in common. ``args`` are names with their values; ``is_instant`` tells those that are
+    a point in time from those that last."""
+
+    name: str
+    category: str
+    args: tuple[tuple[str, str | int | float], ...] = ()
+    is_instant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """An argument that differs from event to event, on those that are ``shown`` (None: on all)."""
+
+    name: str
+    values: Numbers
+    shown: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrows:
+    """Arrows that leave each event, or (``arrive``) that point to it: ``ids`` from 1 up, 0 for an event with none. The
+    two ends of one have the same id."""
+
+    ids: Numbers
+    arrive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Slices and instants on threads of one process; all columns have a row for each.
+
+    ``kind`` indexes ``kinds``. Times are nanoseconds from the axis's zero; an instant stands at ``start_ns``.
+    A thread's events never cross, and at equal starts the outer one comes first.
+
+    ``group`` does not fall from row to row, and no thread has events in two groups. In a group every start and every
+    end has a number of its own, ``start_order`` and ``end_order``, that rises with time: who writes starts and ends by
+    themselves merges them by these, which tells what came first at equal times too.
+    """
+
+    pid: int
+    tids: Numbers
+    kinds: Sequence[Kind]
+    kind: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    group: Numbers
+    start_order: Numbers
+    end_order: Numbers
+    args: tuple[Arg, ...] = ()
+    arrows: Arrows | None = None
+
+    def __len__(self) -> int:
+        return len(self.tids)
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counters of one process, which belong to none of its threads: from ``at_ns`` on counter ``names[counter]`` has
+    ``values``, in ``unit``. A counter's samples stand in order of time, at most one at each. They may come in several
+    parts, each with other counters."""
+
+    pid: int
+    names: Sequence[str]
+    unit: str
+    counter: Numbers
+    at_ns: Numbers
+    values: Numbers
+
+
+Part = Process | Threads | Events | Counters
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All of a trace. ``launches`` says what is known of each launch, as JSON, in the order of their processes.
+
+    ``parts`` can be called again and gives the same once more. A process comes before what belongs to it, a thread
+    before its events, and what came first on a thread before what came later, if they are in different parts."""
+
+    launches: list[dict[str, Any]]
+    parts: Callable[[], Iterator[Part]]

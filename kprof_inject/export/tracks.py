@@ -1,0 +1,177 @@
+"""Layouts: how a launch's warps and scopes are spread over the threads of its process.
+
+A layout numbers the threads that there could be, in the order in which they stand; which of them there are is for the
+caller to see. Numbers are reckoned from the table of CTAs, so that a million warps need no table of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.export.scene import Numbers, Picked, Text
+from kprof_inject.timeline.timeline import Timeline, recorded_warps
+
+_CTA_BITS = 32
+_INCOMPLETE = "incomplete"
+
+
+class Tracks(Protocol):
+    """The threads of one launch, by numbers from 0, in their order."""
+
+    @property
+    def count(self) -> int:
+        """All numbers are less."""
+        ...
+
+    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
+        """The thread of each of a block's scopes (``SCOPE_COLUMNS``). Scopes on one thread never cross."""
+        ...
+
+    def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
+        """The thread of what is said of each warp (``INCOMPLETE_COLUMNS``)."""
+        ...
+
+    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
+        """What these threads are called, in parts."""
+        ...
+
+
+class TrackLayout(Protocol):
+    """How to spread a launch over threads."""
+
+    def tracks(self, timeline: Timeline) -> Tracks: ...
+
+
+def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
+    """Where in a block (``SCOPE_COLUMNS``) each warp of a CTA begins, and how many scopes it has."""
+    cta, warp = scopes["cta"], scopes["warp"]
+    begins = np.flatnonzero((cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1])) + 1
+    first = np.concatenate((np.zeros(min(len(scopes), 1), dtype=np.int64), begins))
+    return first, np.diff(first, append=len(scopes))
+
+
+def _sm_and_cta(columns: NDArray[np.void]) -> Numbers:
+    """A number for each row that sorts like its SM and CTA."""
+    return columns["sm"].astype(np.int64) << _CTA_BITS | columns["cta"]
+
+
+def _cta(columns: NDArray[np.void]) -> Numbers:
+    return columns["cta"].astype(np.int64)
+
+
+class _Warps:
+    """The warps of a launch, numbered: by what ``key`` makes of a CTA, then by warp."""
+
+    def __init__(self, timeline: Timeline, key: Callable[[NDArray[np.void]], Numbers]) -> None:
+        keys = key(timeline.ctas)
+        order = np.argsort(keys, kind="stable")
+        self._key = key
+        self._keys = keys[order]
+        self._ctas = timeline.ctas[["sm", "cta"]][order]
+        self._per_cta = max(recorded_warps(timeline.launch)) + 1
+        self.count = len(keys) * self._per_cta
+
+    def of_rows(self, columns: NDArray[np.void]) -> Numbers:
+        return np.searchsorted(self._keys, self._key(columns)) * self._per_cta + columns["warp"]
+
+    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
+        """As ``of_rows``, of rows in which a warp's follow each other."""
+        first, lengths = runs_of_warps(scopes)
+        return np.repeat(self.of_rows(scopes[first]), lengths)
+
+    def places(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """SM, CTA and warp of each."""
+        ctas = self._ctas[numbers // self._per_cta]
+        return ctas["sm"].astype(np.int64), ctas["cta"].astype(np.int64), numbers % self._per_cta
+
+
+@dataclass(frozen=True, slots=True)
+class BySm:
+    """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others."""
+
+    def tracks(self, timeline: Timeline) -> Tracks:
+        return _WarpTracks(_Warps(timeline, _sm_and_cta), timeline.lanes, _sm_first)
+
+
+@dataclass(frozen=True, slots=True)
+class ByCta:
+    """As ``BySm``, ordered by CTA and warp."""
+
+    def tracks(self, timeline: Timeline) -> Tracks:
+        return _WarpTracks(_Warps(timeline, _cta), timeline.lanes, _cta_first)
+
+
+@dataclass(frozen=True, slots=True)
+class ByScope:
+    """A thread for each scope and warp, so that one scope of all warps stands together, ordered by SM, CTA and warp.
+    What warps lost stands below, on threads of its own."""
+
+    def tracks(self, timeline: Timeline) -> Tracks:
+        names = [scope.name for scope in timeline.table.scopes]
+        return _ScopeTracks(_Warps(timeline, _sm_and_cta), [*names, _INCOMPLETE])
+
+
+BY_SM: TrackLayout = BySm()
+LAYOUTS: dict[str, TrackLayout] = {"sm": BY_SM, "cta": ByCta(), "scope": ByScope()}
+"""By the names that users know them by."""
+
+
+def _sm_first(sm: Numbers, cta: Numbers, warp: Numbers) -> Text:
+    return "SM ", sm, " CTA ", cta, " warp ", warp
+
+
+def _cta_first(sm: Numbers, cta: Numbers, warp: Numbers) -> Text:
+    return "CTA ", cta, " warp ", warp, ", SM ", sm
+
+
+class _WarpTracks:
+    """A thread for each warp and lane."""
+
+    def __init__(
+        self, warps: _Warps, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], Text]
+    ) -> None:
+        self._warps = warps
+        self._lanes = lanes
+        self._per_warp = int(lanes.max(initial=0)) + 1
+        self._name = name
+        self.count = warps.count * self._per_warp
+
+    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
+        return self._warps.of_scopes(scopes) * self._per_warp + self._lanes[scopes["scope"]]
+
+    def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
+        return self._warps.of_rows(incomplete) * self._per_warp
+
+    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
+        lane = numbers % self._per_warp
+        usual, further = numbers[lane == 0], numbers[lane > 0]
+        yield usual, self._places(usual)
+        if further.size:
+            yield further, (*self._places(further), " (crossing ", lane[lane > 0], ")")
+
+    def _places(self, numbers: Numbers) -> Text:
+        return self._name(*self._warps.places(numbers // self._per_warp))
+
+
+class _ScopeTracks:
+    """A thread for each of these names and each warp; a scope's is that at its index, the last is for what was lost."""
+
+    def __init__(self, warps: _Warps, names: list[str]) -> None:
+        self._warps = warps
+        self._names = names
+        self.count = warps.count * len(names)
+
+    def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
+        return scopes["scope"].astype(np.int64) * self._warps.count + self._warps.of_scopes(scopes)
+
+    def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
+        return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
+
+    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
+        which, warp = np.divmod(numbers, max(self._warps.count, 1))
+        yield numbers, (Picked(self._names, which), ": ", *_sm_first(*self._warps.places(warp)))

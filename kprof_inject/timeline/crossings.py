@@ -1,0 +1,80 @@
+"""Scopes that cross: one begins in the other and ends behind it.
+
+All functions take the places of the scopes' records, ``start_at`` ascending. Of several warps, those of each stand
+behind those of the one before, so that no two of different warps touch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def innermost_around(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each scope the last one that starts before it and ends after it, or -1."""
+    maxima = _range_maxima(end_at)
+    place = np.arange(len(end_at))
+    # Leaps over scopes that all end earlier, the longest first; what then stands before it ends later.
+    for level in range(len(maxima) - 1, -1, -1):
+        begin = place - (1 << level)
+        can = begin >= 0
+        can[can] = maxima[level][begin[can]] < end_at[can]
+        place = np.where(can, begin, place)
+    return place - 1
+
+
+def crossing(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of scopes that cross, the one that begins first and the one that ends last; of each scope that crosses
+    others there is at least one pair."""
+    # Ends behind me, of all that start in me, the last one's.
+    inside = np.searchsorted(start_at, end_at)
+    last_end = _range_maximum(end_at, np.arange(len(end_at)) + 1, inside)
+    firsts = np.flatnonzero(last_end > end_at)
+    by_end = np.argsort(end_at)
+    seconds = by_end[np.searchsorted(end_at[by_end], last_end[firsts])]
+    # And begins before me, of all that end in me, the first one's.
+    begin = np.searchsorted(end_at[by_end], start_at)
+    end = np.searchsorted(end_at[by_end], end_at)
+    first_start = -_range_maximum(-start_at[by_end], begin, end)
+    later = np.flatnonzero(first_start < start_at)
+    earlier = np.searchsorted(start_at, first_start[later])
+    return np.concatenate((firsts, earlier)), np.concatenate((seconds, later))
+
+
+def separate(
+    lanes: NDArray[np.int64], scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The lanes (scope of the table), with scopes moved to higher ones until none crosses another of its lane."""
+    lanes = lanes.copy()
+    lane = 0
+    while lane <= lanes.max(initial=0):
+        mine = np.flatnonzero(lanes[scope] == lane)
+        first, second = crossing(start_at[mine], end_at[mine])
+        # The table has outer scopes first: they stay.
+        lanes[np.maximum(scope[mine][first], scope[mine][second])] = lane + 1
+        if not first.size:
+            lane += 1
+    return lanes
+
+
+_NOTHING = np.iinfo(np.int64).min
+
+
+def _range_maxima(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """For each level the maxima of all runs of ``2 ** level`` values, by where they begin."""
+    levels = [values]
+    while 2 * (reach := 1 << (len(levels) - 1)) <= len(values):
+        levels.append(np.maximum(levels[-1][:-reach], levels[-1][reach:]))
+    return levels
+
+
+def _range_maximum(values: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The largest of ``values[begin:end]``, for each pair; the least number there is for an empty one."""
+    maxima = _range_maxima(values)
+    length = end - begin
+    found = np.full(len(begin), _NOTHING)
+    # Two runs of the longest length that fits, from either end.
+    for level, runs in enumerate(maxima):
+        mine = np.flatnonzero((length >> level) == 1)
+        found[mine] = np.maximum(runs[begin[mine]], runs[end[mine] - (1 << level)])
+    return found

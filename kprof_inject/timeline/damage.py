@@ -1,0 +1,74 @@
+"""Entries that no warp can have written: found before anything is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.layouts import RawCtas
+
+# No GPU's SM counts faster.
+_MOST_CYCLES_PER_NS = 5
+# A timer's readings may be so far off, each: two steps of the coarsest one.
+_TIMER_SLACK_NS = 2_000
+_ROUNDS = 8
+
+
+def most_cycles(ctas: RawCtas) -> NDArray[np.int64]:
+    """How far apart two records of each CTA can be: what its SM may have counted in the CTA's time."""
+    if not ctas.timed:
+        return np.full(len(ctas.sm), np.iinfo(np.int64).max)
+    duration_ns = np.maximum(ctas.pre_final_ns - ctas.init_ns, 0)
+    most: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+    return most
+
+
+def far_records(
+    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], most: NDArray[np.int64]
+) -> NDArray[np.bool_] | None:
+    """Which of the ``usable`` records are further than ``most`` (row) cycles from the middle one of their CTA; None if
+    no two are. The records are in order of ``row``, which indexes ``most``."""
+    row, cycles = row[usable], cycles[usable]
+    if not row.size:
+        return None
+    begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
+    span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
+    wide = span > most[row[begins]]
+    if not wide.any():
+        return None
+    # Only CTAs with a record out of place are sorted.
+    suspect = np.flatnonzero(np.repeat(wide, np.diff(np.append(begins, row.size))))
+    order = suspect[np.lexsort((cycles[suspect], row[suspect]))]
+    begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
+    counts = np.diff(np.append(begins, order.size))
+    middle = np.repeat(cycles[order][begins + counts // 2], counts)
+    far = np.zeros(row.size, dtype=bool)
+    far[order] = np.abs(cycles[order] - middle) > most[row[order]]
+    return _spread(far, usable)
+
+
+def contradicted_records(
+    group: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_]
+) -> NDArray[np.bool_] | None:
+    """Which of the ``usable`` records stand beside one with which their clock runs backwards; None if none does.
+
+    A warp writes its records in the order of its clock. Where two contradict that, nobody knows which one is wrong."""
+    at = np.flatnonzero(usable)
+    wrong = np.zeros(len(group), dtype=bool)
+    for _ in range(_ROUNDS):
+        turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+        if not turns.size:
+            break
+        wrong[at[turns]] = wrong[at[turns + 1]] = True
+        at = at[~wrong[at]]
+    else:
+        # Too many to be single words: nothing of such a warp can be believed.
+        turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+        wrong[at[np.isin(group[at], group[at[turns]])]] = True
+    return wrong if wrong.any() else None
+
+
+def _spread(values: NDArray[np.bool_], places: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    spread = np.zeros(len(places), dtype=bool)
+    spread[places] = values
+    return spread

@@ -1,0 +1,117 @@
+"""The first pass over a launch's records: what its clock is fitted to, what it lacks, and how its scopes stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.crossings import separate
+from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.nesting import nest
+from kprof_inject.timeline.pairs import Pairs, pair_records
+from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
+
+# The share of distances that count as they are.
+_USUAL_DISTANCES = 0.96
+
+
+@dataclass(frozen=True, slots=True)
+class WarpTally:
+    """What each recorded warp of each CTA wrote; every array has the shape (CTA, warp).
+
+    ``first_cycles`` and ``last_cycles`` are those of its sound records (``NO_SMALLEST`` and ``NO_LARGEST`` without
+    any), ``kept`` how many there are. ``lost_cycles`` is how long the ``lost`` ones took, by the mean distance of the
+    others.
+    ``damaged`` entries are none of a record's; ``open_starts`` and ``stray_ends`` have no partner."""
+
+    kept: NDArray[np.int64]
+    lost: NDArray[np.int64]
+    first_cycles: NDArray[np.int64]
+    last_cycles: NDArray[np.int64]
+    lost_cycles: NDArray[np.float64]
+    damaged: NDArray[np.int64]
+    open_starts: NDArray[np.int64]
+    stray_ends: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a launch's records add up to. ``scopes`` is how many ran; ``open_starts`` and ``stray_ends`` count, for each
+    scope of the table, the records without a partner; scopes of the table with the same number in ``lanes`` never
+    cross."""
+
+    warps: WarpTally
+    scopes: int
+    open_starts: NDArray[np.int64]
+    stray_ends: NDArray[np.int64]
+    lanes: NDArray[np.int64]
+
+
+def tally_launch(decoder: RecordDecoder, scope_count: int) -> Tally:
+    """Count all records of a launch; ``scope_count`` is how many scopes its table has."""
+    lost = lost_records(decoder.ctas)
+    warps = WarpTally(
+        np.zeros_like(lost),
+        lost,
+        np.full_like(lost, NO_SMALLEST),
+        np.full_like(lost, NO_LARGEST),
+        np.zeros(lost.shape),
+        np.zeros_like(lost),
+        np.zeros_like(lost),
+        np.zeros_like(lost),
+    )
+    scopes = 0
+    open_starts, stray_ends, lanes = np.zeros((3, scope_count), dtype=np.int64)
+    for rows in decoder.blocks():
+        records = decoder.decode(rows)
+        pairs = pair_records(records)
+        _count_warps(warps, records, pairs, rows)
+        scopes += len(pairs.scope)
+        open_starts += np.bincount(records.scope[pairs.open_starts], minlength=scope_count)
+        stray_ends += np.bincount(records.scope[pairs.stray_ends], minlength=scope_count)
+        if not nest(pairs, len(records.scope)).is_proper:
+            lanes = separate(lanes, pairs.scope, pairs.start_at, pairs.end_at)
+    return Tally(warps, scopes, open_starts, stray_ends, lanes)
+
+
+def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
+    """Fill in the CTAs ``rows``."""
+    shape = warps.kept[rows].shape
+    first_group = rows.start * shape[1]
+    count = shape[0] * shape[1]
+
+    def counted(group: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.bincount(group - first_group, minlength=count).reshape(shape)
+
+    kept = counted(records.group)
+    begins = np.cumsum(kept.reshape(-1)).reshape(shape) - kept
+    has_any = kept > 0
+    warps.kept[rows] = kept
+    warps.first_cycles[rows][has_any] = records.cycles[begins[has_any]]
+    warps.last_cycles[rows][has_any] = records.cycles[(begins + kept - 1)[has_any]]
+    warps.damaged[rows] = counted(records.damaged)
+    warps.open_starts[rows] = counted(records.group[pairs.open_starts])
+    warps.stray_ends[rows] = counted(records.group[pairs.stray_ends])
+    losers = np.flatnonzero((warps.lost[rows] > 0).reshape(-1) & (kept.reshape(-1) > 1))
+    if losers.size:
+        distance = _usual_distance(records, losers + first_group)
+        warps.lost_cycles[rows].reshape(-1)[losers] = warps.lost[rows].reshape(-1)[losers] * distance
+
+
+def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean distance of the records of each of ``groups``, which ascend.
+
+    The widest distances count for less: what follows a loop takes long for few records, and the lost ones were in it.
+    """
+    mine = np.isin(records.group, groups)
+    group, cycles = records.group[mine], records.cycles[mine]
+    same = np.diff(group) == 0
+    group, distances = group[1:][same], np.diff(cycles)[same]
+    order = np.lexsort((distances, group))
+    begins = np.searchsorted(group, groups)
+    counts = np.diff(np.append(begins, group.size))
+    widest = distances[order][begins + np.maximum((counts * _USUAL_DISTANCES).astype(np.int64) - 1, 0)]
+    usual = np.minimum(distances, np.repeat(widest, counts))
+    return np.add.reduceat(usual, begins) / counts
