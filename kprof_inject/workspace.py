@@ -99,6 +99,11 @@ class Workspace:
     def override_folder(self) -> Path:
         return self.folder / "override"
 
+    @property
+    def calibration_folder(self) -> Path:
+        """Where ``run`` measures what a record costs, and keeps it for later runs."""
+        return self.folder / "calibration"
+
     def cache_folder(self, step: str) -> Path:
         """Where the program's compilers may cache while ``step`` runs it."""
         return self.folder / "cache" / step

@@ -1,14 +1,13 @@
-"""Profile buffers and captures made from a known truth, and a slow decoder to hold the fast one against.
+"""Profile buffers and captures made from a known truth.
 
-Both are written from Proton's description of the buffer and share no code with ``kprof_inject``, so that a wrong offset
-there cannot hide here.
+Written from Proton's description of the buffer, with no code of ``kprof_inject``, so that a wrong offset there cannot
+hide here.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,78 +103,17 @@ def _cta_words(number: int, cta: Cta, slots: int, rings: Sequence[int], clock_pe
     return row
 
 
-@dataclass
-class SlowDecode:
-    """What the words of a buffer say, found record by record.
-
-    ``scopes`` has (CTA, warp, scope, start cycles, end cycles), sorted; the counters have one key for each scope.
-    """
-
-    scopes: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    open_starts: Counter[int] = field(default_factory=Counter)
-    stray_ends: Counter[int] = field(default_factory=Counter)
-    unknown: int = 0
-    lost: int = 0
-
-
-def decode_slowly(words: NDArray[np.uint32], num_warps: int, scope_of_id: Mapping[int, int]) -> SlowDecode:
-    """Decode a buffer whose headers are sound."""
-    result = SlowDecode()
-    rows = [row for row in words.tolist() if row[0] == PREAMBLE]
-    records = {}
-    for row in rows:
-        for warp in range(num_warps):
-            records[row[1], warp], lost = _ring_entries(row, num_warps, warp)
-            result.lost += lost
-    for sm in {row[2] for row in rows}:
-        mine = [key for row in rows if row[2] == sm for key in records if key[0] == row[1]]
-        _unwrap_slowly([records[key] for key in mine])
-    for (cta, warp), entries in records.items():
-        _pair_slowly(result, cta, warp, sorted(entries, key=lambda entry: entry.cycles), scope_of_id)
-    result.scopes.sort()
-    return result
-
-
-def _ring_entries(row: list[int], num_warps: int, warp: int) -> tuple[list[Entry], int]:
-    """The entries of one ring from the oldest to the newest, and how many it lost."""
-    slots = row[3] // num_warps // 8
-    written = row[10 + warp] // 2
-    ring_at = 10 + num_warps + warp * slots * 2
-    entries = []
-    for position in range(max(0, written - slots), written):
-        at = ring_at + 2 * (position % slots)
-        high, low = row[at], row[at + 1]
-        entries.append(Entry(high >> 23 & 0xFF, high >> 31 == 1, (high & 0x7FF) << 32 | low))
-    return entries, max(0, written - slots)
-
-
-def _unwrap_slowly(warps: list[list[Entry]]) -> None:
-    """In place: if the records of an SM span more than half of the counter's period, it has wrapped."""
-    cycles = [entry.cycles for entries in warps for entry in entries]
-    if cycles and max(cycles) - min(cycles) > CLOCK_PERIOD // 2:
-        for entries in warps:
-            entries[:] = [
-                entry._replace(cycles=entry.cycles + CLOCK_PERIOD) if entry.cycles < CLOCK_PERIOD // 2 else entry
-                for entry in entries
-            ]
-
-
-def _pair_slowly(
-    result: SlowDecode, cta: int, warp: int, entries: Sequence[Entry], scope_of_id: Mapping[int, int]
-) -> None:
-    opened: dict[int, int] = {}
+def with_moved_stores(entries: Sequence[Entry]) -> list[Entry]:
+    """The records of a warp in the order in which they are written with ``sched_stores``: each start right before its
+    end."""
+    opened: dict[int, Entry] = {}
+    written: list[Entry] = []
     for entry in entries:
-        scope = scope_of_id.get(entry.scope_id, -1)
-        if scope < 0:
-            result.unknown += 1
-        elif not entry.is_end:
-            result.open_starts[scope] += scope in opened
-            opened[scope] = entry.cycles
-        elif scope in opened:
-            result.scopes.append((cta, warp, scope, opened.pop(scope), entry.cycles))
+        if not entry.is_end:
+            opened[entry.scope_id] = entry
         else:
-            result.stray_ends[scope] += 1
-    result.open_starts.update(opened.keys())
+            written += [opened.pop(entry.scope_id), entry] if entry.scope_id in opened else [entry]
+    return written
 
 
 def kernel_json(

@@ -13,6 +13,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.row_checks import (
+    first_of_each,
+    impossible_counts,
+    possible_copying,
+    sound_times,
+    usual_size,
+)
 from kprof_inject.errors import KprofError
 
 PREAMBLE = 0xDEADBEEF
@@ -25,10 +32,12 @@ class RawCtas:
     """The CTAs that ran, one row each, and what their warps wrote.
 
     ``warps`` are the ids of the warps that recorded, ascending; "warp" in a shape means one of these, in this order.
-    ``written_words`` (CTA, warp) is never clamped. ``entries`` (CTA, warp, slot, 2) is the ring of each warp, two
-    words an entry; slots that were never written hold anything. ``never_ran`` counts the rows without a preamble,
-    ``damaged`` those whose header contradicts itself; neither has a row here. Where the CTAs were not ``timed``, no
-    timer was read, and the times are 0.
+    ``written_words`` (CTA, warp) is never clamped; where it is too high to be true, the ring is taken to have gone
+    round once. ``entries`` (CTA, warp, slot, 2) is the ring of each warp, two words an entry; slots that were never
+    written hold anything. It is a view of the buffer, unless rows amid the others were left out. ``never_ran`` counts
+    the rows without a preamble, ``damaged`` those whose header contradicts itself or the others; neither has a row
+    here. Where the CTAs were not ``timed``, no timer was read, or none that makes sense, and the times are 0.
+    ``miscounted`` is the number of warps that cannot have written what they say: too much, or half a record.
     """
 
     warps: NDArray[np.int64]
@@ -42,6 +51,7 @@ class RawCtas:
     never_ran: int
     damaged: int
     timed: bool
+    miscounted: int = 0
 
 
 class Layout(Protocol):
@@ -61,35 +71,49 @@ class _HeaderLayout:
 
     def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
         rings_at = self._COUNTS_AT + num_warps
-        if words.shape[1] < rings_at:
+        if not recorded or words.shape[1] < rings_at:
             raise KprofError(
                 f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {num_warps} warps",
                 hint="the kernel's metadata and its buffer do not belong together; capture again",
             )
-        ran = words[:, 0] == PREAMBLE
         warps = np.array(recorded, dtype=np.int64)
-        ring_words = (words[:, 3] // 4 // len(warps)).astype(np.int64)
-        usual = int(np.median(ring_words[ran])) if ran.any() else 0
-        fits = usual > 0 and usual % 2 == 0 and rings_at + usual * len(warps) <= words.shape[1]
-        sound = ran & (ring_words == usual) & (words[:, 2] < _MOST_SMS) & fits
-        rows = words[sound]
-        times = self._times(rows)
-        rings = rows[:, rings_at : rings_at + usual * len(warps)]
+        ran = words[:, 0] == PREAMBLE
+        sound = ran & (words[:, 1] < len(words)) & (words[:, 2] < _MOST_SMS)
+        size = usual_size(words[sound, 3], len(warps), words.shape[1] - rings_at)
+        sound &= (words[:, 3] == size) & (size > 0)
+        times = self._times(words)
+        in_time = sound if times is None else sound_times(times, sound)
+        # If not one row has times that make sense, it is the timer that makes none.
+        timed = times is not None and bool(in_time.any() or not sound.any())
+        sound = first_of_each(words[:, 1], in_time if timed else sound)
+
+        rows = _rows(words, sound)
+        ring_words = size // 4 // len(warps) if len(rows) else 0
+        own_times = np.zeros((len(rows), 3), dtype=np.int64)
+        if times is not None and timed:
+            own_times = times[sound].astype(np.int64)
+        init_ns, pre_final_ns, post_final_ns = own_times.T
+        written = rows[:, self._COUNTS_AT + warps].astype(np.int64)
+        odd, too_high = impossible_counts(written, pre_final_ns - init_ns if timed else None)
+        if too_high.any():
+            written = np.where(too_high, ring_words + written % ring_words, written)
         return RawCtas(
             warps,
             rows[:, 1].astype(np.int64),
             rows[:, 2].astype(np.int64),
-            times[:, 0],
-            times[:, 1],
-            times[:, 2],
-            rows[:, self._COUNTS_AT + warps].astype(np.int64),
-            rings.reshape(len(rows), len(warps), usual // 2 if sound.any() else 0, 2),
+            init_ns,
+            pre_final_ns,
+            possible_copying(pre_final_ns, post_final_ns),
+            written,
+            rows[:, rings_at : rings_at + ring_words * len(warps)].reshape(len(rows), len(warps), ring_words // 2, 2),
             int((~ran).sum()),
             int((ran & ~sound).sum()),
-            self._COUNTS_AT > self._TIMES_AT,
+            timed,
+            int((odd | too_high).sum()),
         )
 
-    def _times(self, rows: NDArray[np.uint32]) -> NDArray[np.int64]:
+    def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
+        """The begin, the end and the end of copying of each row: shape (row, 3)."""
         raise NotImplementedError
 
 
@@ -98,8 +122,8 @@ class TimedLayout(_HeaderLayout):
 
     _COUNTS_AT = 10
 
-    def _times(self, rows: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return np.ascontiguousarray(rows[:, self._TIMES_AT : self._COUNTS_AT]).view("<u8").astype(np.int64)
+    def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
+        return np.ascontiguousarray(words[:, self._TIMES_AT : self._COUNTS_AT]).view("<u8")
 
 
 class UntimedLayout(_HeaderLayout):
@@ -107,8 +131,8 @@ class UntimedLayout(_HeaderLayout):
 
     _COUNTS_AT = 4
 
-    def _times(self, rows: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return np.zeros((len(rows), 3), dtype=np.int64)
+    def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
+        return None
 
 
 LAYOUTS: dict[str, Layout] = {"timed": TimedLayout(), "untimed": UntimedLayout()}
@@ -122,3 +146,10 @@ def layout_named(name: str) -> Layout:
             hint=f"this version reads {', '.join(sorted(LAYOUTS))}; update kprof-inject",
         )
     return LAYOUTS[name]
+
+
+def _rows(words: NDArray[np.uint32], sound: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """The sound rows, copied only if others stand between them."""
+    at = np.flatnonzero(sound)
+    is_range = at.size == 0 or at[-1] - at[0] + 1 == at.size
+    return words[at[0] : at[-1] + 1] if is_range and at.size else words[sound]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,8 @@ class Launch:
     """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process.
 
     The host called it at ``host_ns``, and the call had returned at ``host_end_ns``, which older captures do not tell.
-    ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay."""
+    ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay. The buffer
+    begins at ``offset_bytes`` of the file at ``path``."""
 
     kernel: Kernel
     origin: Origin
@@ -83,16 +84,12 @@ class Launch:
     buffer_bytes: int
     graph: bool
     host_end_ns: int | None = None
+    offset_bytes: int = 0
 
     @property
     def device_name(self) -> str:
         """Empty if it is unknown."""
-        return _item(self.origin.device_names, self.device)
-
-    @property
-    def device_uuid(self) -> str:
-        """Empty if it is unknown."""
-        return _item(self.origin.device_uuids, self.device)
+        return _device_name(self.origin, self.device)
 
     @property
     def place(self) -> Place:
@@ -102,7 +99,7 @@ class Launch:
     def words(self) -> NDArray[np.uint32]:
         """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
         try:
-            raw = np.fromfile(self.path, dtype="<u4", count=self.buffer_bytes // 4)
+            raw = np.fromfile(self.path, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
         except OSError as error:
             raise KprofError(f"cannot read {self.path}: {error.strerror}") from None
         stride = self.kernel.stride_bytes // 4
@@ -185,17 +182,20 @@ def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     end = read_object(folder / END_FILE, "left_out") if (folder / END_FILE).exists() else None
     readings, damaged_readings = host_readings(folder / CLOCK_FILE)
     origin = origin_of(folder, info, readings)
-    kernels: dict[str, Kernel] = {}
+    kernels: dict[tuple[str, str], Kernel] = {}
     launches: dict[str, Launch] = {}
     for line in _complete_lines(folder / LAUNCHES_FILE):
         if "drop" in line:
             launches.pop(line["drop"], None)
             continue
         variant = object_with(_LAUNCH_KEYS, line, folder / LAUNCHES_FILE)["variant"]
-        if variant not in kernels:
-            kernels[variant] = _kernel(folder / KERNELS_FOLDER / variant, variant)
+        device_name = _device_name(origin, line["device"])
+        if (variant, device_name) not in kernels:
+            kernel = _kernel(folder / KERNELS_FOLDER / variant, variant)
+            cost = cost_of(CostKey.of(device_name, str(info.get("triton")), kernel.mode), costs)
+            kernels[variant, device_name] = replace(kernel, record_cost=cost)
         launches[line["file"]] = Launch(
-            kernels[variant],
+            kernels[variant, device_name],
             origin,
             line["index"],
             (line["grid"][0], line["grid"][1], line["grid"][2]),
@@ -205,9 +205,14 @@ def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
             folder / line["file"],
             line["buffer_bytes"],
             bool(line.get("graph")),
+            line.get("host_end_ns"),
         )
     left_out = dict(end["left_out"]) if end else {}
     return Process(origin, info, tuple(launches.values()), end is not None, left_out, damaged_readings)
+
+
+def _device_name(origin: Origin, device: int) -> str:
+    return origin.device_names[device] if 0 <= device < len(origin.device_names) else ""
 
 
 def _complete_lines(path: Path) -> list[dict[str, Any]]:

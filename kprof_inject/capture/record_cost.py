@@ -16,12 +16,23 @@ from kprof_inject.files import object_with, read_object, write_json
 
 @dataclass(frozen=True, slots=True)
 class RecordCost:
-    """``cycles`` of the SM's counter from one record to the next where nothing stands between them, on one device and in
-    one ``Mode``. ``source`` says where the figure comes from: "measured" on that device when the capture was made, or
-    "shipped", measured by us on a device of the same name."""
+    """Cycles of the SM's counter that a record adds to the distance to the next one, on one device and in one ``Mode``:
+    the start and the end of a scope. They differ where stores are moved, from behind the start to behind the end.
 
-    cycles: float
+    How much it is hangs on what stands beside the record: work may be done while the record is being made. So each is
+    the middle between two figures, next to another record and next to work, and what a record really adds may be
+    ``error_cycles`` more or less. ``source`` says where the figures come from: "measured" on that device when the capture
+    was made, or "shipped", measured by us on a device of the same name."""
+
+    after_start_cycles: float
+    after_end_cycles: float
+    error_cycles: float
     source: str
+
+    @property
+    def cycles(self) -> float:
+        """Of a record in the mean."""
+        return (self.after_start_cycles + self.after_end_cycles) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +57,29 @@ class MeasuredCost:
     """What was measured: all in cycles from a record's clock reading to that of the next record of the same warp.
 
     ``after_start_cycles`` and ``after_end_cycles`` are what follows the start and what follows the end of a scope, in a
-    loop, and ``cycles`` is their mean. ``straight_cycles`` is the same outside of loops. Half of what was measured of a
-    place in the code lies within ``spread_cycles``; ``samples`` is how many there were in all."""
+    loop, where the next record stands right behind; ``cycles`` is their mean. With ``beside_work`` they are what is left
+    of the distance where work stands between, less that work. ``straight_cycles`` is ``cycles`` outside of loops. Half
+    of what was measured of a place in the code without work lies within ``spread_cycles``; ``samples`` is how many there
+    were in all."""
 
     key: CostKey
     cycles: float
     after_start_cycles: float
     after_end_cycles: float
+    after_start_beside_work_cycles: float
+    after_end_beside_work_cycles: float
     straight_cycles: float
     spread_cycles: float
     samples: int
+
+    @property
+    def record_cost(self) -> RecordCost:
+        """What is to be subtracted for a record of this key."""
+        start = (self.after_start_cycles, self.after_start_beside_work_cycles)
+        end = (self.after_end_cycles, self.after_end_beside_work_cycles)
+        # Where stores are moved, a start adds more beside work than alone.
+        error_cycles = max(abs(alone - beside_work) / 2 for alone, beside_work in (start, end))
+        return RecordCost(sum(start) / 2, sum(end) / 2, error_cycles, "measured")
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
@@ -64,13 +88,13 @@ class MeasuredCost:
     @classmethod
     def from_json(cls, values: Any, path: Path) -> MeasuredCost:
         """``path`` is where the values come from, for the ``KprofError`` that those of another form raise."""
-        found = object_with((*_KEY_TYPES, *_CYCLES, "samples"), values, path)
-        of_type = all(type(found[name]) is kind for name, kind in _KEY_TYPES.items())
-        numbers = [found[name] for name in (*_CYCLES, "samples")]
-        if not of_type or not all(type(number) in (int, float) and 0 <= number < math.inf for number in numbers):
+        found = object_with((*_KEY_TYPES, *_NUMBERS), values, path)
+        numbers = {name: found[name] for name in _NUMBERS}
+        if any(type(found[name]) is not kind for name, kind in _KEY_TYPES.items()) or not all(
+            type(number) in (int, float) and 0 <= number < math.inf for number in numbers.values()
+        ):
             raise KprofError(f"{path} is damaged: the cost of a record is none")
-        key = CostKey(**{name: found[name] for name in _KEY_TYPES})
-        return cls(key, *(float(number) for number in numbers[:-1]), int(numbers[-1]))
+        return cls(CostKey(**{name: found[name] for name in _KEY_TYPES}), **numbers)
 
 
 _KEY_TYPES = {
@@ -81,7 +105,16 @@ _KEY_TYPES = {
     "sched_stores": bool,
     "some_warps": bool,
 }
-_CYCLES = ("cycles", "after_start_cycles", "after_end_cycles", "straight_cycles", "spread_cycles")
+_NUMBERS = (
+    "cycles",
+    "after_start_cycles",
+    "after_end_cycles",
+    "after_start_beside_work_cycles",
+    "after_end_beside_work_cycles",
+    "straight_cycles",
+    "spread_cycles",
+    "samples",
+)
 
 
 def read_costs(path: Path) -> dict[CostKey, MeasuredCost]:
@@ -102,8 +135,8 @@ def write_costs(path: Path, costs: Iterable[MeasuredCost]) -> None:
 def cost_of(key: CostKey, measured: Mapping[CostKey, MeasuredCost]) -> RecordCost | None:
     """What is known of a record's cost: what was measured, else what is shipped for the device's name."""
     if key in measured:
-        return RecordCost(measured[key].cycles, "measured")
+        return measured[key].record_cost
     minor = ".".join(key.triton.split(".")[:2])
     mode = (key.buffer, key.clock_bits, key.sched_stores, key.some_warps)
-    cycles = SHIPPED.get((key.device_name, minor), {}).get(mode)
-    return None if cycles is None else RecordCost(cycles, "shipped")
+    shipped = SHIPPED.get((key.device_name, minor), {}).get(mode)
+    return RecordCost(*shipped, "shipped") if shipped else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.report.summary import time_text
+from kprof_inject.report.quantities import time_text
 from kprof_inject.timeline.axis import PlacedLaunch
 
 _MOST_NAMES = 4

@@ -10,7 +10,8 @@ import click
 from kprof_inject.cli.console import table_console
 from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.cli.trace import decode_capture, open_capture
-from kprof_inject.report.summary import print_summaries, summarise
+from kprof_inject.report.launch_table import print_summaries
+from kprof_inject.report.summary import summarise
 from kprof_inject.report.trust_table import print_trust
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.calibration.of_capture import add_record_costs
 from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.console import say, say_faults
+from kprof_inject.cli.console import INTERRUPTED, say, say_faults
 from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launches import LaunchChoice
@@ -103,4 +104,7 @@ def run_into(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tu
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
     say_faults(result.reports.errors)
     say(f"captured to {capture_folder}")
+    if result.exit_code != INTERRUPTED:
+        for message in add_record_costs(workspace, capture_folder):
+            say(message)
     return capture_folder, result.exit_code

@@ -2,229 +2,146 @@
 
 Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 Times are microseconds there; ours are printed from whole nanoseconds with exactly three decimals, and an event's end is
-rounded once, so that a child never outlasts its parent. One process for each launch, one thread for each warp.
-Launches of several processes and devices stand where ``timeline.axis`` puts them.
+rounded once, so that a child never outlasts its parent.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch, place_launches
+from kprof_inject.export.drawing import draw
+from kprof_inject.export.json_text import json_inside, json_text
+from kprof_inject.export.scene import Arrows, Counters, Events, Kind, Numbers, Part, Picked, Process, Scene, Threads
+from kprof_inject.export.text_rows import THOUSANDTHS, Column, Field, Same, text_rows
+from kprof_inject.export.tracks import BY_SM, TrackLayout
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.trust import judge
 
-_CHUNK_EVENTS = 1 << 14
-_LOST = "lost records"
-_INSTANT = "mark"
+# Each event has this before it, so that it can be told of the first alone that it has none.
+_SEPARATOR = b",\n"
 
 
-def chrome_trace(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """The file's bytes, in chunks. The zero of an axis is where its first CTA or scope begins: Perfetto drops what is
-    before zero."""
-    placed = place_launches(timelines)
-    known = _other_data([launch.timeline for launch in placed])
-    other_data = [{**data, **_place_data(launch)} for data, launch in zip(known, placed, strict=True)]
-    yield b'{"displayTimeUnit":"ns","otherData":' + _json(other_data).encode()
+def chrome_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Iterator[bytes]:
+    """The file's bytes, in chunks."""
+    yield from encode(draw(timelines, layout))
+
+
+def encode(scene: Scene) -> Iterator[bytes]:
+    """A scene as a trace, in chunks."""
+    yield b'{"displayTimeUnit":"ns","otherData":' + json_text(scene.launches)
     yield b',"traceEvents":[\n'
-    # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
-    first_tid = len(timelines) + 1
-    separator = b""
-    for number, launch in enumerate(placed):
-        threads = _Threads(launch.timeline, first_tid)
-        first_tid += threads.count
-        for events in _events_of(launch, number + 1, threads):
-            if events:
-                yield separator + ",\n".join(events).encode()
-                separator = b",\n"
+    chunks = (chunk for part in scene.parts() for chunk in _events_of(part))
+    yield next(chunks, b"").removeprefix(_SEPARATOR)
+    yield from chunks
     yield b"\n]}\n"
 
 
-class _Threads:
-    """The threads of one launch, in order of SM, CTA and warp, with ids from ``first_tid`` on."""
-
-    def __init__(self, timeline: Timeline, first_tid: int) -> None:
-        sm, cta, warp = (
-            np.concatenate((timeline.scopes[name], timeline.incomplete[name])).astype(np.int64)
-            for name in ("sm", "cta", "warp")
-        )
-        # One number that sorts like all three: a CTA's id has 32 bits, a warp's 8.
-        _, first, inverse = np.unique(sm << 40 | cta << 8 | warp, return_index=True, return_inverse=True)
-        self.places = [column[first].tolist() for column in (sm, cta, warp)]
-        self.count = len(first)
-        self.first_tid = first_tid
-        tids = first_tid + inverse
-        self.scope_tids: NDArray[np.int64] = tids[: len(timeline.scopes)]
-        self.lost_tids: NDArray[np.int64] = tids[len(timeline.scopes) :]
+def _events_of(part: Part) -> Iterator[bytes]:
+    match part:
+        case Process():
+            return _process(part)
+        case Threads():
+            return _threads(part)
+        case Events():
+            return _slices_and_instants(part)
+        case Counters():
+            return _samples(part)
 
 
-def _events_of(launch: PlacedLaunch, pid: int, threads: _Threads) -> Iterator[list[str]]:
-    timeline, clock = launch.timeline, launch.clock
-    yield list(_names(launch, pid, threads))
-    yield _lost_windows(timeline, pid, threads, clock)
-    marks = np.array([scope.kind == _INSTANT for scope in timeline.table.scopes], dtype=bool)
-    for start in range(0, len(timeline.scopes), _CHUNK_EVENTS):
-        part = slice(start, start + _CHUNK_EVENTS)
-        scopes, tids = timeline.scopes[part], threads.scope_tids[part]
-        is_mark = marks[scopes["scope"]]
-        yield _slices(timeline, pid, tids[~is_mark], scopes[~is_mark], clock)
-        yield _instants(timeline, pid, tids[is_mark], scopes[is_mark], clock)
+def _process(process: Process) -> Iterator[bytes]:
+    for name, args in (
+        ("process_name", {"name": process.name}),
+        ("process_sort_index", {"sort_index": process.pid}),
+    ):
+        yield _SEPARATOR + json_text({"ph": "M", "name": name, "pid": process.pid, "args": args})
 
 
-def _names(placed: PlacedLaunch, pid: int, threads: _Threads) -> Iterator[str]:
-    launch = placed.timeline.launch
-    replay = " (last replay of a CUDA graph)" if launch.graph else ""
-    name = f"{launch.kernel.name} launch {launch.index}{replay}, grid {'x'.join(map(str, launch.grid))}"
-    name = f"{placed.place_name}: {name}" if placed.place_name else f"{name}, device {launch.device}"
-    yield f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{_json(name)}}}}}'
-    yield f'{{"ph":"M","name":"process_sort_index","pid":{pid},"args":{{"sort_index":{pid}}}}}'
-    for position, (sm, cta, warp) in enumerate(zip(*threads.places, strict=True)):
-        thread = f'"pid":{pid},"tid":{threads.first_tid + position}'
-        yield f'{{"ph":"M","name":"thread_name",{thread},"args":{{"name":"SM {sm} CTA {cta} warp {warp}"}}}}'
-        yield f'{{"ph":"M","name":"thread_sort_index",{thread},"args":{{"sort_index":{position}}}}}'
+def _threads(threads: Threads) -> Iterator[bytes]:
+    """Two events for each: its name, and where it stands."""
+    event = b',\n{"ph":"M","name":"%b","pid":%d,"tid":'
+    picks = [part.index for part in threads.names if isinstance(part, Picked)]
+    yield from text_rows(
+        [
+            Column(event % (b"thread_name", threads.pid), threads.tids),
+            Same([b',"args":{"name":"']),
+            *(_part_of_name(part) for part in threads.names),
+            Same([b'"}}']),
+            Column(event % (b"thread_sort_index", threads.pid), threads.tids),
+            Column(b',"args":{"sort_index":', threads.positions),
+            Same([b"}}"]),
+        ],
+        picks[0] if picks else np.zeros_like(threads.tids),
+    )
 
 
-def _slices(
-    timeline: Timeline, pid: int, tids: NDArray[np.int64], scopes: NDArray[np.void], clock: DeviceClock
-) -> list[str]:
-    heads, tails = _same_for_all('"ph":"X"', timeline, pid)
-    return [
-        f'{heads[scope]}{tid},{times}{iteration}{start_cycles},"cycles":{cycles}{tails[scope]}'
-        for scope, tid, times, iteration, start_cycles, cycles in zip(
-            scopes["scope"].tolist(),
-            tids.tolist(),
-            _times(clock.on_axis(scopes["start_ns"]), clock.on_axis(scopes["end_ns"])),
-            _iteration_args(scopes["iteration"]),
-            scopes["start_cycles"].tolist(),
-            (scopes["end_cycles"] - scopes["start_cycles"]).tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _instants(
-    timeline: Timeline, pid: int, tids: NDArray[np.int64], marks: NDArray[np.void], clock: DeviceClock
-) -> list[str]:
-    """A mark is a start and an end with nothing between: the time from one to the other is the record's own."""
-    if not len(marks):
-        return []
-    heads, tails = _same_for_all('"ph":"i","s":"t"', timeline, pid)
-    ts = np.divmod(clock.on_axis(marks["start_ns"]), 1000)
-    return [
-        f'{heads[scope]}{tid},"ts":{us}.{part:03d},"args":{{"start_cycles":{start_cycles}{tails[scope]}'
-        for scope, tid, us, part, start_cycles in zip(
-            marks["scope"].tolist(),
-            tids.tolist(),
-            ts[0].tolist(),
-            ts[1].tolist(),
-            marks["start_cycles"].tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _same_for_all(event: str, timeline: Timeline, pid: int) -> tuple[list[str], list[str]]:
-    """What all events of a scope begin and end with, by scope: it is made into text once."""
-    scopes = timeline.table.scopes
-    heads = [f'{{{event},"cat":"{scope.kind}","name":{_json(scope.name)},"pid":{pid},"tid":' for scope in scopes]
-    return heads, [_source_args(scope.source, scope.called_from) + "}}" for scope in scopes]
-
-
-def _times(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> list[str]:
-    start = np.divmod(start_ns, 1000)
-    duration = np.divmod(end_ns - start_ns, 1000)
-    return [
-        f'"ts":{ts}.{ts_part:03d},"dur":{dur}.{dur_part:03d}'
-        for ts, ts_part, dur, dur_part in zip(
-            start[0].tolist(), start[1].tolist(), duration[0].tolist(), duration[1].tolist(), strict=True
-        )
-    ]
-
-
-def _iteration_args(iterations: NDArray[np.int64]) -> list[str]:
-    return [
-        ',"args":{"start_cycles":' if i < 0 else f',"args":{{"iteration":{i},"start_cycles":'
-        for i in iterations.tolist()
-    ]
-
-
-def _source_args(source: str, called_from: Sequence[str]) -> str:
-    args = ""
-    if source:
-        args += f',"source":{_json(source)}'
-    if called_from:
-        args += f',"called_from":{_json(" < ".join(called_from))}'
-    return args
-
-
-def _lost_windows(timeline: Timeline, pid: int, threads: _Threads, clock: DeviceClock) -> list[str]:
-    lost = timeline.incomplete
-    return [
-        f'{{"ph":"X","cat":"lost","name":"{_LOST}","pid":{pid},"tid":{tid},{times},"args":{{"records":{records}}}}}'
-        for tid, times, records in zip(
-            threads.lost_tids.tolist(),
-            _times(clock.on_axis(lost["lost_start_ns"]), clock.on_axis(lost["lost_end_ns"])),
-            lost["records_lost"].tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _other_data(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
-    return [
-        {
-            "kernel": t.launch.kernel.name,
-            "variant": t.launch.kernel.variant,
-            "launch": t.launch.index,
-            "clock_mhz": round(t.clock.clock_hz / 1e6, 3),
-            "clock_residual_ns": round(t.clock.residual_ns, 1),
-            "clock_source": t.clock.source,
-            "records_written": t.records_written,
-            "records_lost": t.records_lost,
-            "ctas_never_ran": t.ctas_never_ran,
-            "trust": judge(t.launch.kernel).to_json(),
-        }
-        for t in timelines
-    ]
-
-
-def _place_data(placed: PlacedLaunch) -> dict[str, Any]:
-    """Of which process and device a launch is, and what the times of that device's launches are worth against those
-    of others. Launches with the same ``axis`` can be compared, within their two errors. Where there is a drift, the
-    offset is that of the first reading."""
-    if not placed.place_name:
-        return {}
-    launch, clock, relation = placed.timeline.launch, placed.clock, placed.clock.relation
-    return {
-        "host": launch.origin.host,
-        "rank": launch.origin.rank,
-        "pid": launch.origin.pid,
-        "device": launch.device,
-        "axis": clock.axis.number,
-        "aligned_by": clock.alignment,
-        "globaltimer_to_axis_ns": (relation.offset_ns if relation else 0) - clock.axis.zero_ns,
-        "globaltimer_drift_ppm": round(relation.drift * 1e6, 3) if relation else 0.0,
-        "alignment_error_ns": clock.error_ns,
-    }
-
-
-def _json(value: Any) -> str:
-    """JSON that Perfetto's own tokenizer reads back: it decodes escapes only in strings that hold a quote, and a
-    string that ends in a backslash fails the whole load. So no escape but the quote's is left in."""
-    return json.dumps(_printable(value), separators=(",", ":"), ensure_ascii=False)
-
-
-def _printable(value: Any) -> Any:
-    match value:
+def _part_of_name(part: str | Numbers | Picked) -> Field:
+    match part:
         case str():
-            return "".join("/" if c == "\\" else c if c.isprintable() else " " for c in value)
-        case dict():
-            return {key: _printable(item) for key, item in value.items()}
-        case list():
-            return [_printable(item) for item in value]
-    return value
+            return Same([json_inside(part)])
+        case Picked():
+            return Same([json_inside(text) for text in part.texts])
+    return Column(b"", part)
+
+
+def _slices_and_instants(events: Events) -> Iterator[bytes]:
+    lasts = np.array([not kind.is_instant for kind in events.kinds], dtype=bool)
+    shown = None if lasts.all() else lasts[events.kind]
+    yield from text_rows(
+        [
+            Same([_head(kind) + b',"pid":%d,"tid":' % events.pid for kind in events.kinds]),
+            Column(b"", events.tids),
+            Column(b',"ts":', events.start_ns, THOUSANDTHS),
+            Column(b',"dur":', events.end_ns - events.start_ns, THOUSANDTHS, shown),
+            *_args(events),
+            Same([b"}"]),
+        ],
+        events.kind,
+    )
+    if events.arrows:
+        yield from _arrow_ends(events, events.arrows)
+
+
+def _head(kind: Kind) -> bytes:
+    event = b'"ph":"i","s":"t"' if kind.is_instant else b'"ph":"X"'
+    return b',\n{%b,"cat":%b,"name":%b' % (event, json_text(kind.category), json_text(kind.name))
+
+
+def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
+    """Each is an event of its own, and belongs to the slice around it."""
+    there = np.flatnonzero(arrows.ids)
+    event = b'"ph":"f","bp":"e"' if arrows.arrive else b'"ph":"s"'
+    yield from text_rows(
+        [
+            Column(b',\n{%b,"cat":"arrow","name":"launch","id":' % event, arrows.ids[there]),
+            Column(b',"pid":%d,"tid":' % events.pid, events.tids[there]),
+            Column(b',"ts":', arrows.at_ns[there], THOUSANDTHS),
+            Same([b"}"]),
+        ],
+        np.zeros_like(there),
+    )
+
+
+def _args(events: Events) -> Iterator[Field]:
+    """The first that differs is on all events: only it, or the first of those that a kind has, needs no comma."""
+    if not events.args and not any(kind.args for kind in events.kinds):
+        return
+    yield Same([b',"args":{'])
+    for number, arg in enumerate(events.args):
+        yield Column(b'%b"%b":' % (b"," if number else b"", json_inside(arg.name)), arg.values, shown=arg.shown)
+    fixed = [json_text(dict(kind.args))[1:-1] for kind in events.kinds]
+    yield Same([b"," + args if args and events.args else args for args in fixed])
+    yield Same([b"}"])
+
+
+def _samples(counters: Counters) -> Iterator[bytes]:
+    names = [json_text(name) for name in counters.names]
+    yield from text_rows(
+        [
+            Same([b',\n{"ph":"C","name":%b,"pid":%d,"ts":' % (name, counters.pid) for name in names]),
+            Column(b"", counters.at_ns, THOUSANDTHS),
+            Column(b',"args":{"%b":' % json_inside(counters.unit), counters.values),
+            Same([b"}}"]),
+        ],
+        counters.counter,
+    )

@@ -1,42 +1,93 @@
-"""When the host made the launches: a process for each of the program's, with its calls."""
+"""When the host made the launches: the calls of one process of the program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kprof_inject.capture.origin import Origin
-from kprof_inject.export.scene import Arrows, Events, Kind, Part, Process, Threads
+from kprof_inject.export.scene import Arg, Arrows, Events, Kind, Numbers, Part, Threads
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.host_calls import HostCall
 
-_END_UNKNOWN = "when the call returned was not recorded"
-_GRAPH = "captured into a CUDA graph by this call; the kernel ran when the graph was replayed"
+_NO_END = "when the call returned was not recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A host's call that made a launch, and the number of the arrow from one to the other (0: none)."""
+    """A host's call that made a launch, and the id of the arrow from it to the launch (0: none)."""
 
     placed: PlacedLaunch
     call: HostCall
     arrow: int
 
-    @property
-    def start_ns(self) -> int:
-        """On the axis, as ``end_ns``."""
-        return int(self.placed.clock.on_axis(np.array([self.call.start_ns]))[0])
 
-    @property
-    def end_ns(self) -> int:
-        """At least 1 ns after the start, so that an arrow has something to leave from."""
-        if self.call.end_ns is None:
-            return self.start_ns + 1
-        return max(int(self.placed.clock.on_axis(np.array([self.call.end_ns]))[0]), self.start_ns + 1)
+def host_process_name(origin: Origin, *, of_several_hosts: bool) -> str:
+    rank = "" if origin.rank is None else f"rank {origin.rank}, "
+    return f"{rank}host process {origin.pid}" + (f" of {origin.host}" if of_several_hosts else "")
 
 
-def host_launches(calls: Sequence[Call], pid: int, first_tid: int, *, several_hosts: bool) -> Iterator[Part]:
-    """The process of calls that one process made."""
-    yield Process(pid, _process_name(calls[0].placed.timeline.launch.origin, several_hosts))
+def host_launches(calls: Sequence[Call], pid: int, first_tid: int) -> Generator[Part, None, int]:
+    """The calls of one process, in order of time; returns how many threads they took: more than one only if calls
+    overlap, as its own threads may make them."""
+    start_ns = np.array([_on_axis(each, each.call.start_ns) for each in calls], dtype=np.int64)
+    end_ns = np.array([_on_axis(each, _end_ns(each.call)) for each in calls], dtype=np.int64)
+    # An arrow needs something to leave from.
+    end_ns = np.maximum(end_ns, start_ns + 1)
+    thread = _free_threads(start_ns, end_ns)
+    numbers = np.arange(int(thread.max()) + 1)
+    yield Threads(pid, first_tid + numbers[:1], numbers[:1], ("launches",))
+    if numbers.size > 1:
+        yield Threads(pid, first_tid + numbers[1:], numbers[1:], ("launches at the same time (", numbers[1:], ")"))
+    order = np.lexsort((start_ns, thread))
+    ordered = [calls[at] for at in order.tolist()]
+    rows = np.arange(len(calls))
+    yield Events(
+        pid,
+        first_tid + thread[order],
+        [_kind(each) for each in ordered],
+        rows,
+        start_ns[order],
+        end_ns[order],
+        group=thread[order],
+        start_order=2 * rows,
+        end_order=2 * rows + 1,
+        args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
+        arrows=Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns[order]),
+    )
+    return len(numbers)
+
+
+def _on_axis(call: Call, device_ns: int) -> int:
+    return int(call.placed.clock.on_axis(np.array([device_ns], dtype=np.int64))[0])
+
+
+def _end_ns(call: HostCall) -> int:
+    return call.start_ns if call.end_ns is None else call.end_ns
+
+
+def _free_threads(start_ns: Numbers, end_ns: Numbers) -> Numbers:
+    """For each span, by the time of its start, the first thread that is free then."""
+    thread = np.zeros(len(start_ns), dtype=np.int64)
+    free_ns: list[int] = []
+    for at in np.argsort(start_ns, kind="stable").tolist():
+        chosen = next((number for number, free in enumerate(free_ns) if free <= start_ns[at]), len(free_ns))
+        free_ns[chosen : chosen + 1] = [int(end_ns[at])]
+        thread[at] = chosen
+    return thread
+
+
+def _kind(call: Call) -> Kind:
+    return Kind(call.placed.timeline.launch.kernel.name, "host", tuple(_args(call)))
+
+
+def _args(call: Call) -> Iterator[tuple[str, str | int]]:
+    launch = call.placed.timeline.launch
+    yield "variant", launch.kernel.variant
+    yield "launch", launch.index
+    yield "device", launch.device
+    yield "stream", launch.stream
+    if call.call.end_ns is None:
+        yield "end", _NO_END

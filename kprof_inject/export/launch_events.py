@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ def _whole(placed: PlacedLaunch, pid: int, tid: int, arrow: int) -> Events:
     begin_ns = timeline.ctas["init_ns"].min(keepdims=True)
     # A CTA that was stopped wrote no end.
     end_ns = np.maximum(timeline.ctas["post_final_ns"].max(keepdims=True), begin_ns)
+    called_ns = np.maximum(begin_ns, placed.call.start_ns) if placed.call else begin_ns
     return Events(
         pid,
         _column(tid),
@@ -49,7 +50,7 @@ def _whole(placed: PlacedLaunch, pid: int, tid: int, arrow: int) -> Events:
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
-        arrows=Arrows(_column(arrow), arrive=True),
+        arrows=Arrows(_column(arrow), arrive=True, at_ns=placed.clock.on_axis(called_ns)),
     )
 
 
@@ -68,6 +69,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
     yield "launch", launch.index
     if cost := launch.kernel.record_cost:
         yield "record_cost_cycles", round(cost.cycles, 2)
+        yield "record_cost_error_cycles", round(cost.error_cycles, 2)
         yield "record_cost_source", cost.source
 
 
@@ -85,18 +87,18 @@ class _Warps:
 
     def parts(self) -> Iterator[Part]:
         """What was lost comes first: it was the oldest."""
-        named = np.empty(0, dtype=np.int64)
         incomplete = self._timeline.incomplete
-        if incomplete.size:
-            named = self._tracks.of_incomplete(incomplete)
-            yield from self._threads(np.unique(named))
-            for first in range(0, len(incomplete), _CHUNK_WARPS):
-                part = slice(first, first + _CHUNK_WARPS)
-                yield self._incomplete_warps(incomplete[part], named[part])
+        tracks = self._tracks.of_incomplete(incomplete)
+        named = np.unique(tracks)
+        for first in range(0, len(incomplete), _CHUNK_WARPS):
+            part = slice(first, first + _CHUNK_WARPS)
+            yield from self._threads(np.unique(tracks[part]))
+            yield self._incomplete_warps(incomplete[part], tracks[part])
         for block in self._timeline.blocks():
             if block.size:
                 tracks = self._tracks.of_scopes(block)
-                yield from self._threads(np.setdiff1d(tracks, named))
+                # All that stands on a thread, but for what was lost, is in one block.
+                yield from self._threads(_without(np.unique(tracks), named))
                 yield self._scopes(block, tracks)
 
     def _threads(self, tracks: Numbers) -> Iterator[Threads]:
@@ -113,15 +115,14 @@ class _Warps:
             kind,
             self._clock.on_axis(block["start_ns"]),
             self._clock.on_axis(block["end_ns"]),
-            np.repeat(np.arange(len(first)), lengths),
-            block["start_record"].astype(np.int64),
-            block["end_record"].astype(np.int64),
-            tuple(_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None)),
+            group=np.repeat(np.arange(len(first)), lengths),
+            start_order=block["start_record"].astype(np.int64),
+            end_order=block["end_record"].astype(np.int64),
+            args=tuple(_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None)),
         )
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
         """A window where records were lost; else an instant that says what else is missing."""
-        rows = np.arange(len(warps))
         has_window = warps["records_lost"] > 0
         counts = ("open_starts", "stray_ends", "records_damaged")
         return Events(
@@ -131,30 +132,39 @@ class _Warps:
             (~has_window).astype(np.int64),
             self._clock.on_axis(warps["lost_start_ns"]),
             self._clock.on_axis(warps["lost_end_ns"]),
-            rows,
-            np.zeros(len(warps), dtype=np.int64),
-            np.ones(len(warps), dtype=np.int64),
-            (
+            group=np.arange(len(warps)),
+            start_order=np.zeros(len(warps), dtype=np.int64),
+            end_order=np.ones(len(warps), dtype=np.int64),
+            args=(
+                Arg("records_written", warps["records_written"]),
                 Arg("records", warps["records_lost"], has_window),
                 *(Arg(count, warps[count], warps[count] > 0) for count in counts),
-                Arg("records_written", warps["records_written"]),
             ),
         )
 
 
+def _without(numbers: Numbers, others: Numbers) -> Numbers:
+    """Those that are not among the others, which ascend."""
+    at = np.searchsorted(others, numbers)
+    return numbers[others.take(at, mode="clip") != numbers] if others.size else numbers
+
+
 def _scope_kind(scope: ScopeInfo) -> Kind:
     args = [("source", scope.source), ("called_from", " < ".join(scope.called_from))]
-    return Kind(scope.name, scope.kind, tuple((name, text) for name, text in args if text), scope.kind == _MARK)
+    told = tuple((name, text) for name, text in args if text)
+    return Kind(scope.name, scope.kind, told, is_instant=scope.kind == _MARK)
 
 
 def _scope_args(block: NDArray[np.void], lasts: Mask | None) -> Iterator[Arg]:
-    """Of a mark, only where it stands: the time from its start to its end is the record's own."""
+    """Of a mark, only where it stands: the time from its start to its end is the record's own. ``net_ns`` is without
+    what records cost; so is ``self_ns``, which is left out where no other scope took any of it."""
     iteration = block["iteration"].astype(np.int64)
-    yield Arg("iteration", iteration, iteration >= 0)
+    has_inner = block["self_ns"] != block["duration_ns"]
     yield Arg("start_cycles", block["start_cycles"])
+    yield Arg("iteration", iteration, iteration >= 0)
     yield Arg("cycles", block["end_cycles"] - block["start_cycles"], lasts)
-    yield Arg("compensated_ns", block["duration_ns"], lasts)
-    yield Arg("self_ns", block["self_ns"], lasts)
+    yield Arg("net_ns", block["duration_ns"], lasts)
+    yield Arg("self_ns", block["self_ns"], has_inner if lasts is None else has_inner & lasts)
     for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):
         has_flag = (block["flags"] & flag) != 0
         if has_flag.any():

@@ -1,8 +1,7 @@
 """Protobuf fields: single ones as bytes, and columns of them.
 
 A field is its key, number and wire type, and its value; a message within a message is its length and its fields
-(https://protobuf.dev/programming-guides/encoding). Single ones are written by hand too, so that a trace needs no package
-of protobuf's.
+(https://protobuf.dev/programming-guides/encoding).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.varints import ByteColumn, constant, picked, varints
+from kprof_inject.export.varints import ByteColumn, constant, strings, varints
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _LENGTHS_STEP = 64
@@ -57,16 +56,17 @@ def varint_fields(number: int, values: NDArray[np.int64]) -> list[ByteColumn]:
     return [constant(varint_key(number)), varints(values)]
 
 
-def message_fields(number: int, columns: Sequence[ByteColumn]) -> list[ByteColumn]:
-    """A field with a message, or a text, in each row, of what the columns hold."""
+def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
+    """A field with a message, or a text, in each row: what is ``first`` in all, and then what the columns hold."""
     lengths = np.zeros(1, dtype=np.int64)
     for column in columns:
         lengths = lengths + column.lengths
     longest = int(lengths.max(initial=0)) | _LENGTHS_STEP - 1
-    return [picked(_message_heads(number, longest), lengths), *columns]
+    return [_message_heads(number, first, longest).at(lengths), *columns]
 
 
 @lru_cache
-def _message_heads(number: int, longest: int) -> list[bytes]:
-    """Key and length of a message, by its length."""
-    return [varint(number << 3 | _BYTES) + varint(length) for length in range(longest + 1)]
+def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
+    """The key and length of a message and what is first in it, by the length of the rest."""
+    key = varint(number << 3 | _BYTES)
+    return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])

@@ -23,7 +23,7 @@ class Interned:
 
     def __init__(self) -> None:
         self._iids: dict[Table, dict[str, int]] = {table: {} for table in Table}
-        self._unwritten = b""
+        self._unwritten = bytearray()
 
     def iid(self, table: Table, text: str) -> int:
         """The number of a string, from 1 up."""
@@ -35,5 +35,6 @@ class Interned:
 
     def take_unwritten(self) -> bytes:
         """``InternedData`` of the strings that are new since this was last called; empty if there are none."""
-        unwritten, self._unwritten = self._unwritten, b""
+        unwritten = bytes(self._unwritten)
+        self._unwritten.clear()
         return unwritten

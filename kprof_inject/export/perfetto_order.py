@@ -7,13 +7,14 @@ thread. So the file has to have starts and ends in the order in which they were.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kprof_inject.export.scene import Events, Mask, Numbers
 
-_CHUNK_ORDERS = 1 << 16
+# So few that a chunk's rows stay in the processor's cache.
+_CHUNK_ORDERS = 1 << 15
 
 
 def chunks(events: Events) -> Iterator[slice]:
@@ -22,7 +23,7 @@ def chunks(events: Events) -> Iterator[slice]:
     before = np.cumsum(spans) - spans
     cuts = np.flatnonzero(np.diff(before // _CHUNK_ORDERS, prepend=-1))
     rows = [*first[cuts].tolist(), len(events)]
-    yield from (slice(begin, end) for begin, end in zip(rows, rows[1:], strict=False))
+    yield from (slice(begin, end) for begin, end in pairwise(rows))
 
 
 def places(events: Events, lasts: Mask) -> tuple[Numbers, Numbers]:
@@ -44,7 +45,5 @@ def _groups(events: Events) -> tuple[Numbers, Numbers, Numbers]:
     """Where each group begins, its lowest number of order, and how many there are from that to its highest."""
     first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
     lowest = np.minimum.reduceat(events.start_order, first)
-    highest = np.maximum(
-        np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first)
-    )
+    highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))
     return first, lowest, highest - lowest + 1

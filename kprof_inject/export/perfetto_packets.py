@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.export.perfetto_fields import field, message_fields, varint_fields
+from kprof_inject.export.perfetto_fields import field, message_fields, varint_key
 from kprof_inject.export.scene import Numbers
-from kprof_inject.export.varints import ByteColumn, constant
+from kprof_inject.export.varints import ByteColumn, constant, varints
 
 # Fields of ``Trace`` and of ``TracePacket``.
 _PACKET = 1
@@ -37,9 +37,12 @@ def packets(number: int, message: Sequence[ByteColumn]) -> list[ByteColumn]:
     return message_fields(_PACKET, [*message_fields(number, message), constant(_NEEDS_INTERNED)])
 
 
-def event_packets(at_ns: Numbers, event: Sequence[ByteColumn]) -> list[ByteColumn]:
-    """A packet for each row, with the ``TrackEvent`` that the columns hold.
+def event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
+    """A packet for each row, with a ``TrackEvent``: what is ``first`` in all, and then what the columns hold.
 
     Times are on the clock that Perfetto takes where none is named, its own for the trace: it shows them as they are."""
-    event = message_fields(_TRACK_EVENT, event)
-    return message_fields(_PACKET, [*varint_fields(_TIMESTAMP, at_ns), *event, constant(_NEEDS_INTERNED)])
+    return message_fields(
+        _PACKET,
+        [varints(at_ns), *message_fields(_TRACK_EVENT, event, first), constant(_NEEDS_INTERNED)],
+        varint_key(_TIMESTAMP),
+    )

@@ -1,44 +1,127 @@
-"""Which file names mean which trace format. A new format is one file here and one row below."""
+"""Which file names mean which format. A new format is one file in this folder and one row below."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import chrome_trace
+from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.gzip import gzipped
+from kprof_inject.export.hatchet import hatchet_tree
+from kprof_inject.export.optional import optional_module
+from kprof_inject.export.parquet import parquet_table
+from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.tracks import BY_SM, LAYOUTS, TrackLayout
 from kprof_inject.files import write_chunks
 from kprof_inject.timeline.timeline import Timeline
 
 TraceWriter = Callable[[Sequence[Timeline]], Iterator[bytes]]
-"""Turns timelines into the bytes of a trace file, chunk by chunk."""
+"""Turns timelines into the bytes of a file, chunk by chunk."""
 
-_WRITERS: dict[str, TraceWriter] = {
-    ".json": chrome_trace,
-    ".json.gz": lambda timelines: gzipped(chrome_trace(timelines)),
+_TracksWriter = Callable[[Sequence[Timeline], TrackLayout], Iterator[bytes]]
+
+
+class Format(Protocol):
+    """``on_axis`` tells whether its times are on the axes of ``timeline.axis``, ``advice`` how to read such a
+    ``{file}``."""
+
+    @property
+    def on_axis(self) -> bool: ...
+
+    @property
+    def advice(self) -> str: ...
+
+    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+        """What writes it, in one of the ``LAYOUTS`` (None: the usual one). Raises ``KprofError`` if it has none, or if
+        it needs what is not installed; ``ending`` is what to call it then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Scopes on tracks, for a viewer."""
+
+    write: _TracksWriter
+    on_axis: ClassVar[bool] = True
+    advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
+
+    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+        tracks = LAYOUTS[layout] if layout else BY_SM
+        return lambda timelines: self.write(timelines, tracks)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Numbers, for programs. ``needs`` is a package that not every installation has."""
+
+    write: TraceWriter
+    advice: str
+    needs: str = ""
+    on_axis: ClassVar[bool] = False
+
+    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+        if layout is not None:
+            drawings = [other for other, known in _FORMATS.items() if isinstance(known, Drawing)]
+            raise KprofError(
+                f"--layout is for drawings, and a {ending} file is none",
+                hint=f"leave it out, or write {' or '.join(drawings)}",
+                exit_code=2,
+            )
+        if self.needs:
+            optional_module(self.needs, self.needs)
+        return self.write
+
+
+def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
+    return lambda timelines, layout: gzipped(write(timelines, layout))
+
+
+_ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
+_FORMATS: dict[str, Format] = {
+    ".json": Drawing(chrome_trace),
+    ".json.gz": Drawing(_gzipped_drawing(chrome_trace)),
+    ".pftrace": Drawing(perfetto_trace),
+    ".pftrace.gz": Drawing(_gzipped_drawing(perfetto_trace)),
+    ".csv": Table(csv_table, _ROWS),
+    ".csv.gz": Table(lambda timelines: gzipped(csv_table(timelines)), _ROWS),
+    ".parquet": Table(parquet_table, _ROWS, needs="pyarrow"),
+    ".hatchet": Table(hatchet_tree, "see it: proton-viewer -m normalized_cycles {file}"),
 }
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline]) -> int:
-    """Write a trace in the format that the file's name asks for; returns its size in bytes.
+def write_trace(path: Path, timelines: Sequence[Timeline], layout: str | None = None) -> int:
+    """Write the timelines in the format that the file's name asks for; returns its size in bytes.
 
-    Raises ``KprofError`` for a name with another ending, or if the file cannot be written.
+    Raises ``KprofError`` as ``trace_writer`` does, or if the file cannot be written.
     """
-    writer = trace_writer(path)
+    writer = trace_writer(path, layout)
     try:
         return write_chunks(path, writer(timelines))
     except OSError as error:
         raise KprofError(f"cannot write {path}: {error.strerror}") from None
 
 
-def trace_writer(path: Path) -> TraceWriter:
+def trace_writer(path: Path, layout: str | None = None) -> TraceWriter:
+    """Raises ``KprofError`` if no format has this ending, or it cannot be written so."""
+    ending = _ending(path)
+    return _FORMATS[ending].writer(ending, layout)
+
+
+def format_of(path: Path) -> Format:
     """Raises ``KprofError`` if no format has this ending."""
-    for ending, writer in _WRITERS.items():
+    return _FORMATS[_ending(path)]
+
+
+def _ending(path: Path) -> str:
+    for ending in _FORMATS:
         if path.name.endswith(ending) and path.name != ending:
-            return writer
+            return ending
     raise KprofError(
         f"the name {path.name} does not say in which format to write",
-        hint=f"let it end in {' or '.join(_WRITERS)}",
+        hint=f"let it end in one of {', '.join(_FORMATS)}",
         exit_code=2,
     )

@@ -27,7 +27,8 @@ class Picked:
 
 
 Text = tuple[str | Numbers | Picked, ...]
-"""A column of texts, as parts that follow each other: the same for all, numbers from 0 up in decimal, or picked."""
+"""A column of texts, as parts that follow each other: the same for all, numbers from 0 up in decimal, or picked. No
+more than one part is picked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,15 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Arrows:
-    """Arrows that leave each event, or (``arrive``) that point to it: ``ids`` from 1 up, 0 for an event with none. The
-    two ends of one have the same id."""
+    """Arrows that leave each slice, or (``arrive``) that point to it: ``ids`` from 1 up, 0 for a slice with none. The
+    two ends of one have the same id, and the part in which it leaves comes first.
+
+    A slice may begin before the one from which its arrow comes, if their clocks are off. So an end has a time of its
+    own, ``at_ns``: that of its slice's start, but for an arrow never to arrive before it leaves."""
 
     ids: Numbers
     arrive: bool
+    at_ns: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Events:
     """Slices and instants on threads of one process; all columns have a row for each.
 
     ``kind`` indexes ``kinds``. Times are nanoseconds from the axis's zero; an instant stands at ``start_ns``.
-    A thread's events never cross, and at equal starts the outer one comes first.
+    A thread's events never cross, and at equal starts the outer one comes first. The first of ``args`` is shown on all.
 
     ``group`` does not fall from row to row, and no thread has events in two groups. In a group every start and every
     end has a number of its own, ``start_order`` and ``end_order``, that rises with time: who writes starts and ends by

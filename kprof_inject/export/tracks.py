@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.export.scene import Numbers, Picked, Text
-from kprof_inject.timeline.timeline import Timeline, recorded_warps
+from kprof_inject.timeline.raw import recorded_warps
+from kprof_inject.timeline.timeline import Timeline
 
 _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
@@ -37,7 +38,7 @@ class Tracks(Protocol):
         ...
 
     def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
-        """What these threads are called, in parts."""
+        """What these threads are called, in parts that are not empty."""
         ...
 
 
@@ -57,11 +58,16 @@ def runs_of_warps(scopes: NDArray[np.void]) -> tuple[Numbers, Numbers]:
 
 def _sm_and_cta(columns: NDArray[np.void]) -> Numbers:
     """A number for each row that sorts like its SM and CTA."""
-    return columns["sm"].astype(np.int64) << _CTA_BITS | columns["cta"]
+    return _numbers(columns, "sm") << _CTA_BITS | _numbers(columns, "cta")
 
 
 def _cta(columns: NDArray[np.void]) -> Numbers:
-    return columns["cta"].astype(np.int64)
+    return _numbers(columns, "cta")
+
+
+def _numbers(columns: NDArray[np.void], name: str) -> Numbers:
+    column: Numbers = columns[name].astype(np.int64)
+    return column
 
 
 class _Warps:
@@ -77,7 +83,7 @@ class _Warps:
         self.count = len(keys) * self._per_cta
 
     def of_rows(self, columns: NDArray[np.void]) -> Numbers:
-        return np.searchsorted(self._keys, self._key(columns)) * self._per_cta + columns["warp"]
+        return np.searchsorted(self._keys, self._key(columns)) * self._per_cta + _numbers(columns, "warp")
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
         """As ``of_rows``, of rows in which a warp's follow each other."""
@@ -87,7 +93,7 @@ class _Warps:
     def places(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """SM, CTA and warp of each."""
         ctas = self._ctas[numbers // self._per_cta]
-        return ctas["sm"].astype(np.int64), ctas["cta"].astype(np.int64), numbers % self._per_cta
+        return _numbers(ctas, "sm"), _numbers(ctas, "cta"), numbers % self._per_cta
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +138,7 @@ def _cta_first(sm: Numbers, cta: Numbers, warp: Numbers) -> Text:
 class _WarpTracks:
     """A thread for each warp and lane."""
 
-    def __init__(
-        self, warps: _Warps, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], Text]
-    ) -> None:
+    def __init__(self, warps: _Warps, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], Text]) -> None:
         self._warps = warps
         self._lanes = lanes
         self._per_warp = int(lanes.max(initial=0)) + 1
@@ -142,7 +146,7 @@ class _WarpTracks:
         self.count = warps.count * self._per_warp
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        return self._warps.of_scopes(scopes) * self._per_warp + self._lanes[scopes["scope"]]
+        return self._warps.of_scopes(scopes) * self._per_warp + self._lanes[_numbers(scopes, "scope")]
 
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return self._warps.of_rows(incomplete) * self._per_warp
@@ -150,7 +154,8 @@ class _WarpTracks:
     def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
         lane = numbers % self._per_warp
         usual, further = numbers[lane == 0], numbers[lane > 0]
-        yield usual, self._places(usual)
+        if usual.size:
+            yield usual, self._places(usual)
         if further.size:
             yield further, (*self._places(further), " (crossing ", lane[lane > 0], ")")
 
@@ -167,11 +172,12 @@ class _ScopeTracks:
         self.count = warps.count * len(names)
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        return scopes["scope"].astype(np.int64) * self._warps.count + self._warps.of_scopes(scopes)
+        return _numbers(scopes, "scope") * self._warps.count + self._warps.of_scopes(scopes)
 
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
 
     def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
         which, warp = np.divmod(numbers, max(self._warps.count, 1))
-        yield numbers, (Picked(self._names, which), ": ", *_sm_first(*self._warps.places(warp)))
+        if numbers.size:
+            yield numbers, (Picked(self._names, which), ": ", *_sm_first(*self._warps.places(warp)))

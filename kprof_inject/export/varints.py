@@ -1,4 +1,4 @@
-"""Columns of byte strings, for writers that put many alike messages together at once: varints, numbers, texts.
+"""Columns of byte strings, for writers of many messages of one form at once: varints, numbers, texts.
 
 Varints are those of protobuf: seven bits a byte, the lowest first, the top bit on all but the last
 (https://protobuf.dev/programming-guides/encoding).
@@ -38,18 +38,21 @@ class ByteColumn:
         """The same with nothing in all other rows."""
         return ByteColumn(self.items, np.where(rows, self.lengths, 0))
 
+    def at(self, rows: NDArray[np.int64]) -> ByteColumn:
+        """The strings of these rows."""
+        return ByteColumn(self.items.take(rows), self.lengths.take(rows))
 
-def constant(data: bytes) -> ByteColumn:
-    """These bytes in every row."""
-    return picked([data], np.zeros(1, dtype=np.int64))
+
+def strings(values: Sequence[bytes]) -> ByteColumn:
+    """One of these in each row."""
+    width = max((len(value) for value in values), default=0) or 1
+    items = np.frombuffer(b"".join(value.ljust(width, b"\0") for value in values), dtype=f"V{width}")
+    return ByteColumn(items, np.array([len(value) for value in values], dtype=np.int64))
 
 
-def picked(strings: Sequence[bytes], index: NDArray[np.int64]) -> ByteColumn:
-    """The string at each index."""
-    width = max((len(string) for string in strings), default=0) or 1
-    table = np.frombuffer(b"".join(string.ljust(width, b"\0") for string in strings), dtype=f"V{width}")
-    lengths = np.array([len(string) for string in strings], dtype=np.int64)
-    return ByteColumn(table.take(index), lengths.take(index))
+def constant(value: bytes) -> ByteColumn:
+    """The same in every row."""
+    return strings([value])
 
 
 def decimals(values: NDArray[np.int64]) -> ByteColumn:

@@ -1,55 +1,40 @@
-"""Statistics of each scope of a launch, and the table that shows them."""
+"""A launch in numbers: what its scopes take, how its CTAs fill the SMs, what is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import PurePath
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from kprof_inject.capture.origin import Place, place_names
+from kprof_inject.capture.origin import Place
+from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.report.shortfall import Shortfall, shortfall_of
+from kprof_inject.timeline.statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.timeline import Timeline
-
-# By the clock's source.
-_CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal": "assumed SM clock"}
-_CLOCK_NOTES = {
-    "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
-    "totals and shares are over all warps",
-    "assumed": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: the launch was too short for its "
-    "timer readings to measure it. Durations may be off by {percent:.0f} %; totals and shares are over all warps",
-    "nominal": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: there are no timer readings to "
-    "measure it by. All times may be off by {percent:.0f} %, and each SM's first record is taken for the launch's "
-    "begin; totals and shares are over all warps",
-}
+from kprof_inject.timeline.waves import Waves, waves_of
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeSummary:
-    """One scope of one launch, over all warps. ``share`` is of the time of all warps of the kernel, 0 to 1.
-
-    The times are None where no whole scope survived."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScopeSummary(ScopeStatistics):
+    """One scope of one launch with its statistics. ``depth`` is how many scopes of the table stand around it,
+    ``without_partner`` how many records of it have none."""
 
     scope: str
+    kind: str
     depth: int
     source: str
-    count: int
-    total_ns: int
-    mean_ns: float | None
-    p50_ns: float | None
-    p99_ns: float | None
-    share: float
     without_partner: int
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSummary:
     """One launch: the clock that was fitted, what was lost, and its scopes. ``graph`` says that it is the last replay
-    of a CUDA graph, ``place`` on which process and device it ran."""
+    of a CUDA graph, ``place`` on which process and device it ran.
+
+    ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
+    what is missing, ``lost`` and the three after it say in which warps, None if nothing is."""
 
     kernel: str
     variant: str
@@ -64,132 +49,76 @@ class LaunchSummary:
     clock_error: float
     residual_ns: float
     clock_source: str
+    record_cost: RecordCost | None
+    subtracted_ns: int
+    warp_time_ns: int
     records_written: int
     records_lost: int
-    records_unknown: int
+    records_damaged: int
+    lost: Shortfall | None
+    open_starts: Shortfall | None
+    stray_ends: Shortfall | None
+    damaged: Shortfall | None
     ctas_never_ran: int
     ctas_damaged: int
+    waves: Waves | None
     scopes: tuple[ScopeSummary, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Columns become lists."""
+        return asdict(self, dict_factory=_plain)
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:
-    launch, ctas = timeline.launch, timeline.ctas
-    duration = int(ctas["pre_final_ns"].max() - ctas["init_ns"].min()) if ctas.size else 0
+    launch, incomplete = timeline.launch, timeline.incomplete
+    scopes = tuple(_scope_summaries(timeline))
+    waves = waves_of(timeline)
     return LaunchSummary(
-        launch.kernel.name,
-        launch.kernel.variant,
-        launch.index,
-        launch.graph,
-        launch.place,
-        launch.grid,
-        launch.kernel.num_warps,
-        len(ctas),
-        duration,
-        timeline.clock.clock_hz / 1e6,
-        timeline.clock.rate_error,
-        timeline.clock.residual_ns,
-        timeline.clock.source,
-        timeline.records_written,
-        timeline.records_lost,
-        timeline.records_damaged,
-        timeline.ctas_never_ran,
-        timeline.ctas_damaged,
-        tuple(_scope_summaries(timeline)),
+        kernel=launch.kernel.name,
+        variant=launch.kernel.variant,
+        launch=launch.index,
+        graph=launch.graph,
+        place=launch.place,
+        grid=launch.grid,
+        warps=launch.kernel.num_warps,
+        ctas=len(timeline.ctas),
+        duration_ns=waves.duration_ns if waves else 0,
+        clock_mhz=timeline.clock.clock_hz / 1e6,
+        clock_error=timeline.clock.rate_error,
+        residual_ns=timeline.clock.residual_ns,
+        clock_source=timeline.clock.source,
+        record_cost=launch.kernel.record_cost,
+        subtracted_ns=sum(scope.subtracted_ns for scope in scopes),
+        warp_time_ns=timeline.warp_time_ns,
+        records_written=timeline.records_written,
+        records_lost=timeline.records_lost,
+        records_damaged=timeline.records_damaged,
+        lost=shortfall_of(incomplete, "records_lost"),
+        open_starts=shortfall_of(incomplete, "open_starts"),
+        stray_ends=shortfall_of(incomplete, "stray_ends"),
+        damaged=shortfall_of(incomplete, "records_damaged"),
+        ctas_never_ran=timeline.ctas_never_ran,
+        ctas_damaged=timeline.ctas_damaged,
+        waves=waves,
+        scopes=scopes,
     )
 
 
 def _scope_summaries(timeline: Timeline) -> Iterator[ScopeSummary]:
-    durations = timeline.scopes["end_ns"] - timeline.scopes["start_ns"]
-    whole = max(timeline.warp_time_ns, 1)
+    without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     depth: list[int] = []
-    for index, scope in enumerate(timeline.table.scopes):
+    for index, statistics in enumerate(scope_statistics(timeline)):
+        scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
-        mine = durations[timeline.scopes["scope"] == index]
-        p50, p99 = np.percentile(mine, (50, 99)).tolist() if mine.size else (None, None)
         yield ScopeSummary(
-            scope.name,
-            depth[index],
-            scope.source,
-            int(mine.size),
-            int(mine.sum()),
-            float(mine.mean()) if mine.size else None,
-            p50,
-            p99,
-            float(mine.sum()) / whole,
-            int(timeline.open_starts[index] + timeline.stray_ends[index]),
+            **{field.name: getattr(statistics, field.name) for field in fields(statistics)},
+            scope=scope.name,
+            kind=scope.kind,
+            depth=depth[index],
+            source=scope.source,
+            without_partner=without_partner[index],
         )
 
 
-def print_summaries(summaries: Sequence[LaunchSummary], console: Console) -> None:
-    """Print a table for each launch, and under it what a reader must know before trusting it."""
-    names = place_names(summary.place for summary in summaries)
-    for summary in summaries:
-        console.print(_table(summary, names[summary.place]))
-        for note in _notes(summary):
-            console.print(Text(note))
-
-
-def _table(summary: LaunchSummary, place_name: str) -> Table:
-    place = f"{place_name}: " if place_name else ""
-    replay = " (last replay of a CUDA graph)" if summary.graph else ""
-    grid = "x".join(map(str, summary.grid))
-    table = Table(
-        title=Text(
-            f"{place}{summary.kernel}, launch {summary.launch}{replay}: grid {grid}, {summary.warps} warps, "
-            f"{time_text(summary.duration_ns)}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
-        ),
-        title_justify="left",
-    )
-    table.add_column("scope", no_wrap=True)
-    table.add_column("source", no_wrap=True)
-    for title in ("count", "total", "mean", "p50", "p99", "share"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for scope in summary.scopes:
-        table.add_row(
-            Text("  " * scope.depth + scope.scope),
-            Text(_short(scope.source)),
-            f"{scope.count}",
-            time_text(scope.total_ns),
-            time_text(scope.mean_ns),
-            time_text(scope.p50_ns),
-            time_text(scope.p99_ns),
-            f"{100 * scope.share:.1f} %",
-        )
-    return table
-
-
-def _notes(summary: LaunchSummary) -> Iterator[str]:
-    yield _CLOCK_NOTES[summary.clock_source].format(
-        mhz=summary.clock_mhz, percent=100 * summary.clock_error, residual_ns=summary.residual_ns
-    )
-    if summary.records_lost:
-        percent = 100 * summary.records_lost / summary.records_written
-        yield (
-            f"lost: {summary.records_lost} of {summary.records_written} records ({percent:.0f} %): the ring keeps the "
-            "newest. --fit runs once more with rings that keep them all"
-        )
-    if unpaired := sum(scope.without_partner for scope in summary.scopes):
-        yield f"unpaired: {unpaired} records whose start or end is missing; they are in no row above"
-    if summary.records_unknown:
-        yield f"unknown: {summary.records_unknown} entries bear no scope of this kernel; they were left out"
-    if summary.ctas_never_ran:
-        yield f"never ran: {summary.ctas_never_ran} CTAs of the grid wrote nothing"
-    if summary.ctas_damaged:
-        yield f"damaged: {summary.ctas_damaged} CTAs whose header contradicts itself; they were left out"
-
-
-def time_text(nanoseconds: float | None) -> str:
-    """A time with the unit that suits it; "-" where there is none."""
-    if nanoseconds is None:
-        return "-"
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3f} {unit}"
-    return f"{nanoseconds:.0f} ns"
-
-
-def _short(source: str) -> str:
-    return PurePath(source).name if source else "-"
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in items}

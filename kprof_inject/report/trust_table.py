@@ -12,7 +12,7 @@ from rich.text import Text
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.origin import Origin
 from kprof_inject.capture.reader import Launch
-from kprof_inject.report.summary import time_text
+from kprof_inject.report.quantities import time_text
 from kprof_inject.timeline.overhead import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 

@@ -160,6 +160,7 @@ def _process_info(session: Session, device: Device) -> dict[str, Any]:
         "pid": os.getpid(),
         "rank": int(rank) if rank.isdigit() else None,
         "argv": list(sys.argv),
+        "executable": sys.executable,
         "host": platform.node(),
         "boot_id": _boot_id(),
         "python": platform.python_version(),

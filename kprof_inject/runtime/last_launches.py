@@ -6,6 +6,7 @@ They run one after the other, so it holds the records of the last, and a launch 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -101,6 +102,8 @@ class _SharedBuffer:
         self._next = launch
 
     def launched(self) -> None:
+        if self._next is not None:
+            self._next.host_end_ns = time.time_ns()
         self._last = self._next
         self.lock.release()
 

@@ -5,6 +5,7 @@ A launch that is kept has a buffer of its own. What is not wanted goes to a scra
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class CapturedKernel:
 
 @dataclass(slots=True)  # not frozen: it is made in the launch path, and takes three times as long to make then
 class LaunchInfo:
-    """One launch. ``index`` counts the launches of the variant in this process; ``host_ns`` is when it was made."""
+    """One launch. ``index`` counts the launches of the variant in this process; ``host_ns`` is when it was made, and
+    ``host_end_ns`` when that had been done."""
 
     kernel: CapturedKernel
     index: int
@@ -44,6 +46,7 @@ class LaunchInfo:
     stream: int
     host_ns: int
     graph: bool
+    host_end_ns: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -57,6 +60,7 @@ class LaunchInfo:
             "device": self.device,
             "stream": self.stream,
             "host_ns": self.host_ns,
+            "host_end_ns": self.host_end_ns,
             "buffer_bytes": self.size_bytes,
         }
         return {**line, "graph": True} if self.graph else line
@@ -187,6 +191,7 @@ class _Own:
     save: Save
 
     def launched(self) -> None:
+        self.launch.host_end_ns = time.time_ns()
         self.save(FullBuffer(self.launch, self.buffer, self.device.mark(self.launch.stream)))
 
     def failed(self) -> None:
@@ -202,6 +207,7 @@ class _InGraph:
     kept: list[tuple[LaunchInfo, Buffer]]
 
     def launched(self) -> None:
+        self.launch.host_end_ns = time.time_ns()
         self.kept.append((self.launch, self.buffer))
 
     def failed(self) -> None:

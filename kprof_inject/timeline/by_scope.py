@@ -1,4 +1,4 @@
-"""Values of a launch's scopes, gathered scope by scope, and their quantiles."""
+"""One column of a launch's scopes, kept scope by scope, and its quantiles."""
 
 from __future__ import annotations
 
@@ -9,24 +9,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NARROW = np.iinfo(np.int32)
+# From 32 MiB on, memory goes back to the system whenever it is given back (mallopt(3), M_MMAP_THRESHOLD).
+_LARGEST_PIECE = 1 << 23
 
 
 class ByScope:
-    """Parts of a column for each scope of the table, until somebody takes them."""
+    """A column that grows block by block, of which each scope's part can be asked for."""
 
     def __init__(self, scope_count: int) -> None:
-        self._parts: list[list[NDArray[Any]]] = [[] for _ in range(scope_count)]
+        self._numbers = np.arange(scope_count + 1)
+        self._blocks: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
+        self._room: dict[np.dtype[Any], NDArray[Any]] = {}
+        self._size = 0
 
-    def add(self, values: NDArray[Any], bounds: NDArray[np.int64]) -> None:
-        """The values of one block, ordered by scope: those of scope ``i`` stand in ``bounds[i]:bounds[i + 1]``."""
-        for scope in np.flatnonzero(np.diff(bounds)).tolist():
-            # A copy, so that each scope's memory can be given back by itself.
-            self._parts[scope].append(values[bounds[scope] : bounds[scope + 1]].copy())
+    def add(self, scope: NDArray[np.int16], values: NDArray[Any]) -> None:
+        """The values of one block with their scopes, in the order of scopes."""
+        room = self._room.get(values.dtype, values[:0])
+        if len(room) < len(values):
+            # As much again as there is: what is left unused is never more.
+            room = np.empty(max(len(values), min(self._size, _LARGEST_PIECE)), dtype=values.dtype)
+        room[: len(values)] = values
+        self._room[values.dtype] = room[len(values) :]
+        self._size += len(values)
+        self._blocks.append((room[: len(values)], np.searchsorted(scope, self._numbers)))
 
-    def take(self, scope: int) -> NDArray[Any]:
-        """All values of a scope, in the order of the blocks; they are the caller's and no longer held here."""
-        parts, self._parts[scope] = self._parts[scope], []
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+    def parts(self, scope: int) -> list[NDArray[Any]]:
+        """A scope's values, block by block; one empty part if there was no block."""
+        parts = [values[bounds[scope] : bounds[scope + 1]] for values, bounds in self._blocks]
+        return parts or [np.empty(0, dtype=np.int32)]
+
+    def joined(self, scope: int) -> NDArray[Any]:
+        """A copy of all of a scope's values, in the order of the blocks."""
+        return np.concatenate(self.parts(scope))
 
 
 def narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:

@@ -14,6 +14,7 @@ from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.number_set import NumberSet
+from kprof_inject.timeline.raw import recorded_warps
 
 _MOST_NAMES = 12
 
@@ -111,6 +112,9 @@ class Choice:
         )
 
 
+EVERYTHING = Choice()
+
+
 def _matches_scope(name: str, glob: str) -> bool:
     return name == glob or fnmatchcase(name, glob.replace("[", "[[]"))
 
@@ -125,7 +129,7 @@ def _ctas(launch: Launch) -> NumberSet:
 
 
 def _warps(launch: Launch) -> NumberSet:
-    return NumberSet.of(launch.kernel.mode.recorded_warps(launch.kernel.num_warps))
+    return NumberSet.of(recorded_warps(launch))
 
 
 def _sms(ctas: Sequence[NDArray[np.void]]) -> NumberSet:

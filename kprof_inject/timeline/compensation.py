@@ -1,8 +1,10 @@
 """What the records themselves cost, taken out of durations.
 
-A warp that makes a record takes longer for it. So each distance between two records of a warp is taken to be shorter by
-one record's cost, or by several where entries were damaged, though never less than nothing; a duration is the sum of
-the distances in it. So scopes stay consistent: those in a scope never add up to more than it, and nothing is negative.
+A warp that makes a record takes longer for it, and how much longer hangs on what stands beside the record. So each
+distance between two records of a warp is taken to be shorter by the middle of what one record may cost, or of several
+where entries were damaged, though never less than nothing. Each distance may be off by ``RecordCost.error_cycles``. A
+duration is the sum of the distances in it, so that scopes stay consistent: those in a scope never add up to more than
+it, and nothing is negative.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.timeline.records import Records
 
 
@@ -29,12 +32,14 @@ def as_recorded(records: Records, ns: NDArray[np.int64]) -> Elapsed:
     return Elapsed(records.cycles, ns)
 
 
-def without_records(records: Records, ns: NDArray[np.int64], cost_cycles: float) -> Elapsed:
-    """``cost_cycles`` taken out for each record."""
+def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
+    """``record_cost`` taken out for each record."""
     cycles = np.diff(records.cycles)
     # Between two warps there is no distance; those of one warp run on from wherever the one before ended.
     within = np.diff(records.group) == 0
-    cost = cost_cycles * np.diff(records.number)
+    cost = np.where(records.is_end[:-1], record_cost.after_end_cycles, record_cost.after_start_cycles)
+    # Of a damaged entry between, nobody knows whether it was a start.
+    cost = cost + record_cost.cycles * (np.diff(records.number) - 1)
     left = np.where(within, np.maximum(cycles - cost, 0.0), 0.0)
     share = left / np.maximum(cycles, 1)
     return Elapsed(_running(left), _running(np.diff(ns) * share))

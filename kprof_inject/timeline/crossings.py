@@ -41,23 +41,33 @@ def crossing(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> tuple[ND
     return np.concatenate((firsts, earlier)), np.concatenate((seconds, later))
 
 
-def separate(
-    lanes: NDArray[np.int64], scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The lanes (scope of the table), with scopes moved to higher ones until none crosses another of its lane."""
-    lanes = lanes.copy()
-    lane = 0
-    while lane <= lanes.max(initial=0):
-        mine = np.flatnonzero(lanes[scope] == lane)
-        first, second = crossing(start_at[mine], end_at[mine])
-        # The table has outer scopes first: they stay.
-        lanes[np.maximum(scope[mine][first], scope[mine][second])] = lane + 1
-        if not first.size:
-            lane += 1
+def crossing_kinds(
+    scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64], count: int
+) -> NDArray[np.bool_]:
+    """Which of the table's ``count`` scopes cross which: shape (scope, scope). Two of the same scope never do."""
+    crosses = np.zeros((count, count), dtype=bool)
+    places = np.unique(np.concatenate(crossing(start_at, end_at)))
+    for kind in np.unique(scope[places]):
+        own = np.flatnonzero(scope == kind)
+        # Of those of this kind, only the last that began before can still be open.
+        last = own[np.searchsorted(start_at[own], start_at[places]) - 1]
+        is_open = (start_at[last] < start_at[places]) & (end_at[last] > start_at[places])
+        crosses[kind, scope[places[is_open & (end_at[last] < end_at[places])]]] = True
+    return crosses | crosses.T
+
+
+def lanes_of(crosses: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """A number for each scope of the table, the least that none before it has with which it ``crosses``: the table has
+    outer scopes first, and they stay on lane 0."""
+    lanes = np.zeros(len(crosses), dtype=np.int64)
+    for kind in range(len(lanes)):
+        taken = lanes[:kind][crosses[kind, :kind]]
+        lanes[kind] = np.setdiff1d(np.arange(kind + 1), taken)[0]
     return lanes
 
 
-_NOTHING = np.iinfo(np.int64).min
+# It has a negative.
+_NOTHING = -np.iinfo(np.int64).max
 
 
 def _range_maxima(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:

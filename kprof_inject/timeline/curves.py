@@ -1,44 +1,62 @@
-"""What the timer readings of each SM leave of a straight line, as a curve through them.
+"""What the timer readings of each counter leave of a straight line, as a curve through them.
 
-The rate of a clock wanders, so what is left of a line is a random walk; a reading shows it with an error. The likeliest
-walk is straight between two readings, and at the readings it is a penalised least squares fit: near one another they
-are averaged, far apart they stand for themselves. Nothing can overshoot between them.
+Mostly, the clocks of all SMs wander together: that is found first, as one walk through the readings of all. What this
+leaves on each SM is a walk of its own. None goes further than the launch's readings say that it does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.readings import Readings, trust
+from kprof_inject.timeline.lines import Left, Lines
+from kprof_inject.timeline.parts import PART, parts
+from kprof_inject.timeline.rate import means
+from kprof_inject.timeline.walk import likeliest_walks
 
-# How far the walk goes: as much as a rate that is 3 % off for 4 µs, and with the square root of the time.
-_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
-_LEAST_STEP_NS2 = 1.0
+# How far walks go if readings do not tell: as much as a rate that is 3 % off for 4 µs, and with the square root of the
+# time. How far they go at most: a rate that is 25 % off. And at least, of the usual: a launch never tells enough to rule
+# out that its clocks wander.
+USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
+_MOST_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
+_LEAST_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
+_HELD_UP_NS = 100.0
+# A constant clock and the timer count the same crystal.
+_CONSTANT_WALK_NS2_PER_NS = 1e-6
 # No clock turns this share of its rate around between two readings, however much they contradict each other.
 _STEEPEST = 0.5
-# By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading
-# that is off, which then shows as such; a walk that went through it at once would never find out.
-_CAUTION = (10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
-# Room for the cycles of the longest launch that the counter can time, beside the number of the SM.
-_ROW_SHIFT = 44
+_FELT = 1 << 12
+# Room for the cycles of the longest launch that a counter can time, beside its number.
+COUNTER_SHIFT = 44
+# The share of the pairs of readings that are no further apart than the walk and the noise take them, and how many
+# standard deviations of noise alone that is: 1.90 of a triangular distribution, 1.96 of a normal one.
+_USUAL_SHARE = 0.95
+_USUAL_DEVIATIONS = 1.93
+# The variance of so many pairs is known to about this, over the square root of their number.
+_VARIANCE_ERROR = 2.0
+_ENOUGH_PAIRS = 32
+_TURNS = 4
+_ENOUGH_COUNTERS = 8
+# Of a normal distribution, so much is within one standard deviation.
+_ONE_DEVIATION = 0.68
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """One curve for each SM, through knots in the order of time. ``keys`` are the number of the SM's row and the knot's
-    cycles in one number, ``heights_ns`` the heights there, ``first`` where each row's knots begin (and one more)."""
+    """One curve for each counter, through knots in the order of time. ``keys`` are the number of the counter and the
+    knot's cycles in one number, ``heights_ns`` the heights there, ``first`` where each one's knots begin (and one
+    more)."""
 
     keys: NDArray[np.int64]
     heights_ns: NDArray[np.float64]
     first: NDArray[np.int64]
 
-    def at(self, row: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The heights at the given cycles since the row's base; before and after its knots, that of the nearest."""
-        begin, end = self.first[row], self.first[row + 1] - 1
-        key = np.clip((row << _ROW_SHIFT) + cycles, self.keys[begin], self.keys[end])
+    def at(self, counter: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The heights at the given cycles since the counter's base; before and after its knots, that of the nearest."""
+        begin, end = self.first[counter], self.first[counter + 1] - 1
+        key = np.clip((counter << COUNTER_SHIFT) + cycles, self.keys[begin], self.keys[end])
         after = np.clip(np.searchsorted(self.keys, key), begin, end)
         before = np.maximum(after - 1, begin)
         width = self.keys[after] - self.keys[before]
@@ -48,83 +66,143 @@ class Curves:
         return heights
 
 
-def flat_curves(rows: int) -> Curves:
-    """No curve at all, for so many SMs."""
-    every = np.arange(rows + 1)
-    return Curves(every[:-1] << _ROW_SHIFT, np.zeros(rows), every)
+@dataclass(frozen=True, slots=True)
+class CurveFit:
+    """``curves``, the root mean square of the readings' distances from them, each as far as it counted, and the
+    largest."""
+
+    curves: Curves
+    residual_ns: float
+    worst_ns: float
 
 
-def fit_curves(
-    readings: Readings,
-    cycles: NDArray[np.int64],
-    left_ns: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    rate_ns: float,
-) -> tuple[Curves, NDArray[np.float64], NDArray[np.float64]]:
-    """The curves, what they leave of ``left_ns``, and the final weights.
-
-    ``readings.sm`` numbers the SMs from 0 without gaps, ``cycles`` are since each SM's base, ``weight`` is how much
-    each reading counts to begin with; reweighting in rounds finds those that contradict their neighbours.
-    """
-    order = np.lexsort((cycles, readings.sm))
-    sm, at, left = readings.sm[order], cycles[order], left_ns[order]
-    side, error_ns = readings.side[order], readings.error_ns[order]
-    first = np.searchsorted(sm, np.arange(int(sm[-1]) + 2))
-    # One row for each SM, its readings to the left; what is behind them has no weight and hangs on to the last.
-    shape = (len(first) - 1, int(np.diff(first).max()))
-    place = (sm, np.arange(len(sm)) - first[sm])
-
-    step_ns2 = np.full(shape, _LEAST_STEP_NS2)
-    gaps_ns = np.diff(at, prepend=0) * rate_ns
-    gaps_ns[first[:-1]] = 0  # before the first of an SM there is none
-    step_ns2[place] = np.maximum(gaps_ns * _WALK_NS2_PER_NS, _LEAST_STEP_NS2)
-    target = np.zeros(shape)
-    target[place] = left
-    weights = np.zeros(shape)
-    trusted = weight[order] * error_ns**2
-    for caution in _CAUTION:
-        weights[place] = trusted / (caution * error_ns) ** 2
-        heights = _likeliest_walk(weights, target, 1 / step_ns2)[place]
-        rest = left - heights
-        trusted = trust(rest / (caution * error_ns), side)
-
-    heights = _without_turns(heights, gaps_ns, first[sm])
-    as_given = np.argsort(order)
-    return (
-        Curves((sm << _ROW_SHIFT) + at, heights, first),
-        (left - heights)[as_given],
-        (trusted / error_ns**2)[as_given],
-    )
+def flat_curves(counters: int) -> Curves:
+    """No curve at all, for so many counters."""
+    every = np.arange(counters + 1)
+    return Curves(every[:-1] << COUNTER_SHIFT, np.zeros(counters), every)
 
 
-def _likeliest_walk(
-    weight: NDArray[np.float64], target: NDArray[np.float64], stiffness: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Solve each row's tridiagonal system, all rows at once: ``weight`` pulls to ``target``, ``stiffness`` (between a
-    column and the one before it) to the neighbours."""
-    count = weight.shape[1]
-    diagonal = weight + stiffness
-    diagonal[:, 0] -= stiffness[:, 0]
-    diagonal[:, :-1] += stiffness[:, 1:]
-    value = weight * target
-    for column in range(1, count):
-        factor = stiffness[:, column] / diagonal[:, column - 1]
-        diagonal[:, column] -= factor * stiffness[:, column]
-        value[:, column] += factor * value[:, column - 1]
-    value[:, -1] /= diagonal[:, -1]
-    for column in range(count - 2, -1, -1):
-        value[:, column] += stiffness[:, column + 1] * value[:, column + 1]
-        value[:, column] /= diagonal[:, column]
-    return value
+def fit_curves(lines: Lines) -> CurveFit:
+    """The curves through all readings of ``lines``."""
+    count = len(lines.counter)
+    some = lines.left(np.arange(0, count, 1 + count // PART))
+    common, own_walk = _NOTHING_IN_COMMON, _CONSTANT_WALK_NS2_PER_NS
+    if not lines.rate.constant:
+        common = _common_curve(some)
+        own = _wandering(some.less(common.at(some)))
+        own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
+
+    keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
+    trusted = np.empty(count, dtype=np.float32)
+    for part in parts(count):
+        left = lines.left(part)
+        common_ns = common.at(left)
+        linked = np.append(False, np.diff(left.counter) == 0)
+        own_ns, trusted[part] = likeliest_walks(left.less(common_ns), linked, own_walk)
+        keys[part] = (left.counter.astype(np.int64) << COUNTER_SHIFT) + left.cycles
+        heights_ns[part] = common_ns + own_ns
+    heights_ns = _without_turns(keys, heights_ns, lines.rate.ns)
+    first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
+    return CurveFit(Curves(keys, heights_ns, first), *_distances(lines, heights_ns, trusted))
 
 
-def _without_turns(
-    heights: NDArray[np.float64], gaps_ns: NDArray[np.float64], start: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """The heights, with no step steeper than a clock can be: time must not run backwards.
+@dataclass(frozen=True, slots=True)
+class _CommonCurve:
+    """What all counters have in common: heights at times, which ascend."""
 
-    ``gaps_ns`` is the time since the height before, 0 for the first of an SM; ``start`` is where that first stands."""
-    most = _STEEPEST * gaps_ns
-    climbs = np.cumsum(np.clip(np.diff(heights, prepend=0), -most, most))
-    turned: NDArray[np.float64] = heights[start] + climbs - climbs[start]
+    times_ns: NDArray[np.float64]
+    heights_ns: NDArray[np.float64]
+
+    def at(self, left: Left) -> NDArray[np.float64]:
+        return np.interp(left.line_ns, self.times_ns, self.heights_ns)
+
+
+_NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
+
+
+def _common_curve(left: Left) -> _CommonCurve:
+    """One walk through the readings of all counters; none if these have little in common. Where counters have readings
+    at different times, their lines do not yet stand as the walk does, and both are found in turns."""
+    if left.counter[-1] - left.counter[0] < _ENOUGH_COUNTERS - 1:
+        return _NOTHING_IN_COMMON
+    before = _wandering(left)
+    walk = float(np.clip(before, USUAL_WALK_NS2_PER_NS, _most_walk(left)))
+    in_time = left.at(np.argsort(left.line_ns))
+    linked = np.arange(len(left.counter)) > 0
+    offset_ns = np.zeros(len(left.counter))
+    for _ in range(_TURNS):
+        standing = in_time.less(offset_ns)
+        scatter_ns = float(np.quantile(np.abs(np.diff(standing.height_ns)), _ONE_DEVIATION)) / np.sqrt(2)
+        standing = replace(standing, error_ns=np.maximum(standing.error_ns, scatter_ns))
+        heights_ns, trusted = likeliest_walks(standing, linked, walk)
+        offset_ns = means(in_time.counter, in_time.height_ns - heights_ns, trusted)[in_time.counter]
+    found = _CommonCurve(in_time.line_ns, heights_ns)
+    return found if _wandering(left.less(found.at(left))) <= max(before, 0.0) else _NOTHING_IN_COMMON
+
+
+def _most_walk(left: Left) -> float:
+    """Where the timer is finer than what a busy memory holds its readings up by, that looks like wandering too."""
+    is_fine = np.median(left.error_ns) < _HELD_UP_NS
+    return USUAL_WALK_NS2_PER_NS if is_fine else _MOST_WALK_NS2_PER_NS
+
+
+def _wandering(left: Left) -> float:
+    """How far walks go by what the readings show, in square nanoseconds per nanosecond; the usual if they do not tell.
+
+    The distance of two readings of a counter is noise and what the walk went in between. It tells something of the walk
+    where that could be the larger part."""
+    found = []
+    lag = 1
+    while lag < len(left.counter):
+        both = (left.counter[lag:] == left.counter[:-lag]) & left.believed[lag:] & left.believed[:-lag]
+        time_ns = (left.line_ns[lag:] - left.line_ns[:-lag])[both]
+        noise_ns2 = (left.error_ns[lag:] ** 2 + left.error_ns[:-lag] ** 2)[both]
+        tells = time_ns * _MOST_WALK_NS2_PER_NS >= noise_ns2
+        pairs = np.count_nonzero(tells)
+        if pairs >= _ENOUGH_PAIRS:
+            apart_ns = (left.height_ns[lag:] - left.height_ns[:-lag])[both][tells]
+            at_least_ns2 = (apart_ns / _USUAL_DEVIATIONS) ** 2 * (1 - _VARIANCE_ERROR / np.sqrt(pairs))
+            found.append(float(np.quantile((at_least_ns2 - noise_ns2[tells]) / time_ns[tells], _USUAL_SHARE)))
+        lag *= 2
+    return max(found, default=USUAL_WALK_NS2_PER_NS)
+
+
+def _without_turns(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], rate_ns: float) -> NDArray[np.float64]:
+    """The heights, with no step steeper than a clock can be: time must not run backwards."""
+    turned = heights_ns.copy()
+    for part in parts(len(keys)):
+        # As far as a turn can be felt.
+        around = slice(max(part.start - _FELT, 0), part.stop + _FELT)
+        heights = heights_ns[around]
+        most_ns = _STEEPEST * rate_ns * np.diff(keys[around])
+        if (np.abs(np.diff(heights)) <= most_ns).all():
+            continue
+        # Of different counters any two heights are possible.
+        most_ns[np.diff(keys[around] >> COUNTER_SHIFT) != 0] = np.ptp(heights) + 1
+        along = np.append(0, np.cumsum(most_ns))
+        middle = (_lowest_reached(heights, along) - _lowest_reached(-heights, along)) / 2
+        turned[part] = middle[part.start - around.start :][: part.stop - part.start]
     return turned
+
+
+def _lowest_reached(heights: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lowest that one can be at each place, coming from any of ``heights`` and climbing as much as one goes
+    ``along``."""
+    forward = np.minimum.accumulate(heights - along) + along
+    backward = np.minimum.accumulate((heights + along)[::-1])[::-1] - along
+    return np.minimum(forward, backward)
+
+
+def _distances(lines: Lines, heights_ns: NDArray[np.float64], trusted: NDArray[np.float32]) -> tuple[float, float]:
+    """The root mean square and the largest. A reading further off than the launch is long is none."""
+    placed = np.bincount(lines.counter, lines.believed) > 0
+    longest_ns = np.ptp(lines.readings.ns[lines.believed]) if lines.believed.any() else 0
+    total = squares = worst_ns = 0.0
+    for part in parts(len(heights_ns)):
+        left = lines.left(part).less(heights_ns[part])
+        weight = trusted[part] / left.error_ns**2
+        total += float(weight.sum())
+        squares += float(weight @ left.height_ns**2)
+        far_ns = np.abs(left.height_ns[placed[left.counter]])
+        worst_ns = max(worst_ns, float(far_ns.max(initial=0.0, where=far_ns <= longest_ns)))
+    return float(np.sqrt(squares / total)) if total else 0.0, worst_ns

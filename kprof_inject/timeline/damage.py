@@ -11,6 +11,10 @@ from kprof_inject.capture.layouts import RawCtas
 _MOST_CYCLES_PER_NS = 5
 # A timer's readings may be so far off, each: two steps of the coarsest one.
 _TIMER_SLACK_NS = 2_000
+# Five weeks: longer than any CTA takes, and of a size that its cycles can be reckoned with.
+_LONGEST_NS = 1 << 51
+# A launch that read no timer is taken to be shorter.
+_UNTIMED_LAUNCH_NS = 60_000_000_000
 _ROUNDS = 8
 
 
@@ -18,39 +22,50 @@ def most_cycles(ctas: RawCtas) -> NDArray[np.int64]:
     """How far apart two records of each CTA can be: what its SM may have counted in the CTA's time."""
     if not ctas.timed:
         return np.full(len(ctas.sm), np.iinfo(np.int64).max)
-    duration_ns = np.maximum(ctas.pre_final_ns - ctas.init_ns, 0)
+    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _LONGEST_NS)
     most: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
     return most
 
 
+def most_launch_cycles(ctas: RawCtas) -> int:
+    """How far apart two records of one SM can be: what it may have counted in the launch's time."""
+    if not ctas.timed:
+        return _UNTIMED_LAUNCH_NS * _MOST_CYCLES_PER_NS
+    if not ctas.sm.size:
+        return 0
+    duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
+    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+
+
 def far_records(
     row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], most: NDArray[np.int64]
-) -> NDArray[np.bool_] | None:
-    """Which of the ``usable`` records are further than ``most`` (row) cycles from the middle one of their CTA; None if
-    no two are. The records are in order of ``row``, which indexes ``most``."""
+) -> NDArray[np.bool_]:
+    """Which of the ``usable`` records are further than ``most`` (row) cycles from the middle one of their CTA. The
+    records are in order of ``row``, which indexes ``most``."""
+    found = np.zeros(len(row), dtype=bool)
     row, cycles = row[usable], cycles[usable]
     if not row.size:
-        return None
+        return found
     begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
     wide = span > most[row[begins]]
     if not wide.any():
-        return None
+        return found
     # Only CTAs with a record out of place are sorted.
     suspect = np.flatnonzero(np.repeat(wide, np.diff(np.append(begins, row.size))))
     order = suspect[np.lexsort((cycles[suspect], row[suspect]))]
     begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
     counts = np.diff(np.append(begins, order.size))
     middle = np.repeat(cycles[order][begins + counts // 2], counts)
-    far = np.zeros(row.size, dtype=bool)
-    far[order] = np.abs(cycles[order] - middle) > most[row[order]]
-    return _spread(far, usable)
+    far = order[np.abs(cycles[order] - middle) > most[row[order]]]
+    found[np.flatnonzero(usable)[far]] = True
+    return found
 
 
 def contradicted_records(
     group: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_]
-) -> NDArray[np.bool_] | None:
-    """Which of the ``usable`` records stand beside one with which their clock runs backwards; None if none does.
+) -> NDArray[np.bool_]:
+    """Which of the ``usable`` records stand beside one with which their clock runs backwards.
 
     A warp writes its records in the order of its clock. Where two contradict that, nobody knows which one is wrong."""
     at = np.flatnonzero(usable)
@@ -58,17 +73,10 @@ def contradicted_records(
     for _ in range(_ROUNDS):
         turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
         if not turns.size:
-            break
+            return wrong
         wrong[at[turns]] = wrong[at[turns + 1]] = True
         at = at[~wrong[at]]
-    else:
-        # Too many to be single words: nothing of such a warp can be believed.
-        turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
-        wrong[at[np.isin(group[at], group[at[turns]])]] = True
-    return wrong if wrong.any() else None
-
-
-def _spread(values: NDArray[np.bool_], places: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    spread = np.zeros(len(places), dtype=bool)
-    spread[places] = values
-    return spread
+    # Too many to be single words: nothing of such a warp can be believed.
+    turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+    wrong[at[np.isin(group[at], group[at[turns]])]] = True
+    return wrong

@@ -11,20 +11,20 @@ from kprof_inject.timeline.host_clock import HostClock
 @dataclass(frozen=True, slots=True)
 class HostCall:
     """The host's call that made a launch, by the device's globaltimer: from just before it until it returned (None if
-    that was not recorded). Against what the device did it may be off by ``error_ns``.
-
-    Of a launch in a CUDA graph it is the call that was captured into the graph."""
+    that was not recorded). Against what the device did it may be off by ``error_ns``."""
 
     start_ns: int
     end_ns: int | None
     error_ns: int
 
 
-def host_call(launch: Launch, relation: HostClock) -> HostCall:
-    """The call of a launch whose device and host clocks stand to each other as ``relation`` says."""
+def host_call(launch: Launch, relation: HostClock) -> HostCall | None:
+    """The call of a launch whose device and host clocks stand to each other as ``relation`` says. None for one in a
+    CUDA graph: the call that was captured did not make the replay, which may be minutes later."""
+    if launch.graph:
+        return None
     start_ns = _to_device_ns(relation, launch.host_ns)
-    host_end_ns = getattr(launch, "host_end_ns", None)
-    end_ns = None if host_end_ns is None else _to_device_ns(relation, host_end_ns)
+    end_ns = None if launch.host_end_ns is None else _to_device_ns(relation, launch.host_end_ns)
     last_ns = start_ns if end_ns is None else end_ns
     return HostCall(start_ns, end_ns, relation.error_ns(start_ns, last_ns))
 

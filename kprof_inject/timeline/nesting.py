@@ -47,29 +47,63 @@ def _last_one_level_up(depth: NDArray[np.int64]) -> NDArray[np.int64]:
     return parent
 
 
+def within_children(elapsed: NDArray[np.int64], pairs: Pairs, nesting: Nesting) -> NDArray[np.int64]:
+    """How much of each scope's time the scopes directly in it take; where they cross, what they share counts once.
+    ``elapsed`` has the time of each record."""
+    children = np.flatnonzero(nesting.parent >= 0)
+    if not nesting.is_proper:
+        children = children[np.argsort(nesting.parent[children], kind="stable")]
+    parent, begin, end = nesting.parent[children], pairs.start_at[children], pairs.end_at[children]
+    if not nesting.is_proper:
+        # Behind all that its siblings before it reach; each parent has its own range of numbers for that.
+        range_of_parent = parent * len(elapsed)
+        reach = np.maximum.accumulate(range_of_parent + end)
+        begin[1:] = np.maximum(begin[1:], reach[:-1] - range_of_parent[1:])
+        begin = np.minimum(begin, end)
+    # A double holds such sums exactly: they are far from 2 ** 53 ns, 104 days.
+    taken = np.bincount(parent, elapsed[end] - elapsed[begin], len(nesting.parent))
+    return taken.astype(np.int64)
+
+
 def iterations(
-    records: Records, pairs: Pairs, parent: NDArray[np.int64], iteration_scopes: Iterable[int], lost: NDArray[np.int64]
+    records: Records, pairs: Pairs, parent: NDArray[np.int64], iteration_scopes: Iterable[int]
 ) -> NDArray[np.int64]:
     """The number of each iteration within its loop, from 0; -1 for scopes that are none, or if it cannot be known.
 
-    ``iteration_scopes`` are the scopes of the table that are iterations, ``lost`` (group) how many records each ring
-    lost. Where it lost some, only the iterations of a loop whose own start survived can be numbered: all of that loop
-    did. After a damaged entry, none of its warp can: it may have been an iteration's."""
+    ``iteration_scopes`` are the scopes of the table that are iterations. Where the ring lost records, only the
+    iterations of a loop that began after what it lost can be numbered: all of that loop is there. After a damaged
+    entry, none of its warp can: it may have been an iteration's. Nor after a start without an end: it may have been the
+    loop's."""
     number = np.full(len(pairs.scope), -1)
-    group = records.group[pairs.start_at]
-    lost = lost[group]
     for scope in iteration_scopes:
         mine = np.flatnonzero(pairs.scope == scope)
         if not mine.size:
             continue
-        around = parent[mine]
+        group, around = records.group[pairs.start_at[mine]], parent[mine]
         # Rank within one warp and one instance of the loop around: mine is in order of both.
-        fresh = np.append(True, (np.diff(group[mine]) != 0) | (np.diff(around) != 0))
+        fresh = np.append(True, (np.diff(group) != 0) | (np.diff(around) != 0))
         first = np.maximum.accumulate(np.where(fresh, np.arange(mine.size), 0))
-        is_complete = (around >= 0) | (lost[mine] == 0)
-        number[mine] = np.where(is_complete, np.arange(mine.size) - first, -1)
-    if records.damaged.size:
-        begins = np.searchsorted(records.group, group)
-        sound_before = pairs.start_at - begins
-        number[records.number[pairs.start_at] - lost != sound_before] = -1
+        number[mine] = np.where(_all_is_there(records, pairs, mine, around), np.arange(mine.size) - first, -1)
     return number
+
+
+def _all_is_there(
+    records: Records, pairs: Pairs, mine: NDArray[np.int64], around: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether nothing is missing between the begin of what is ``around`` each of the scopes ``mine``, or of its warp's
+    records, and its own begin."""
+    start_at = pairs.start_at[mine]
+    group = records.group[start_at]
+    warp = group - records.first_group
+    since = np.where(around >= 0, pairs.start_at[around], np.searchsorted(records.group, group))
+    is_after_loss = (around >= 0) & (records.cycles[since] >= records.oldest[1, warp])
+    whole: NDArray[np.bool_] = (records.lost[warp] == 0) | is_after_loss
+    if pairs.stray_ends.size:
+        # A warp that lost nothing has none: its count is damaged, if not a start.
+        whole &= (around >= 0) | ~np.isin(group, records.group[pairs.stray_ends])
+    if pairs.open_starts.size:
+        whole &= np.searchsorted(pairs.open_starts, since) == np.searchsorted(pairs.open_starts, start_at)
+    if records.damaged.size:
+        begin = np.searchsorted(records.group, group)
+        whole &= records.number[start_at] - records.lost[warp] == start_at - begin
+    return whole

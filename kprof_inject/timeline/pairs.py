@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.containment import begun_amid_inner
 from kprof_inject.timeline.records import Records
 
 # An end and a start that were both damaged may have parted what now looks like one scope.
@@ -28,8 +30,12 @@ class Pairs:
     stray_ends: NDArray[np.int64]
 
 
-def pair_records(records: Records) -> Pairs:
-    """A pair that two damaged entries or more stand between is none: nobody knows that they belong together."""
+def pair_records(records: Records, parents: Sequence[int] = ()) -> Pairs:
+    """A pair that two damaged entries or more stand between is none: nobody knows that they belong together. Nor is one
+    behind another start of its scope, or before another end: a warp makes them in turns, so one of the two is wrong.
+
+    ``parents`` has, for each scope of the table, the one around it, or -1. Where the ring lost records, a scope whose
+    first record stands amid those of the scopes in it did not begin there."""
     count = len(records.scope)
     # Stable, so that records of one warp and scope stay in the order of time. NumPy sorts 16 bits by radix: in linear
     # time, and bytes twice as fast.
@@ -37,15 +43,25 @@ def pair_records(records: Records) -> Pairs:
     order = np.argsort(key, kind="stable")
     scope, group, is_end = records.scope[order], records.group[order], records.is_end[order]
     same = (scope[1:] == scope[:-1]) & (group[1:] == group[:-1])
-    starts = np.flatnonzero(same & ~is_end[:-1] & is_end[1:])
-    start_at, end_at = order[starts], order[starts + 1]
+    takes_turns = is_end[1:] != is_end[:-1]
+    joined = same & takes_turns & is_end[1:]
+    repeats = same & ~takes_turns
+    if repeats.any():
+        joined[1:] &= ~repeats[:-1]
+        joined[:-1] &= ~repeats[1:]
+    starts = np.flatnonzero(joined)
     if records.damaged.size:
+        start_at, end_at = order[starts], order[starts + 1]
         between = (records.number[end_at] - records.number[start_at]) - (end_at - start_at)
-        sure = between < _TOO_MANY_DAMAGED
-        start_at, end_at = start_at[sure], end_at[sure]
+        starts = starts[between < _TOO_MANY_DAMAGED]
+    if parents and records.lost.any():
+        warp = group[starts] - records.first_group
+        is_after_loss = (records.lost[warp] > 0) & (records.cycles[order[starts]] >= records.oldest[1, warp])
+        first = np.flatnonzero(is_after_loss & ~np.append(False, same)[starts])
+        starts = np.delete(starts, first[begun_amid_inner(starts[first], order, scope, group, is_end, parents)])
 
     end_of = np.full(count, -1)
-    end_of[start_at] = end_at
+    end_of[order[starts]] = order[starts + 1]
     start_at = np.flatnonzero(end_of >= 0)
     end_at = end_of[start_at]
     alone = np.ones(count, dtype=bool)

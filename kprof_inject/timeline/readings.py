@@ -6,7 +6,7 @@ reads the SM's cycle counter shortly after the one and shortly before the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.tally import WarpTally
+from kprof_inject.timeline.timer import timer_step
 
-# globaltimer moves in steps of 32 ns on an H200: a reading is off by 32/sqrt(12) ns.
-_STEP_ERROR_NS = 9.2
 # From init to the first record of a scope around the function, in the warp that reads the timer, and from the last of
 # all warps to pre-final. Measured on an H200 against readings of the kernel's own (tests/gpu/timed_kernels.py).
 _AFTER_INIT_NS = 30.0
@@ -24,39 +23,56 @@ _BEFORE_FINAL_NS = 28.0
 # How much more it may be: to a scope around the function, and to one somewhere within it.
 _MORE_AROUND_FUNCTION_NS = 0.1
 _MORE_WITHIN_FUNCTION_NS = 300.0
-# How much of that may differ from CTA to CTA.
+# How much of that may differ from CTA to CTA, and how much of what is known.
 _SHIFT_VARIATION = 0.2
+_SHIFT_JITTER_NS = 3.0
 # How far the records that a ring lost may have been from the mean distance of those that it kept.
 _LOST_DISTANCE_ERROR = 0.1
-# A clock does not run this many times as fast as the others, nor at 10 GHz.
-_WILD = 4.0
-_FASTEST_CYCLES_PER_NS = 10.0
-# Readings within so many standard errors of a fit count in full.
+# Readings within so many standard errors of a fit count in full, and beyond so many times that less and less.
 _TRUSTED_ERRORS = 3.0
+_FAR = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """One row for each reading. At the clock value ``cycles`` of SM ``sm`` the globaltimer showed ``ns`` (a whole
-    number of nanoseconds) plus ``shift_ns``, with a standard error of ``error_ns``.
+    """One row for each reading, in order of ``sm`` and ``cycles``. At the clock value ``cycles`` of SM ``sm`` the
+    globaltimer showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``.
 
-    ``shift_ns`` is the least that lies between the reading and the record. All readings of a side (``side`` is +1 for
-    init and -1 for pre-final, 0 for neither) may have more of it, in the order of ``more_shift_ns``. What is reckoned
-    is reckoned alike for all: that part of the error, ``shared_error_ns``, does not average out.
+    ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the
+    record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``. A clock value
+    that was reckoned is off by ``reckoned_cycles``, and all such are off alike.
+    The timer moves in steps of ``step_ns``. On the average it is half a step late: so are all times that are fitted to
+    it, and all others that anybody reads from it.
     """
 
-    sm: NDArray[np.int64]
+    sm: NDArray[np.int32]
     cycles: NDArray[np.int64]
     ns: NDArray[np.int64]
-    shift_ns: NDArray[np.float64]
-    side: NDArray[np.float64]
-    error_ns: NDArray[np.float64]
-    shared_error_ns: NDArray[np.float64]
+    side: NDArray[np.int8]
+    error_ns: NDArray[np.float32]
+    reckoned_cycles: NDArray[np.float32]
     more_shift_ns: float
+    step_ns: int
+
+    @property
+    def shift_ns(self) -> NDArray[np.float32]:
+        return np.where(self.side > 0, np.float32(_AFTER_INIT_NS), np.float32(-_BEFORE_FINAL_NS))
+
+    def at(self, rows: slice | NDArray[np.int64]) -> Readings:
+        """Some of the readings."""
+        return replace(
+            self,
+            sm=self.sm[rows],
+            cycles=self.cycles[rows],
+            ns=self.ns[rows],
+            side=self.side[rows],
+            error_ns=self.error_ns[rows],
+            reckoned_cycles=self.reckoned_cycles[rows],
+        )
 
 
 def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_warps: bool = True) -> Readings:
-    """Two readings for each CTA that recorded something, less those whose clock values cannot be.
+    """Two readings for each CTA that recorded something.
 
     ``spans_function`` says that a scope stands around the function, ``all_warps`` that each warp of a CTA recorded:
     else nobody knows how long before pre-final, which waits for all, the last of the others was done.
@@ -64,48 +80,38 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     Where a ring lost its first records, their place is reckoned from how many they are and how far apart the others
     stand: a weak reading, but the only one of the rate if each SM ran a single CTA.
     """
-    first, reckoned_error_cycles = first_cycles(ctas, warps)
+    first, reckoned_cycles = first_cycles(ctas, warps)
     last = warps.last_cycles.max(axis=1, initial=NO_LARGEST)
-    recorded = np.flatnonzero(warps.kept.any(axis=1))
-    rows = _sound_rows(recorded, first, last, ctas)
-    # An SM of which nothing else is known: the middle of its records belongs to the middle of the CTA's time.
-    rest = recorded[~np.isin(ctas.sm[recorded], ctas.sm[rows])]
-    middle_cycles = first[rest] + (last[rest] - first[rest]) // 2
-    duration_ns = ctas.pre_final_ns[rest] - ctas.init_ns[rest]
-
+    rows = np.flatnonzero(warps.kept.any(axis=1))
+    sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
+    step_ns = timer_step(ctas, rows, first, last)
     more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
-    init_error_ns = np.hypot(_STEP_ERROR_NS, _SHIFT_VARIATION * more_shift_ns)
-    final_error_ns = init_error_ns if all_warps else _MORE_WITHIN_FUNCTION_NS
-    counts = (len(rows), len(rows), len(rest))
-    # A cycle is about half a nanosecond to one: close enough for an error.
-    reckoned_ns = np.concatenate((reckoned_error_cycles[rows], np.zeros(len(rows) + len(rest))))
+    # A reading that is late by anything up to a step has the standard error of a uniform distribution.
+    init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * more_shift_ns, _SHIFT_JITTER_NS)))
+    final_error_ns = init_error_ns if all_warps else max(init_error_ns, _MORE_WITHIN_FUNCTION_NS)
     return Readings(
-        np.concatenate((ctas.sm[rows], ctas.sm[rows], ctas.sm[rest])),
-        np.concatenate((first[rows], last[rows], middle_cycles)),
-        np.concatenate((ctas.init_ns[rows], ctas.pre_final_ns[rows], ctas.init_ns[rest] + duration_ns // 2)),
-        np.repeat((_AFTER_INIT_NS, -_BEFORE_FINAL_NS, 0.0), counts),
-        np.repeat((1.0, -1.0, 0.0), counts),
-        np.hypot(np.repeat((init_error_ns, final_error_ns, final_error_ns), counts), reckoned_ns)
-        + np.concatenate((np.zeros(2 * len(rows)), np.abs(duration_ns) / 4)),
-        reckoned_ns,
+        sm,
+        cycles,
+        np.where(is_init, ctas.init_ns[row], ctas.pre_final_ns[row]),
+        np.where(is_init, np.int8(1), np.int8(-1)),
+        np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
+        np.where(is_init, reckoned_cycles[row], np.float32(0)),
         more_shift_ns,
+        step_ns,
     )
 
 
-def _sound_rows(
-    rows: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], ctas: RawCtas
-) -> NDArray[np.int64]:
-    """The CTAs whose cycles and nanoseconds are in about the proportion of the others'.
-
-    One corrupted word can put a record hours away, and a least squares fit with it."""
-    cycles = (last[rows] - first[rows]).astype(np.float64)
-    duration_ns = (ctas.pre_final_ns[rows] - ctas.init_ns[rows]).astype(np.float64)
-    cycles_per_ns = np.maximum(cycles, 1) / np.maximum(duration_ns, 1)
-    usual = np.median(cycles_per_ns) if rows.size else 1.0
-    return rows[(cycles_per_ns < min(_WILD * usual, _FASTEST_CYCLES_PER_NS)) & (duration_ns > 0)]
+def _in_order(
+    sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Of each reading of the CTAs ``rows`` its SM, its clock value, its row, and whether it is init."""
+    cycles = np.concatenate((first[rows], last[rows]))
+    sms = np.tile(sm[rows].astype(np.int32), 2)
+    order = np.lexsort((cycles, sms))
+    return sms[order], cycles[order], rows[order % max(len(rows), 1)], order < len(rows)
 
 
-def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The clock value of each CTA's first record, and its error: of lost ones, reckoned.
 
     The first of warp 0, whose first thread reads the timer; if that recorded nothing, the first of all.
@@ -115,15 +121,15 @@ def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], ND
     has_warp_0 = kept[:, 0] & (ctas.warps[0] == 0)
     chosen = np.where(has_warp_0, 0, np.argmin(begin, axis=1))
     rows = np.arange(len(begin))
-    return begin[rows, chosen], _LOST_DISTANCE_ERROR * warps.lost_cycles[rows, chosen]
+    return begin[rows, chosen], (_LOST_DISTANCE_ERROR * warps.lost_cycles[rows, chosen]).astype(np.float32)
 
 
-def trust(errors: NDArray[np.float64], side: NDArray[np.float64]) -> NDArray[np.float64]:
+def trust(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:
     """How much each reading counts, 0 to 1, by how many standard errors it is later than a fit.
 
     A reading can only be too far from its record: where the memory is busy, the store of the timer's value holds the
     warp up. So what is off to that side (too early for init, too late for pre-final) is trusted less.
     """
-    deviation = errors / _TRUSTED_ERRORS
-    is_delay = deviation * side < 0
-    return np.where(is_delay, 1 / (1 + deviation**2), 1 / np.maximum(np.abs(deviation), 1))
+    far = np.abs(errors) / _TRUSTED_ERRORS
+    is_delay = errors * side < 0
+    return np.where(is_delay, 1 / (1 + far**2), 1 / np.maximum(np.maximum(far, 1), far**2 / _FAR))

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.timeline.damage import contradicted_records, far_records, most_cycles
+from kprof_inject.timeline.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
 from kprof_inject.timeline.groups import NO_SMALLEST, smallest
+from kprof_inject.timeline.moved_stores import order_in_time, parted_starts
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 # The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
@@ -36,6 +37,9 @@ class Records:
     ``number`` counts the records of a warp in that order, those that the ring lost and the damaged ones too; ``scope``
     indexes the scope table; ``cycles`` is the counter of the CTA's SM. ``damaged`` are the groups of the entries that
     were left out, one for each: no record of this kernel can look so.
+
+    Of the CTAs' warps, whose groups begin at ``first_group``, ``lost`` is how many records the ring lost, and
+    ``oldest`` (2, warp) from where to where the oldest that it kept reach: what was lost was written before.
     """
 
     group: NDArray[np.int64]
@@ -44,6 +48,9 @@ class Records:
     is_end: NDArray[np.bool_]
     cycles: NDArray[np.int64]
     damaged: NDArray[np.int64]
+    first_group: int
+    lost: NDArray[np.int64]
+    oldest: NDArray[np.int64]
 
 
 def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
@@ -56,7 +63,7 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
     """Takes the records out of a launch's rings. ``scope_of_id`` has 256 entries: the scope of each id, or -1; several
-    ids may mean one scope. Where ``stores_moved``, the order in the ring says nothing of the order in time."""
+    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says."""
 
     ctas: RawCtas
     scope_of_id: NDArray[np.int16]
@@ -79,13 +86,21 @@ class RecordDecoder:
         first_group = rows.start * self.ctas.entries.shape[1]
         group = np.repeat(np.arange(first_group, first_group + len(kept)), kept)
         lost = np.maximum(self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY - kept, 0)
-        number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
-        scope = self.scope_of_id[entries >> np.uint64(_SCOPE_SHIFT) & np.uint64(_SCOPE_MASK)]
-        cycles = self.counter.count_on(_clock_values(entries), group)
         records = Records(
-            group, number, scope, (entries >> np.uint64(_END_SHIFT) & np.uint64(1)).astype(bool), cycles, group[:0]
+            group,
+            np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept),
+            self.scope_of_id[entries >> np.uint64(_SCOPE_SHIFT) & np.uint64(_SCOPE_MASK)],
+            (entries >> np.uint64(_END_SHIFT) & np.uint64(1)).astype(bool),
+            self.counter.count_on(_clock_values(entries), group),
+            group[:0],
+            first_group,
+            lost,
+            np.empty((2, 0), dtype=np.int64),
         )
-        return self._in_order(self._sound(records, rows))
+        records = _without(records, self._damaged(records, rows))
+        return (
+            _by_clock(records) if self.stores_moved else replace(records, oldest=_oldest(records, stores_moved=False))
+        )
 
     def _kept(self, rows: slice) -> NDArray[np.int64]:
         """How many records of each CTA's warp are in its ring."""
@@ -106,44 +121,63 @@ class RecordDecoder:
         slot = np.arange(int(kept.sum())) + np.repeat(oldest - begins, kept)
         if oldest.any():
             slot[slot >= used] -= used
-        return rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
+        in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
+        return in_order
 
-    def _sound(self, records: Records, rows: slice) -> Records:
-        """Without the entries that are none of a record's."""
-        damaged = records.scope < 0
-        row = records.group // self.ctas.entries.shape[1]
-        far = far_records(row - rows.start, records.cycles, ~damaged, self.most_cycles[rows])
-        if far is not None:
-            damaged |= far
-        if not self.stores_moved:
-            turned = contradicted_records(records.group, records.cycles, ~damaged)
-            if turned is not None:
-                damaged |= turned
-        if not damaged.any():
-            return records
-        sound = ~damaged
-        return Records(
-            records.group[sound],
-            records.number[sound],
-            records.scope[sound],
-            records.is_end[sound],
-            records.cycles[sound],
-            records.group[damaged],
-        )
+    def _damaged(self, records: Records, rows: slice) -> NDArray[np.bool_]:
+        """Which entries are none of a record's. They are in the order of writing."""
+        group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
+        damaged = scope < 0
+        row = group // self.ctas.entries.shape[1]
+        damaged |= far_records(row - rows.start, cycles, ~damaged, self.most_cycles[rows])
+        if self.stores_moved:
+            # The ends are stored in the order of the clock all the same.
+            damaged |= contradicted_records(group, cycles, ~damaged & is_end)
+            return damaged | parted_starts(group, scope, is_end, cycles, ~damaged)
+        return damaged | contradicted_records(group, cycles, ~damaged)
 
-    def _in_order(self, records: Records) -> Records:
-        """By the clock; the order of writing breaks its ties."""
-        if not self.stores_moved:
-            return records
-        order = np.lexsort((records.cycles, records.group))
-        return Records(
-            records.group,
-            records.number,
-            records.scope[order],
-            records.is_end[order],
-            records.cycles[order],
-            records.damaged,
-        )
+
+def _without(records: Records, damaged: NDArray[np.bool_]) -> Records:
+    if not damaged.any():
+        return records
+    sound = ~damaged
+    return replace(
+        records,
+        group=records.group[sound],
+        number=records.number[sound],
+        scope=records.scope[sound],
+        is_end=records.is_end[sound],
+        cycles=records.cycles[sound],
+        damaged=records.group[damaged],
+    )
+
+
+def _by_clock(records: Records) -> Records:
+    """Records whose stores were moved. Nobody knows between which of them the damaged ones were: they are numbered
+    with the lost ones."""
+    order = order_in_time(records.group, records.is_end, records.cycles)
+    warp = records.group - records.first_group
+    first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
+    rank = np.arange(len(warp)) - np.searchsorted(warp, warp)
+    return replace(
+        records,
+        number=first[warp] + rank,
+        scope=records.scope[order],
+        is_end=records.is_end[order],
+        cycles=records.cycles[order],
+        oldest=_oldest(records, stores_moved=True),
+    )
+
+
+def _oldest(records: Records, *, stores_moved: bool) -> NDArray[np.int64]:
+    """From where to where the oldest of each warp's records reach, which are in the order of writing: of a scope that
+    was stored as a whole, to its end. ``NO_SMALLEST`` without any."""
+    oldest = np.full((2, len(records.lost)), NO_SMALLEST)
+    fresh = np.append(True, records.group[1:] != records.group[:-1])
+    begin = np.flatnonzero(fresh[: len(records.group)])
+    to = begin + ~records.is_end[begin] if stores_moved else begin
+    oldest[:, records.group[begin] - records.first_group] = records.cycles[begin], records.cycles[to]
+    return oldest
 
 
 def record_decoder(
@@ -156,11 +190,12 @@ def record_decoder(
 ) -> RecordDecoder:
     """``clock_bits`` and ``stores_moved`` are how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal
     clock, 0 if unknown."""
+    bits = _CLOCK_LOW_BITS if clock_bits == _CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas)
-    if clock_bits != _CLOCK_LOW_BITS:
-        counter = counter_of(oldest, newest, ctas.sm, CLOCK_BITS)
+    if most_launch_cycles(ctas) < 1 << (bits - 1):
+        counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
         return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved)
-    often = often_overflowing(newest, ctas, _CLOCK_LOW_BITS, clock_hz)
+    often = often_overflowing(newest, ctas, bits, clock_hz)
     decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 

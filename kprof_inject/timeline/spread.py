@@ -22,8 +22,8 @@ class Groups:
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The mean durations of one scope in each of ``groups`` warps, CTAs or SMs: the least and the greatest of them with
-    whose it is (the first, if several are alike), the middle one, and their mean. ``imbalance`` is the greatest over the
-    mean: 1 if all are alike, and 1 too where no time was taken at all."""
+    whose it is (the first, if several are alike), the middle one, and their mean. ``imbalance`` is the greatest over
+    the mean: 1 if all are alike, and 1 too where no time was taken at all."""
 
     groups: int
     least_ns: float
@@ -96,7 +96,6 @@ class CtaSums:
         self._counts = ByScope(scope_count)
         self._totals_ns = ByScope(scope_count)
         self._imbalances = ByScope(scope_count)
-        self._numbers = np.arange(scope_count + 1)
 
     def add(
         self, scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], duration_ns: NDArray[np.int64]
@@ -113,17 +112,17 @@ class CtaSums:
         imbalance[cta_ns == 0] = 1.0
         imbalance[warps == 1] = np.nan
 
-        bounds = np.searchsorted(scope[first], self._numbers)
-        self._ctas.add(cta[first], bounds)
-        self._counts.add(narrow(np.diff(first, append=len(scope))), bounds)
-        self._totals_ns.add(narrow(cta_ns), bounds)
-        self._imbalances.add(imbalance.astype(np.float32), bounds)
+        owner = scope[first]
+        self._ctas.add(owner, cta[first])
+        self._counts.add(owner, narrow(np.diff(first, append=len(scope))))
+        self._totals_ns.add(owner, narrow(cta_ns))
+        self._imbalances.add(owner, imbalance.astype(np.float32))
 
-    def take(self, scope: int) -> tuple[Spread | None, CtaBalance | None]:
-        """The spread over the CTAs and the balance within them; they are no longer held here."""
-        ctas = self._ctas.take(scope)
-        groups = Groups(ctas, self._counts.take(scope), self._totals_ns.take(scope))
-        return spread_of(groups), _balance_of(ctas, self._imbalances.take(scope))
+    def of(self, scope: int) -> tuple[Spread | None, CtaBalance | None]:
+        """The spread over the CTAs, and the balance within them."""
+        ctas = self._ctas.joined(scope)
+        groups = Groups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))
+        return spread_of(groups), _balance_of(ctas, self._imbalances.joined(scope))
 
 
 def _balance_of(ctas: NDArray[np.int64], imbalances: NDArray[np.float32]) -> CtaBalance | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.crossings import separate
+from kprof_inject.timeline.crossings import crossing_kinds, lanes_of
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.nesting import nest
 from kprof_inject.timeline.pairs import Pairs, pair_records
@@ -22,14 +23,15 @@ class WarpTally:
     """What each recorded warp of each CTA wrote; every array has the shape (CTA, warp).
 
     ``first_cycles`` and ``last_cycles`` are those of its sound records (``NO_SMALLEST`` and ``NO_LARGEST`` without
-    any), ``kept`` how many there are. ``lost_cycles`` is how long the ``lost`` ones took, by the mean distance of the
-    others.
+    any), ``kept`` how many there are. Those ``lost`` were written before ``oldest_cycles``, where the oldest that the
+    ring kept end; ``lost_cycles`` is how long before the first record they began, by the mean distance of the others.
     ``damaged`` entries are none of a record's; ``open_starts`` and ``stray_ends`` have no partner."""
 
     kept: NDArray[np.int64]
     lost: NDArray[np.int64]
     first_cycles: NDArray[np.int64]
     last_cycles: NDArray[np.int64]
+    oldest_cycles: NDArray[np.int64]
     lost_cycles: NDArray[np.float64]
     damaged: NDArray[np.int64]
     open_starts: NDArray[np.int64]
@@ -49,31 +51,34 @@ class Tally:
     lanes: NDArray[np.int64]
 
 
-def tally_launch(decoder: RecordDecoder, scope_count: int) -> Tally:
-    """Count all records of a launch; ``scope_count`` is how many scopes its table has."""
+def tally_launch(decoder: RecordDecoder, scope_count: int, parents: Sequence[int] = ()) -> Tally:
+    """Count all records of a launch; ``scope_count`` is how many scopes its table has, ``parents`` are as for
+    ``pair_records``."""
     lost = lost_records(decoder.ctas)
     warps = WarpTally(
         np.zeros_like(lost),
         lost,
         np.full_like(lost, NO_SMALLEST),
         np.full_like(lost, NO_LARGEST),
+        np.full_like(lost, NO_SMALLEST),
         np.zeros(lost.shape),
         np.zeros_like(lost),
         np.zeros_like(lost),
         np.zeros_like(lost),
     )
     scopes = 0
-    open_starts, stray_ends, lanes = np.zeros((3, scope_count), dtype=np.int64)
+    open_starts, stray_ends = np.zeros((2, scope_count), dtype=np.int64)
+    crosses = np.zeros((scope_count, scope_count), dtype=bool)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
-        pairs = pair_records(records)
+        pairs = pair_records(records, parents)
         _count_warps(warps, records, pairs, rows)
         scopes += len(pairs.scope)
         open_starts += np.bincount(records.scope[pairs.open_starts], minlength=scope_count)
         stray_ends += np.bincount(records.scope[pairs.stray_ends], minlength=scope_count)
         if not nest(pairs, len(records.scope)).is_proper:
-            lanes = separate(lanes, pairs.scope, pairs.start_at, pairs.end_at)
-    return Tally(warps, scopes, open_starts, stray_ends, lanes)
+            crosses |= crossing_kinds(pairs.scope, pairs.start_at, pairs.end_at, scope_count)
+    return Tally(warps, scopes, open_starts, stray_ends, lanes_of(crosses))
 
 
 def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
@@ -91,10 +96,13 @@ def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) 
     warps.kept[rows] = kept
     warps.first_cycles[rows][has_any] = records.cycles[begins[has_any]]
     warps.last_cycles[rows][has_any] = records.cycles[(begins + kept - 1)[has_any]]
+    warps.oldest_cycles[rows] = records.oldest[1].reshape(shape)
     warps.damaged[rows] = counted(records.damaged)
     warps.open_starts[rows] = counted(records.group[pairs.open_starts])
     warps.stray_ends[rows] = counted(records.group[pairs.stray_ends])
-    losers = np.flatnonzero((warps.lost[rows] > 0).reshape(-1) & (kept.reshape(-1) > 1))
+    # Where a scope is older than all that were lost, which moved stores make possible, it begins before them.
+    is_first = warps.first_cycles[rows] == records.oldest[0].reshape(shape)
+    losers = np.flatnonzero((warps.lost[rows] > 0) & (kept > 1) & is_first)
     if losers.size:
         distance = _usual_distance(records, losers + first_group)
         warps.lost_cycles[rows].reshape(-1)[losers] = warps.lost[rows].reshape(-1)[losers] * distance

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas, layout_named
+from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
+from kprof_inject.timeline.containment import parents_of
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.raw import read_raw, recorded_warps
 from kprof_inject.timeline.readings import readings_of
 from kprof_inject.timeline.records import WORDS_PER_ENTRY, record_decoder
 from kprof_inject.timeline.scope_blocks import ScopeBlocks
@@ -51,11 +54,26 @@ class Timeline:
     first_ns: int
     last_ns: int
     _blocks: ScopeBlocks
+    _choice: Choice = EVERYTHING
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
         """The scopes (``SCOPE_COLUMNS``), ordered by CTA row, warp and start, an outer one before those in it. All of a
-        CTA's are in one block. They are decoded anew each time."""
-        return iter(self._blocks)
+        CTA's are in one block. The buffer is read anew each time, and not held meanwhile."""
+        for block in self._blocks:
+            kept = self._choice.keep(block, self.table)
+            if kept.any():
+                yield block if kept.all() else block[kept]
+
+    def chosen(self, choice: Choice) -> Timeline:
+        """The same launch with only those scopes, CTAs and incomplete warps that ``choice`` keeps. What is known of the
+        launch as a whole stays: its clock, its extent, and the counts of its records."""
+        part = replace(
+            self,
+            ctas=self.ctas[choice.keep_ctas(self.ctas)],
+            incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
+            _choice=choice,
+        )
+        return replace(part, scope_count=sum(map(len, part.blocks())))
 
     @property
     def scopes(self) -> NDArray[np.void]:
@@ -66,18 +84,13 @@ class Timeline:
     def warp_time_ns(self) -> int:
         """The time of all recorded warps from begin to end of their CTAs, summed: what shares are taken of."""
         durations = self.ctas["pre_final_ns"] - self.ctas["init_ns"]
-        return int(durations.sum()) * len(recorded_warps(self.launch))
+        return int(durations.sum()) * len(self.warps)
 
-
-def recorded_warps(launch: Launch) -> tuple[int, ...]:
-    """The ids of the warps of a CTA that recorded, ascending."""
-    return launch.kernel.mode.recorded_warps(launch.kernel.num_warps)
-
-
-def read_raw(launch: Launch) -> RawCtas:
-    """Read one launch's buffer and take it apart. Raises ``KprofError`` if it is damaged as a whole."""
-    kernel = launch.kernel
-    return layout_named(kernel.layout).read(launch.words(), kernel.num_warps, recorded_warps(launch))
+    @property
+    def warps(self) -> tuple[int, ...]:
+        """The ids of the warps of a CTA that recorded and are chosen, ascending."""
+        warps, chosen = recorded_warps(self.launch), self._choice.warps
+        return warps if chosen is None else tuple(warp for warp in warps if warp in chosen)
 
 
 def decode_launch(launch: Launch) -> Timeline:
@@ -92,7 +105,7 @@ def decode_launch(launch: Launch) -> Timeline:
         clock_hz=kernel.sm_clock_hz,
         stores_moved=kernel.mode.sched_stores,
     )
-    tally = tally_launch(decoder, len(table.scopes))
+    tally = tally_launch(decoder, len(table.scopes), parents_of(table))
     if raw.timed:
         spans_function = any(scope.kind == "func" for scope in table.scopes)
         all_warps = len(raw.warps) == kernel.num_warps
@@ -119,7 +132,13 @@ def decode_launch(launch: Launch) -> Timeline:
         tally.scopes,
         first_ns,
         last_ns,
-        ScopeBlocks(launch.index, table, decoder, clock, kernel.record_cost.cycles if kernel.record_cost else 0.0),
+        ScopeBlocks(
+            launch,
+            decoder.scope_of_id,
+            decoder.counter,
+            clock,
+            kernel.record_cost,
+        ),
     )
 
 
@@ -156,12 +175,15 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
 
 
 def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.void]:
-    """A ring loses its oldest records: the window goes from the CTA's begin to the first record that is left."""
+    """A ring loses the records that were written first: the window goes from the CTA's begin to the oldest that is left
+    in it."""
     row, warp = np.nonzero(warps.lost + warps.damaged + warps.open_starts + warps.stray_ends)
     lost, kept, begin_ns = warps.lost[row, warp], warps.kept[row, warp], raw.init_ns[row]
-    first_ns = clock.to_ns(np.where(kept > 0, warps.first_cycles[row, warp], 0), raw.sm[row])
     # Without a sound record, the window is the CTA's whole time.
-    first_ns = np.where(kept > 0, np.maximum(first_ns, begin_ns), raw.pre_final_ns[row])
+    oldest_ns = raw.pre_final_ns[row]
+    has_any = kept > 0
+    sound_ns = clock.to_ns(warps.oldest_cycles[row, warp][has_any], raw.sm[row][has_any])
+    oldest_ns[has_any] = np.maximum(sound_ns, begin_ns[has_any])
     columns = np.zeros(len(row), dtype=INCOMPLETE_COLUMNS)
     columns["cta"] = raw.cta[row]
     columns["sm"] = raw.sm[row]
@@ -172,5 +194,5 @@ def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.v
     columns["stray_ends"] = warps.stray_ends[row, warp]
     columns["records_damaged"] = warps.damaged[row, warp]
     columns["lost_start_ns"] = begin_ns
-    columns["lost_end_ns"] = np.where(lost > 0, first_ns, begin_ns)
+    columns["lost_end_ns"] = np.where(lost > 0, oldest_ns, begin_ns)
     return columns

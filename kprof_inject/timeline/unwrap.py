@@ -33,14 +33,15 @@ class NeverOverflowed:
 
 @dataclass(frozen=True, slots=True)
 class OverflowedOnce:
-    """Where ``overflowed`` (group), values in the lower half of the ``period`` come after those in the upper: for a
-    counter that no launch outlasts, as half the period of 43 bits, 37 minutes."""
+    """All values of an SM are less than half a ``period`` away from its ``reference`` (group): for a launch that does
+    not outlast that, of 43 bits 37 minutes."""
 
-    overflowed: NDArray[np.bool_]
+    reference: NDArray[np.int64]
     period: int
 
     def count_on(self, cycles: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.where(self.overflowed[group] & (cycles < self.period // 2), cycles + self.period, cycles)
+        reference = self.reference[group]
+        return reference + _nearest(cycles - reference, self.period)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +71,41 @@ class OverflowsOften:
 
 
 def counter_of(
-    oldest: NDArray[np.int64], newest: NDArray[np.int64], sm_of_row: NDArray[np.int64], bits: int
+    oldest: NDArray[np.int64], newest: NDArray[np.int64], sm_of_row: NDArray[np.int64], bits: int, *, stores_moved: bool
 ) -> Counter:
-    """The counters of a launch that none outlasts. ``oldest`` and ``newest`` (CTA, warp) are the values of the first
-    and the last entry of each ring, -1 where it has none."""
+    """The counters of a launch that does not outlast half their period. ``oldest`` and ``newest`` (CTA, warp) are the
+    values of the first and the last entry of each ring, -1 where it has none: the others lie between them, unless
+    stores were moved."""
     size = int(sm_of_row.max(initial=0)) + 1
     row, warp = np.nonzero(newest >= 0)
     ends = np.concatenate((oldest[row, warp], newest[row, warp]))
     sm = np.tile(sm_of_row[row], 2)
     lowest, highest = smallest(sm, ends, size), largest(sm, ends, size)
-    overflowed = (highest > lowest) & (highest - np.minimum(lowest, highest) > 1 << (bits - 1))
-    if not overflowed.any():
+    # One damaged value looks the same.
+    may_have_overflowed = (highest - np.minimum(lowest, highest) > 1 << (bits - 1)) | (
+        stores_moved & (highest >= lowest)
+    )
+    if not may_have_overflowed.any():
         return NeverOverflowed()
-    return OverflowedOnce(np.repeat(overflowed[sm_of_row], newest.shape[1]), 1 << bits)
+    return OverflowedOnce(np.repeat(_references(sm, ends, size, 1 << bits)[sm_of_row], newest.shape[1]), 1 << bits)
+
+
+def _references(sm: NDArray[np.int64], ends: NDArray[np.int64], size: int, period: int) -> NDArray[np.int64]:
+    """For each of ``size`` SMs a value that is amid the others: most of the values stand right behind it, the short way
+    round. A period more where some stand before 0."""
+    order = np.lexsort((ends, sm))
+    sm, ends = sm[order], ends[order]
+    begin, end = np.searchsorted(sm, sm), np.searchsorted(sm, sm, "right")
+    count, place = end - begin, np.arange(len(sm)) - begin
+    ahead = place + count // 2
+    reach = ends[begin + ahead % count] + (ahead >= count) * period - ends
+    narrowest = np.lexsort((reach, sm))
+    first = np.flatnonzero(np.append(True, np.diff(sm) != 0))
+    references = np.zeros(size, dtype=np.int64)
+    references[sm[first]] = ends[narrowest[first]]
+    counted = references[sm] + _nearest(ends - references[sm], period)
+    lowest = smallest(sm, np.where(np.abs(counted - references[sm]) < period // 4, counted, period), size)
+    return references + (lowest < 0) * period
 
 
 def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float) -> OverflowsOften:

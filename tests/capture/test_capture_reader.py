@@ -62,6 +62,14 @@ def test_a_launch_is_read_back(tmp_path: Path) -> None:
     assert np.array_equal(launch.words(), WORDS)
 
 
+def test_the_end_of_the_launch_call_is_newer_than_the_first_captures(tmp_path: Path) -> None:
+    writer = begin_process(tmp_path / "p")
+    add_launch(writer)
+    line = launch_json(WORDS, index=1, host_ns=100) | {"host_end_ns": 130}
+    writer.add_launch(line, memoryview(WORDS.tobytes()))
+    assert [launch.host_end_ns for launch in read_capture(tmp_path).launches] == [None, 130]
+
+
 def test_launches_of_one_variant_share_its_kernel(tmp_path: Path) -> None:
     writer = begin_process(tmp_path / "p")
     add_launch(writer)

@@ -1,4 +1,7 @@
-"""``run --fit`` without a GPU: what the program would have captured is put in place of what it does."""
+"""``run --fit``, and what comes after the program, without a GPU.
+
+What the program would have captured is put in place of what it does.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.cli.run import run_and_fit
+from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
@@ -46,6 +49,22 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
         return modes, folder, exit_code
 
     return call
+
+
+@pytest.mark.parametrize(("exit_code", "is_measured"), [(0, True), (1, True), (130, False)])
+def test_after_an_interrupted_program_no_other_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, is_measured: bool
+) -> None:
+    measured: list[Path] = []
+
+    def add_record_costs(workspace: Workspace, folder: Path) -> tuple[str, ...]:
+        measured.append(folder)
+        return ()
+
+    monkeypatch.setattr(steps, "run", lambda *_: steps.StepResult(exit_code, no_reports()))
+    monkeypatch.setattr("kprof_inject.cli.run.add_record_costs", add_record_costs)
+    folder, ended_with = run_into(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",))
+    assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 
 
 def no_reports() -> Reports:

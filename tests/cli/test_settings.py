@@ -104,7 +104,7 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("line", "what", "hint"),
     [
-        ('launch = "all"', "there is no setting 'launch'", "did you mean launches or max-launches?"),
+        ('launchs = "all"', "there is no setting 'launchs'", "did you mean launches or launch or max-launches?"),
         ("max_bytes = 5", "there is no setting 'max_bytes'", "did you mean max-bytes?"),
         ('max-bytes = "5"', "max-bytes must be a whole number", None),
         ('buffer-bytes = "all"', "buffer-bytes cannot be this: 'all' is not a valid integer range.", None),

@@ -1,11 +1,22 @@
-"""``trace`` of captures of several processes: what it says of them."""
+"""``trace``: what it writes, of which part of a capture, and what it says."""
 
 from __future__ import annotations
 
+import csv
 import json
+import shutil
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
+import pytest
+from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, start
 from command_line import CommandLine
+from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
+
+from kprof_inject.capture.writer import CaptureWriter
 
 TIMERS = (Timer(5_000_000), Timer(9_000_000_000))
 
@@ -32,3 +43,268 @@ def test_of_one_device_it_says_nothing_of_axes(kprof: CommandLine) -> None:
     ended = kprof("trace", "capture")
     assert ended.exit_code == 0
     assert "axis" not in ended.stderr
+
+
+def test_of_several_devices_a_table_says_nothing_of_axes(kprof: CommandLine) -> None:
+    # Its times are on no axis but the devices' own.
+    for rank, timer in enumerate(TIMERS):
+        name = f"capture/{rank}"
+        save_process(kprof.folder, name, [(timer, BEGIN_NS)], [timer.reading(BEGIN_NS)], rank=rank, pid=11 + rank)
+    ended = kprof("trace", "capture", "-o", "scopes.csv")
+    assert ended.exit_code == 0
+    assert "axis" not in ended.stderr
+    starts = {row["rank"]: int(row["start_ns"]) for row in csv.DictReader(kprof.read("scopes.csv").splitlines())}
+    assert starts == {str(rank): pytest.approx(timer.begin_ns, rel=0, abs=100) for rank, timer in enumerate(TIMERS)}
+
+
+KERNELS = {
+    "matmul": [Scope("func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)],
+    "add": [Scope("func"), Scope("load x", "op", 0)],
+}
+
+
+@pytest.fixture
+def capture(kprof: CommandLine) -> Path:
+    """Two launches of matmul, with four CTAs on SMs 10 to 12, and one of add, with two; all with two warps."""
+    writer = CaptureWriter(kprof.folder / "capture/7", {"pid": 7})
+    for name, sms, count in (("matmul", (10, 11, 12, 10), 2), ("add", (3, 4), 1)):
+        words = buffer_words([Cta([_warp(len(KERNELS[name]))] * 2, sm) for sm in sms], slots=8)
+        writer.add_kernel(name, kernel_json(KERNELS[name], words, 2, name=f"{name}_kernel"), "module {}\n", {})
+        for index in range(count):
+            launch = launch_json(words, variant=name, index=index, host_ns=index)
+            writer.add_launch(launch, memoryview(words.tobytes()))
+    writer.finish({"left_out": {}})
+    return kprof.folder / "capture"
+
+
+def _warp(scopes: int) -> list[Entry]:
+    """Scopes in each other, the first of the table outermost."""
+    return [*(start(n, 100 + n) for n in range(scopes)), *(end(n, 900 - n) for n in reversed(range(scopes)))]
+
+
+def counted(kprof: CommandLine, *options: str) -> Counter[tuple[str, ...]]:
+    """How many scopes a table has of each kernel, launch and name."""
+    ended = kprof("trace", "capture", "-o", "scopes.csv", *options)
+    assert ended.exit_code == 0, ended.stderr
+    rows = list(csv.DictReader(kprof.read("scopes.csv").splitlines()))
+    assert f", {len(rows)} scopes, " in ended.stderr
+    return Counter((row["kernel"], row["launch"], row["name"]) for row in rows)
+
+
+def of_matmul(launches: Sequence[int], scopes: Sequence[str], count: int) -> dict[tuple[str, ...], int]:
+    return {("matmul_kernel", str(launch), scope): count for launch in launches for scope in scopes}
+
+
+MATMUL = ("func", "loop[0]", "iter[0]")
+ADD = {("add_kernel", "0", "func"): 4, ("add_kernel", "0", "load x"): 4}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), of_matmul((0, 1), MATMUL, 8) | ADD),
+        (("--kernel", "matmul*"), of_matmul((0, 1), MATMUL, 8)),
+        (("--launch", "1-"), of_matmul((1,), MATMUL, 8)),
+        (("--launch", "0", "--kernel", "add_kernel"), ADD),
+        (("--sm", "10"), of_matmul((0, 1), MATMUL, 4)),
+        (("--sm", "3,11-"), of_matmul((0, 1), MATMUL, 4) | {key: 2 for key in ADD}),
+        (("--cta", "2-3"), of_matmul((0, 1), MATMUL, 4)),
+        (("--warp", "1"), of_matmul((0, 1), MATMUL, 4) | {key: 2 for key in ADD}),
+        (("--scope", "loop[0]"), of_matmul((0, 1), ("loop[0]",), 8)),
+        (
+            ("--scope", "load x", "--scope", "*[0]"),
+            of_matmul((0, 1), MATMUL[1:], 8) | {("add_kernel", "0", "load x"): 4},
+        ),
+        (
+            ("--launch", "1", "--cta", "0,3", "--sm", "10", "--warp", "0", "--scope", "func"),
+            of_matmul((1,), ("func",), 2),
+        ),
+    ],
+)
+def test_only_what_is_chosen_is_written(
+    kprof: CommandLine, capture: Path, options: tuple[str, ...], expected: dict[tuple[str, ...], int]
+) -> None:
+    assert counted(kprof, *options) == expected
+
+
+def test_launches_of_which_nothing_is_chosen_are_left_out(kprof: CommandLine, capture: Path) -> None:
+    ended = kprof("trace", "capture", "--sm", "4", "-o", "trace.json")
+    assert "wrote trace.json: 1 launch(es), 4 scopes" in ended.stderr
+    (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
+    assert launch["kernel"] == "add_kernel"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--kernel", "matmull"),
+            "error: --kernel matmull finds nothing\nhint: did you mean matmul_kernel?\n",
+        ),
+        (
+            ("--launch", "2-5"),
+            "error: --launch 2-5 finds nothing\nhint: there are launches 0-1 of matmul_kernel, 0 of add_kernel\n",
+        ),
+        (
+            ("--scope", "loop[1]"),
+            "error: --scope loop[1] finds nothing\nhint: did you mean loop[0]?\n",
+        ),
+        (("--sm", "131"), "error: --sm 131 finds nothing\nhint: there are SMs 3-4,10-12\n"),
+    ],
+)
+def test_what_finds_nothing_is_an_error_and_writes_nothing(
+    kprof: CommandLine, capture: Path, options: tuple[str, ...], message: str
+) -> None:
+    ended = kprof("trace", "capture", "-o", "scopes.csv", *options)
+    assert (ended.exit_code, ended.stderr) == (1, message)
+    assert not (kprof.folder / "scopes.csv").exists()
+
+
+def test_a_number_that_is_none_is_a_usage_error_at_its_place(kprof: CommandLine, capture: Path) -> None:
+    ended = kprof("trace", "capture", "--cta", "0,a-4")
+    assert ended.exit_code == 2
+    assert ended.stderr == (
+        "--cta:1:3: error: 'a-4' is no number and no range\n  0,a-4\n    ^\n"
+        "hint: numbers from 0 and ranges, with commas between: --cta 0,4-7,12-\n"
+    )
+
+
+def threads(kprof: CommandLine, *options: str) -> list[str]:
+    """The names of a trace's threads, in the order in which they stand in the file."""
+    ended = kprof("trace", "capture", "--launch", "0", "--kernel", "add*", "-o", "trace.json", *options)
+    assert ended.exit_code == 0, ended.stderr
+    return warps_of(kprof, "trace.json")
+
+
+def warps_of(kprof: CommandLine, trace: str) -> list[str]:
+    events = json.loads(kprof.read(trace))["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    return [name for name in names if "warp" in name]
+
+
+def test_the_layout_is_what_stands_below_each_other(kprof: CommandLine, capture: Path) -> None:
+    by_sm = threads(kprof)
+    assert by_sm == threads(kprof, "--layout", "sm")
+    assert by_sm[:3] == ["SM 3 CTA 0 warp 0", "SM 3 CTA 0 warp 1", "SM 4 CTA 1 warp 0"]
+    assert threads(kprof, "--layout", "cta")[0].startswith("CTA 0 warp 0")
+    assert len({name.split(":")[0] for name in threads(kprof, "--layout", "scope")[:4]}) == 1
+
+
+def test_a_table_has_no_layout(kprof: CommandLine, capture: Path) -> None:
+    ended = kprof("trace", "capture", "-o", "scopes.parquet", "--layout", "sm")
+    assert ended.exit_code == 2
+    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .parquet file is none"
+
+
+OPEN = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
+ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "advice"),
+    [
+        ("t.json", b'{"displayTimeUnit"', OPEN),
+        ("t.json.gz", b"\x1f\x8b", OPEN),
+        ("t.pftrace", b"\x0a", OPEN),
+        ("t.pftrace.gz", b"\x1f\x8b", OPEN),
+        ("t.csv", b"kernel,variant,", ROWS),
+        ("t.csv.gz", b"\x1f\x8b", ROWS),
+        ("t.parquet", b"PAR1", ROWS),
+        ("t.hatchet", b"[", "see it: proton-viewer -m normalized_cycles t.hatchet"),
+    ],
+)
+def test_the_ending_says_the_format(kprof: CommandLine, capture: Path, name: str, begin: bytes, advice: str) -> None:
+    ended = kprof("trace", "capture", "-o", name)
+    assert ended.exit_code == 0
+    wrote, how = ended.stderr.splitlines()
+    assert wrote.startswith(f"kprof-inject: wrote {name}: 3 launch(es), 56 scopes, ")
+    assert how == f"kprof-inject: {advice}"
+    assert (kprof.folder / name).read_bytes().startswith(begin)
+
+
+def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capture: Path) -> None:
+    chosen = ('scope = ["func", "load*"]', 'warp = "0"', 'kernel = "add*"', 'layout = "cta"')
+    kprof.write("pyproject.toml", "\n".join(["[tool.kprof-inject]", *chosen, ""]))
+    ended = kprof("trace", "capture", "--warp", "1", "-o", "trace.json")
+    assert ended.stderr.splitlines()[0] == "kprof-inject: settings of pyproject.toml: kernel, scope, layout"
+    assert warps_of(kprof, "trace.json") == ["CTA 0 warp 1, SM 3", "CTA 1 warp 1, SM 4"]
+
+
+def test_a_setting_that_is_no_number_is_an_error(kprof: CommandLine, capture: Path) -> None:
+    kprof.write("pyproject.toml", "[tool.kprof-inject]\nsm = 7\n")
+    ended = kprof("trace", "capture")
+    assert ended.exit_code == 2
+    assert ended.stderr.startswith("pyproject.toml:2:1: error: sm must be a string\n")
+
+
+def offered(kprof: CommandLine, *words: str) -> list[str]:
+    ended = kprof(
+        env={
+            "_KPROF_INJECT_COMPLETE": "zsh_complete",
+            "COMP_WORDS": " ".join(("kprof-inject", *words)),
+            "COMP_CWORD": str(len(words)),
+        }
+    )
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    return ended.stdout.splitlines()[1::3]
+
+
+def test_the_shell_offers_the_scopes_of_the_capture(kprof: CommandLine, capture: Path) -> None:
+    assert offered(kprof, "trace", "capture", "--scope", "") == ["func", "loop[0]", "iter[0]", "load x"]
+    assert offered(kprof, "trace", "capture", "--scope", "l") == ["loop[0]", "load x"]
+    assert offered(kprof, "trace", "capture", "--layout", "") == ["sm", "cta", "scope"]
+    assert offered(kprof, "trace", "nowhere", "--scope", "") == []
+
+
+@pytest.fixture
+def host_buffer(kprof: CommandLine) -> Path:
+    """The demo's buffer with Proton's header before it, and what its scope ids are called."""
+    (process,) = (REPO / "kprof_inject/demo/capture").glob("*/process.json")
+    lines = map(json.loads, (process.parent / "launches.jsonl").read_text().splitlines())
+    *_, launch = (line for line in lines if "drop" not in line)
+    kernel = json.loads((process.parent / "kernels" / launch["variant"] / "kernel.json").read_text())
+    payload = (process.parent / launch["file"]).read_bytes()
+    warps, row_bytes = kernel["metadata"]["num_warps"], kernel["metadata"]["profile_scratch_size"]
+    size = 4 * (10 + warps)
+    header = (1, 4, size, size, len(payload), 1, len(payload) // row_bytes, warps, row_bytes, warps, *range(warps))
+    path = kprof.folder / "matmul.bin"
+    path.write_bytes(struct.pack(f"<{len(header)}I", *header) + payload)
+    kprof.write("names.json", json.dumps(kernel["scope_ids"]))
+    return path
+
+
+def test_protons_own_buffer_is_a_capture_too(kprof: CommandLine, host_buffer: Path) -> None:
+    ended = kprof("trace", "matmul.bin", "--scope-names", "names.json", "-o", "buffer.csv")
+    assert ended.exit_code == 0, ended.stderr
+    shutil.copytree(REPO / "kprof_inject/demo/capture", kprof.folder / "capture")
+    assert kprof("trace", "capture", "-o", "capture.csv").exit_code == 0
+    told = [
+        Counter(
+            tuple(row[column] for column in ("name", "cta", "sm", "warp", "start_cycles", "end_cycles"))
+            for row in csv.DictReader(kprof.read(name).splitlines())
+        )
+        for name in ("buffer.csv", "capture.csv")
+    ]
+    assert told[0] == told[1]
+    assert len(told[0]) == 18432
+
+
+def test_the_trace_of_a_buffer_stands_beside_it(kprof: CommandLine, host_buffer: Path) -> None:
+    ended = kprof("trace", "matmul.bin")
+    assert ended.exit_code == 0, ended.stderr
+    assert "wrote trace.json: 1 launch(es), 18432 scopes" in ended.stderr
+    names = {event["name"] for event in json.loads(kprof.read("trace.json"))["traceEvents"] if event["ph"] == "X"}
+    assert {"scope 0", "scope 1", "scope 2"} <= names
+
+
+def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> None:
+    ended = kprof("trace", "capture", "--scope-names", "names.json")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("error: --scope-names is for a file with Proton's host_buffer, and capture is none")
+
+
+@pytest.mark.parametrize("command", ["trace", "profile"])
+def test_the_help_names_every_format(kprof: CommandLine, command: str) -> None:
+    help_text = " ".join(kprof(command, "--help").stdout.split())
+    for ending in (".json", ".pftrace", ".csv", ".gz", ".parquet", ".hatchet"):
+        assert ending in help_text

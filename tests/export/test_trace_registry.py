@@ -1,21 +1,27 @@
-"""Which file names are traces, and that a trace replaces a file at once."""
+"""Which file names mean which format, and that a file is replaced at once."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
+from numpy.typing import NDArray
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export import chrome
 from kprof_inject.export.chrome import chrome_trace
+from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.gzip import gzipped
-from kprof_inject.export.registry import trace_writer, write_trace
+from kprof_inject.export.hatchet import hatchet_tree
+from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.registry import TraceWriter, format_of, trace_writer, write_trace
+from kprof_inject.export.tracks import LAYOUTS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
@@ -30,14 +36,66 @@ def test_json_is_a_chrome_trace(timelines: list[Timeline], tmp_path: Path) -> No
     size = write_trace(path, timelines)
     assert path.read_bytes() == b"".join(chrome_trace(timelines))
     assert size == path.stat().st_size
-    assert [event["name"] for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"] == ["k"]
+    events = json.loads(path.read_text())["traceEvents"]
+    assert [event["name"] for event in events if event.get("cat") == "func"] == ["k"]
 
 
-def test_json_gz_is_the_same_compressed(timelines: list[Timeline], tmp_path: Path) -> None:
-    path = tmp_path / "a.json.gz"
+@pytest.mark.parametrize(
+    ("ending", "write"), [(".pftrace", perfetto_trace), (".csv", csv_table), (".hatchet", hatchet_tree)]
+)
+def test_the_ending_says_the_format(ending: str, write: TraceWriter, timelines: list[Timeline], tmp_path: Path) -> None:
+    path = tmp_path / f"a.json{ending}"
+    assert write_trace(path, timelines) == path.stat().st_size
+    assert path.read_bytes() == b"".join(write(timelines))
+
+
+def test_parquet_is_parquet(timelines: list[Timeline], tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    assert write_trace(path, timelines) == path.stat().st_size
+    assert pyarrow.parquet.read_table(path)["name"].to_pylist() == ["k"]
+
+
+@pytest.mark.parametrize("ending", [".json", ".pftrace", ".csv"])
+def test_gz_is_the_same_compressed(ending: str, timelines: list[Timeline], tmp_path: Path) -> None:
+    path = tmp_path / f"a{ending}.gz"
     size = write_trace(path, timelines)
-    assert gzip.decompress(path.read_bytes()) == b"".join(chrome_trace(timelines))
+    write_trace(tmp_path / f"a{ending}", timelines)
+    assert gzip.decompress(path.read_bytes()) == (tmp_path / f"a{ending}").read_bytes()
     assert size == path.stat().st_size
+
+
+@pytest.mark.parametrize("ending", [".json", ".pftrace"])
+def test_each_layout_is_written_as_it_is_asked_for(ending: str, timelines: list[Timeline], tmp_path: Path) -> None:
+    write: Callable[..., Iterator[bytes]] = {".json": chrome_trace, ".pftrace": perfetto_trace}[ending]
+    for name, layout in LAYOUTS.items():
+        for compressed in ("", ".gz"):
+            path = tmp_path / f"{name}{ending}{compressed}"
+            write_trace(path, timelines, name)
+            data = gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()
+            assert data == b"".join(write(timelines, layout))
+    assert len({(tmp_path / f"{name}{ending}").read_bytes() for name in LAYOUTS}) == len(LAYOUTS)
+    assert (tmp_path / f"sm{ending}").read_bytes() == b"".join(trace_writer(Path(f"a{ending}"))(timelines))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".hatchet"])
+def test_what_draws_nothing_has_no_layout(ending: str, timelines: list[Timeline], tmp_path: Path) -> None:
+    path = tmp_path / f"a{ending}"
+    with pytest.raises(KprofError) as caught:
+        write_trace(path, timelines, "sm")
+    assert caught.value.what == f"--layout is for drawings, and a {ending} file is none"
+    assert caught.value.hint == "leave it out, or write .json or .json.gz or .pftrace or .pftrace.gz"
+    assert caught.value.exit_code == 2
+    assert not path.exists()
+
+
+def test_each_format_says_what_reads_it() -> None:
+    advice = {ending: format_of(Path(f"a{ending}")).advice for ending in (".json", ".pftrace.gz", ".csv", ".hatchet")}
+    assert "https://ui.perfetto.dev" in advice[".json"]
+    assert advice[".pftrace.gz"] == advice[".json"]
+    assert "DuckDB" in advice[".csv"]
+    assert "proton-viewer -m " in advice[".hatchet"]
+    assert format_of(Path("a.json")).on_axis
+    assert not format_of(Path("a.csv")).on_axis
 
 
 def test_equal_timelines_make_equal_files(timelines: list[Timeline], tmp_path: Path) -> None:
@@ -54,17 +112,35 @@ def test_any_chunks_are_one_gzip_member() -> None:
     assert decompressor.unused_data == b""
 
 
-@pytest.mark.parametrize("name", ["trace", "trace.txt", "trace.json.zip", "json", ".json", ".json.gz", "trace.json "])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trace",
+        "trace.txt",
+        "trace.json.zip",
+        "trace.parquet.gz",
+        "json",
+        ".json",
+        ".json.gz",
+        ".csv",
+        "trace.json ",
+        "trace.JSON",
+    ],
+)
 def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="does not say in which format") as caught:
         write_trace(tmp_path / name, timelines)
     assert caught.value.exit_code == 2
-    assert ".json or .json.gz" in caught.value.hint
+    assert caught.value.hint == (
+        "let it end in one of .json, .json.gz, .pftrace, .pftrace.gz, .csv, .csv.gz, .parquet, .hatchet"
+    )
     assert not (tmp_path / name).exists()
 
 
 def test_a_name_is_judged_without_writing(tmp_path: Path) -> None:
-    assert trace_writer(tmp_path / "a.json") is chrome_trace
+    trace_writer(tmp_path / "a.json")
+    with pytest.raises(KprofError):
+        trace_writer(tmp_path / "a.txt")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,13 +157,14 @@ def test_a_trace_that_fails_leaves_the_old_file(
     path = tmp_path / "trace.json"
     path.write_text("old")
 
-    def no_memory(*args: object) -> list[str]:
+    def no_memory(timeline: Timeline) -> Iterator[NDArray[np.void]]:
         raise MemoryError
 
-    monkeypatch.setattr(chrome, "_slices", no_memory)
+    monkeypatch.setattr(Timeline, "blocks", no_memory)
     with pytest.raises(MemoryError):
         write_trace(path, timelines)
     assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["trace.json"]
 
 
 def test_chunks_are_made_as_they_are_asked_for(timelines: list[Timeline]) -> None:

@@ -78,7 +78,7 @@ def test_each_process_that_launches_has_files_of_its_own(endings: dict[str, tupl
 
 def _one_by_one(capture: Path) -> Iterator[Path]:
     """A capture of each process alone."""
-    for process in sorted(capture.iterdir()):
+    for process in sorted(path.parent for path in capture.glob("*/process.json")):
         alone = capture.with_name(f"{capture.name}-{process.name}")
         alone.mkdir()
         shutil.copytree(process, alone / process.name)

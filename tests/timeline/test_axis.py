@@ -24,6 +24,18 @@ def begins_ns(launches: list[PlacedLaunch]) -> list[int]:
     return [int(launch.clock.on_axis(launch.timeline.ctas["init_ns"])[0]) for launch in launches]
 
 
+def calls_ns(launches: list[PlacedLaunch]) -> list[tuple[int, int | None] | None]:
+    """The host's calls, on the axis."""
+
+    def on_axis(launch: PlacedLaunch, device_ns: int | None) -> int | None:
+        return None if device_ns is None else int(launch.clock.on_axis(np.array([device_ns]))[0])
+
+    return [
+        (on_axis(launch, launch.call.start_ns) or 0, on_axis(launch, launch.call.end_ns)) if launch.call else None
+        for launch in launches
+    ]
+
+
 def names(launches: list[PlacedLaunch]) -> list[str]:
     return [launch.place_name for launch in launches]
 
@@ -37,6 +49,34 @@ def test_launches_of_one_device_stay_as_they_come_and_say_nothing(tmp_path: Path
     assert names(launches) == ["", ""]
     assert {launch.clock.axis.error_ns for launch in launches} == {0}
     assert list(axis_lines(launches)) == []
+
+
+def test_an_axis_begins_with_the_first_call_if_its_time_is_known(tmp_path: Path) -> None:
+    save_process(tmp_path, "1", [(ONE, BEGIN_NS), (ONE, LATER_NS)], [ONE.reading(BEGIN_NS)])
+    first, later = decode_all(tmp_path)
+    early = replace(later, launch=replace(later.launch, host_ns=BEGIN_NS - 9_000, host_end_ns=BEGIN_NS - 8_000))
+    launches = place_launches([first, early])
+    assert begins_ns(launches) == [9_000, 1_009_000]
+    assert calls_ns(launches) == [(9_000, None), (0, 1_000)]
+    # The reading's error and a step of the timer; over microseconds, no drift counts.
+    assert [launch.call and launch.call.error_ns for launch in launches] == pytest.approx([2_033, 2_035], abs=2)
+
+
+def test_calls_of_several_devices_stand_on_their_hosts_axis(tmp_path: Path) -> None:
+    save_process(tmp_path, "1", [(ONE, BEGIN_NS)], [ONE.reading(BEGIN_NS)], rank=0)
+    save_process(tmp_path, "2", [(OTHER, LATER_NS)], [OTHER.reading(BEGIN_NS)], rank=1)
+    first, other = decode_all(tmp_path)
+    launches = place_launches([first, replace(other, launch=replace(other.launch, host_ns=BEGIN_NS - 500_000))])
+    assert begins_ns(launches) == [500_000, 1_500_000]
+    assert calls_ns(launches) == [(500_000, None), (0, None)]
+
+
+def test_a_call_is_not_placed_by_the_clock_of_another_host(tmp_path: Path) -> None:
+    uuids = ["GPU-1"]
+    save_process(tmp_path, "1", [(ONE, BEGIN_NS)], [ONE.reading(BEGIN_NS)], pid=1, device_uuids=uuids)
+    save_process(tmp_path, "2", [(ONE, BEGIN_NS + 10)], pid=2, boot_id="another", device_uuids=uuids)
+    save_process(tmp_path, "3", [(OTHER, BEGIN_NS + 20)], pid=3)
+    assert calls_ns(placed(tmp_path)) == [(0, None), None, None]
 
 
 def test_ranks_of_one_host_come_onto_one_axis_by_rank(tmp_path: Path) -> None:

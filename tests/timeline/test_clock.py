@@ -7,162 +7,12 @@ the steps' error of readings close together, and does not know what the clock do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
-
 import numpy as np
 import pytest
-from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, Entry, buffer_words, end, start
-from numpy.typing import NDArray
+from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, buffer_words, end, start
+from known_clocks import BEGIN_NS, FUNC, STEP_NS, decoder_of, fitted_clock, run, slowing, steady, unequal, waves
 
 from kprof_inject.capture.layouts import TimedLayout
-from kprof_inject.timeline.clock import ClockFit, fit_clock
-from kprof_inject.timeline.readings import readings_of
-from kprof_inject.timeline.records import decode_records
-
-# Nanoseconds since 1970, as globaltimer counts: more than a double can tell apart.
-BEGIN_NS = 1_764_000_000_123_456_789
-STEP_NS = 32
-# Where the first and the last record of a CTA stand: what timeline.readings knows of the device.
-AFTER_INIT_NS = 30
-BEFORE_FINAL_NS = 28
-FUNC, ITER = 0, 1
-
-
-class Work(NamedTuple):
-    """One CTA's life, in nanoseconds since the launch began. ``final_late_ns`` delays its pre-final reading."""
-
-    sm: int
-    begin_ns: float
-    end_ns: float
-    final_late_ns: float = 0.0
-
-
-Counter = Callable[[int, float], float]
-"""The cycles that an SM's counter has made since the launch began."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The fit of a launch; for each record its SM, whether it ends or begins the function, the fitted and true time."""
-
-    clock: ClockFit
-    sm: NDArray[np.int64]
-    cycles: NDArray[np.int64]
-    at_function: NDArray[np.bool_]
-    error_ns: NDArray[np.float64]
-
-    def worst_ns(self, where: NDArray[np.bool_] | bool = True) -> float:
-        return float(np.abs(self.error_ns[where]).max())
-
-    @property
-    def is_monotonic(self) -> bool:
-        """Whether on each SM later cycles are never at an earlier nanosecond, between records too."""
-        for sm in np.unique(self.sm):
-            cycles = self.cycles[self.sm == sm]
-            between = np.linspace(cycles.min() - 1000, cycles.max() + 1000, 5000).astype(np.int64)
-            ns = self.clock.to_ns(between, np.full(between.size, sm))
-            if (np.diff(ns) < 0).any():
-                return False
-        return True
-
-
-def steady(hz: float) -> Counter:
-    return lambda sm, ns: ns * hz / 1e9
-
-
-def unequal(hz: float) -> Counter:
-    """Steady, but with rates up to 3 % apart."""
-    return lambda sm, ns: ns * hz / 1e9 * (1 + 0.03 * (sm % 7) / 6)
-
-
-def slowing(sm: int, ns: float) -> float:
-    """From 1.785 GHz down by 10 % of 1.7 GHz within 200 µs, then steady."""
-    falling = min(ns, 200e3)
-    return 1.7 * (1.05 * ns - 0.1 * falling**2 / 400e3 - 0.1 * (ns - falling))
-
-
-def run(
-    works: Sequence[Work],
-    counter: Counter,
-    *,
-    seed: int = 0,
-    iterations: int = 10,
-    loop: tuple[float, float] = (0.05, 0.99),
-    slots: int = 64,
-    offset_cycles: int | None = None,
-) -> Fitted:
-    """Make the buffer of a launch of two warps a CTA, and fit its clock.
-
-    ``loop`` says from where to where in the function the loop is. Each SM's counter begins at a number of its own, or
-    at ``offset_cycles``."""
-    random = np.random.default_rng(seed)
-    offsets = [int(cycles) for cycles in random.integers(0, 1 << 42, 1 + max(work.sm for work in works))]
-    if offset_cycles is not None:
-        offsets = [offset_cycles] * len(offsets)
-    ctas, times = [], []
-    for work in works:
-        warps = [
-            record_times(work.begin_ns + AFTER_INIT_NS, work.end_ns - BEFORE_FINAL_NS, iterations, loop, random),
-            # The other warp begins a little later and ends a little sooner: only the first one reads the timer.
-            record_times(work.begin_ns + 90, work.end_ns - 50, iterations, loop, random),
-        ]
-        ctas.append(
-            Cta(
-                [
-                    [Entry(scope, is_end, offsets[work.sm] + round(counter(work.sm, ns))) for scope, is_end, ns in warp]
-                    for warp in warps
-                ],
-                work.sm,
-                timer(work.begin_ns),
-                timer(work.end_ns + work.final_late_ns),
-                timer(work.end_ns + work.final_late_ns + 1000),
-            )
-        )
-        times += [ns for warp in warps for _, _, ns in warp[-slots:]]
-    raw = TimedLayout().read(buffer_words(ctas, slots), 2, range(2))
-    records = decode_records(raw)
-    clock = fit_clock(readings_of(raw, records, spans_function=True), SM_CLOCK_HZ)
-    sm = raw.sm[records.row]
-    error_ns = (clock.to_ns(records.cycles, sm) - BEGIN_NS) - np.array(times)
-    return Fitted(clock, sm, records.cycles, records.scope_id == FUNC, error_ns)
-
-
-def record_times(
-    begin_ns: float, end_ns: float, iterations: int, loop: tuple[float, float], random: np.random.Generator
-) -> list[tuple[int, bool, float]]:
-    """The records of a function with a loop of uneven iterations: scope, whether its end, time."""
-    lengths = random.uniform(0.5, 1.5, iterations)
-    shares = loop[0] + (loop[1] - loop[0]) * np.cumsum([0, *lengths]) / lengths.sum()
-    edges = (begin_ns + (end_ns - begin_ns) * shares).tolist()
-    inner = [
-        record
-        for left, right in pairwise(edges)
-        for record in ((ITER, False, left), (ITER, True, right - (right - left) / 10))
-    ]
-    return [(FUNC, False, begin_ns), *inner, (FUNC, True, end_ns)]
-
-
-def timer(since_ns: float) -> int:
-    """The step nearest to a time. A timer that shows the last step is half a step late, alike in all its readings."""
-    return (BEGIN_NS + round(since_ns) + STEP_NS // 2) // STEP_NS * STEP_NS
-
-
-def waves(ctas: int, sms: int, work_ns: float, *, at_once: int = 1, seed: int = 0) -> list[Work]:
-    """CTAs handed to SMs as they become free, each taking about ``work_ns``."""
-    random = np.random.default_rng(seed)
-    free = np.sort(random.uniform(0, 1000, sms * at_once))
-    works = []
-    for _ in range(ctas):
-        place = int(np.argmin(free))
-        begin_ns = float(free[place])
-        end_ns = begin_ns + work_ns * random.uniform(0.8, 1.2)
-        works.append(Work(place % sms, begin_ns, end_ns))
-        free[place] = end_ns + random.uniform(300, 1500)
-    return works
-
 
 # CTAs, SMs, CTAs at once on an SM, the time of one in nanoseconds, and how far any record may be from the truth.
 LAUNCHES = {
@@ -277,7 +127,7 @@ def test_lost_records_do_not_matter_where_an_sm_ran_several_ctas() -> None:
 @pytest.mark.parametrize("cta", [None, Cta([[], []], sm=3)], ids=["never ran", "recorded nothing"])
 def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_hz: float, expected_hz: float) -> None:
     raw = TimedLayout().read(buffer_words([cta], slots=4), 2, range(2))
-    clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=True), nominal_hz)
+    clock = fitted_clock(decoder_of(raw), nominal_hz)
     assert clock.clock_hz == pytest.approx(expected_hz)
     assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
     assert clock.rate_error == 0.25
@@ -286,7 +136,7 @@ def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_
 
 def test_a_launch_without_sms_has_a_clock() -> None:
     raw = TimedLayout().read(buffer_words([None], slots=4), 1, range(1))
-    clock = fit_clock(readings_of(raw, decode_records(raw), spans_function=False), SM_CLOCK_HZ)
+    clock = fitted_clock(decoder_of(raw), SM_CLOCK_HZ, spans_function=False)
     assert clock.clock_hz == pytest.approx(SM_CLOCK_HZ)
 
 
@@ -298,7 +148,7 @@ def test_a_launch_too_short_for_its_readings_has_an_assumed_rate_and_begins_wher
         for sm in range(16)
     ]
     raw = TimedLayout().read(buffer_words(ctas, 8), 4, (0, 1, 2, 3))
-    fit = fit_clock(readings_of(raw, decode_records(raw), spans_function=True), SM_CLOCK_HZ)
+    fit = fitted_clock(decoder_of(raw), SM_CLOCK_HZ)
     assert (fit.source, fit.clock_hz) == ("assumed", pytest.approx(SM_CLOCK_HZ))
     cycles, sm = np.array([1_980_000, 1_980_105]), np.array([3, 3])
     begin, finish = fit.to_ns(cycles, sm) - BEGIN_NS

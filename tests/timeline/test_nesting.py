@@ -1,31 +1,35 @@
-"""Depths and iteration numbers, and what is left of them when records were lost."""
+"""Depths and iteration numbers, what is left of them when records were lost, and the time within scopes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from buffers import Cta, Entry, buffer_words, end, start
+import pytest
+from buffers import Cta, Entry, end, start, with_moved_stores
+from decoding import decoded, read
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kprof_inject.capture.layouts import TimedLayout
-from kprof_inject.timeline.nesting import depths, iterations
+from kprof_inject.timeline.nesting import iterations, nest, within_children
 from kprof_inject.timeline.pairs import pair_records
-from kprof_inject.timeline.records import decode_records, lost_records
 
 # A kernel with a loop in a loop, both with their iterations; each scope's id is its place here.
 FUNC, LOOP, ITER, INNER_LOOP, INNER_ITER = range(5)
-PARENTS = np.array([-1, FUNC, LOOP, ITER, INNER_LOOP])
-IS_ITERATION = np.array([False, False, True, False, True])
+SCOPE_OF_ID = {scope: scope for scope in range(5)}
+ITERATIONS = (ITER, INNER_ITER)
+UNKNOWN = 77
 
 
-def nesting(warps: Sequence[Sequence[Entry]], slots: int = 64) -> list[tuple[int, int, int, int]]:
+def nesting(
+    warps: Sequence[Sequence[Entry]], slots: int = 64, *, stores_moved: bool = False
+) -> list[tuple[int, int, int, int]]:
     """For each scope of one CTA, in order of warp and start: warp, scope, depth, iteration."""
-    raw = TimedLayout().read(buffer_words([Cta(warps)], slots), len(warps), range(len(warps)))
-    scope_of_id = np.full(256, -1)
-    scope_of_id[: len(PARENTS)] = range(len(PARENTS))
-    pairs = pair_records(decode_records(raw), scope_of_id, len(PARENTS))
-    numbers = iterations(pairs, PARENTS, IS_ITERATION, lost_records(raw))
-    columns = (pairs.warp, pairs.scope, depths(pairs), numbers)
+    records = decoded(read([Cta(warps)], slots), SCOPE_OF_ID, stores_moved=stores_moved)
+    pairs = pair_records(records)
+    found = nest(pairs, len(records.scope))
+    numbers = iterations(records, pairs, found.parent, ITERATIONS)
+    columns = (records.group[pairs.start_at], pairs.scope, found.depth, numbers)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -66,7 +70,7 @@ def test_scopes_that_start_at_one_clock_value_are_in_each_other() -> None:
 
 
 def test_a_scope_that_lost_its_start_is_around_none() -> None:
-    assert nesting([[start(ITER, 1), end(ITER, 2), end(LOOP, 3), end(FUNC, 4)]]) == [(0, ITER, 0, 0)]
+    assert nesting([clocked(FUNC, LOOP, ITER, ITER, LOOP, FUNC)], slots=4) == [(0, ITER, 0, -1)]
 
 
 def test_depth_is_of_each_warp_alone() -> None:
@@ -76,7 +80,7 @@ def test_depth_is_of_each_warp_alone() -> None:
 
 def test_iterations_start_anew_in_each_instance_of_their_loop() -> None:
     rows = nesting([whole_kernel(3, 0, 2)])
-    assert [(scope, number) for _, scope, _, number in rows if IS_ITERATION[scope]] == [
+    assert [(scope, number) for _, scope, _, number in rows if scope in ITERATIONS] == [
         (ITER, 0),
         (INNER_ITER, 0),
         (INNER_ITER, 1),
@@ -96,7 +100,7 @@ def test_iterations_start_anew_in_each_warp() -> None:
 
 def test_only_iterations_have_a_number() -> None:
     rows = nesting([whole_kernel(2, 2)])
-    assert {number for _, scope, _, number in rows if not IS_ITERATION[scope]} == {-1}
+    assert {number for _, scope, _, number in rows if scope not in ITERATIONS} == {-1}
 
 
 def test_iterations_of_a_loop_that_is_not_recorded_count_on_within_the_scope_around_it() -> None:
@@ -153,3 +157,105 @@ def test_iterations_alone_in_their_warp_count_from_its_begin_if_nothing_was_lost
     assert [number for warp, _, _, number in rows if warp == 1] == [0, 1, 2]
     rows = nesting([whole, alone], slots=5)
     assert [number for warp, _, _, number in rows if warp == 1] == [-1, -1]
+
+
+def damaged(entries: Sequence[Entry], *places: int) -> list[Entry]:
+    """The same with ids of no scope in some places."""
+    return [entry._replace(scope_id=UNKNOWN) if place in places else entry for place, entry in enumerate(entries)]
+
+
+ITERATING = clocked(FUNC, LOOP, *[ITER] * 8, LOOP, LOOP, *[ITER] * 4, LOOP, FUNC)
+
+
+def numbers_of(entries: Sequence[Entry], slots: int = 64, *, stores_moved: bool = False) -> list[int]:
+    """The numbers of all iterations."""
+    return [number for _, scope, _, number in nesting([entries], slots, stores_moved=stores_moved) if scope == ITER]
+
+
+@pytest.mark.parametrize(
+    ("places", "numbers"),
+    [
+        ((), [0, 1, 2, 3, 0, 1]),
+        # The second iteration's start: the first one's end and its own are then two in a row.
+        ((4,), [-1, -1, -1, -1]),
+        # All of the second iteration. It may have been the loop's end, and the start of the next.
+        ((4, 5), [-1, -1, -1, -1, -1]),
+        # The second loop's start: of the two ends in a row, either may be the first loop's.
+        ((11,), [-1, -1, -1, -1, -1, -1]),
+        # The second loop's end.
+        ((16,), [0, 1, 2, 3, -1, -1]),
+        # The function's end.
+        ((17,), [0, 1, 2, 3, 0, 1]),
+    ],
+)
+def test_after_a_damaged_entry_no_iteration_has_a_number(places: tuple[int, ...], numbers: list[int]) -> None:
+    assert numbers_of(damaged(ITERATING, *places)) == numbers
+
+
+def test_damage_in_one_warp_leaves_the_numbers_of_another() -> None:
+    rows = nesting([damaged(ITERATING, 1), ITERATING])
+    assert [number for warp, scope, _, number in rows if warp == 1 and scope == ITER] == [0, 1, 2, 3, 0, 1]
+
+
+def test_a_loop_that_may_have_begun_anew_leaves_no_numbers() -> None:
+    # The first loop's end became another start, so that neither loop is paired, and all iterations are the function's.
+    wrong = list(ITERATING)
+    wrong[10] = start(LOOP, wrong[10].cycles)
+    assert [scope for _, scope, _, _ in nesting([wrong])] == [FUNC, *[ITER] * 6]
+    assert numbers_of(wrong) == [-1] * 6
+
+
+def test_a_count_that_hides_a_loss_gives_no_numbers() -> None:
+    # As if the ring began amid the loop, though nothing was lost.
+    assert numbers_of(ITERATING[4:10]) == [0, 1, 2]
+    assert numbers_of(ITERATING[4:11]) == [-1] * 3
+
+
+@pytest.mark.parametrize(
+    ("slots", "numbers"),
+    [
+        (18, [0, 1, 2, 3, 0, 1]),
+        # Its loop begins before the ring's oldest entry: one was lost.
+        (16, [-1, -1, -1, 0, 1]),
+        (15, [-1, -1, 0, 1]),
+        (10, [0, 1]),
+        # Of the loop that survives, an iteration was lost.
+        (6, [-1]),
+        (4, []),
+    ],
+)
+def test_of_moved_stores_only_a_loop_that_began_after_the_loss_has_numbers(slots: int, numbers: list[int]) -> None:
+    assert numbers_of(with_moved_stores(ITERATING), slots, stores_moved=True) == numbers
+
+
+def test_after_damage_no_iteration_of_a_warp_with_moved_stores_has_a_number() -> None:
+    # Of the last iteration: nobody knows when a damaged entry was made.
+    assert numbers_of(damaged(with_moved_stores(ITERATING), 13), stores_moved=True) == [-1] * 5
+
+
+spans = st.lists(
+    st.lists(st.integers(0, 30), min_size=2, max_size=2, unique=True).map(sorted), max_size=6
+)
+
+
+@given(spans)
+def test_the_time_in_scopes_counts_once(scopes: list[list[int]]) -> None:
+    """Scopes of one warp that nest and cross as they like, each of its own kind; their records are ties apart."""
+    entries = sorted(
+        [entry for kind, (begin, ended) in enumerate(scopes) for entry in (start(kind, begin), end(kind, ended))],
+        key=lambda entry: (entry.cycles, not entry.is_end, entry.scope_id),
+    )
+    records = decoded(read([Cta([entries, entries])], 64))
+    pairs = pair_records(records)
+    found = nest(pairs, len(records.scope))
+    taken = within_children(records.cycles, pairs, found)
+
+    assert len(taken) == 2 * len(scopes)
+    for place, total in enumerate(taken.tolist()):
+        children = np.flatnonzero(found.parent == place).tolist()
+        cycles = {
+            cycle
+            for child in children
+            for cycle in range(records.cycles[pairs.start_at[child]], records.cycles[pairs.end_at[child]])
+        }
+        assert total == len(cycles)

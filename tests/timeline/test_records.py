@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
-from buffers import CLOCK_PERIOD, Cta, Entry, buffer_words, end, num_warps_of, start
+from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
+from decoding import EVERY_ID, decoded, entries_of, lookup, read
 
-from kprof_inject.capture.layouts import RawCtas, TimedLayout
-from kprof_inject.timeline.records import decode_records, lost_records
-
-
-def read(ctas: Sequence[Cta | None], slots: int) -> RawCtas:
-    return TimedLayout().read(buffer_words(ctas, slots), num_warps_of(ctas), range(num_warps_of(ctas)))
+from kprof_inject.timeline.records import lost_records, record_decoder
 
 
-def entries_of(raw: RawCtas, row: int = 0, warp: int = 0) -> list[Entry]:
-    """What was decoded for one warp."""
-    records = decode_records(raw)
-    mine = (records.row == row) & (records.warp == warp)
-    return [
-        Entry(*values)
-        for values in zip(
-            records.scope_id[mine].tolist(), records.is_end[mine].tolist(), records.cycles[mine].tolist(), strict=True
-        )
-    ]
+def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:
+    """What is decoded of a single warp."""
+    return entries_of(decoded(read([Cta([written])], slots), stores_moved=stores_moved), 0)
 
 
 def test_an_entry_is_split_into_its_fields() -> None:
-    raw = read([Cta([[start(0, 0)] * 3])], slots=3)
+    raw = read([Cta([[start(0, 0)]], sm=sm) for sm in range(3)], slots=1)
     # Bits 22 to 11 are no field; here one entry has them clear, one set.
-    raw.entries[0, 0] = [[0x80000400, 0x00000001], [0xC0800401, 0xFFFFFFFE], [0x7FFFFFFF, 0x00000000]]
-    assert entries_of(raw) == [
-        Entry(0x00, True, 0x400_00000001),
-        Entry(0x81, True, 0x401_FFFFFFFE),
-        Entry(0xFF, False, 0x7FF_00000000),
+    raw.entries[:, 0, 0] = [[0x80000400, 0x00000001], [0xC0800401, 0xFFFFFFFE], [0x7FFFFFFF, 0x00000000]]
+    assert [entries_of(decoded(raw), row) for row in range(3)] == [
+        [Entry(0x00, True, 0x400_00000001)],
+        [Entry(0x81, True, 0x401_FFFFFFFE)],
+        [Entry(0xFF, False, 0x7FF_00000000)],
     ]
 
 
@@ -43,56 +33,113 @@ def test_an_entry_is_split_into_its_fields() -> None:
 def test_the_newest_records_survive_in_order(count: int) -> None:
     written = [Entry(n % 256, n % 2 == 1, 100 + 7 * n) for n in range(count)]
     raw = read([Cta([written])], slots=4)
-    assert entries_of(raw) == written[-4:]
+    records = decoded(raw)
+    assert entries_of(records, 0) == written[-4:]
+    assert records.number.tolist() == list(range(count))[-4:]
     assert lost_records(raw).tolist() == [[max(0, count - 4)]]
+    assert records.lost.tolist() == [max(0, count - 4)]
 
 
 def test_each_warp_has_its_own_ring_and_count() -> None:
     first, second, third = [start(1, 5)], [], [start(2, 10 + n) for n in range(6)]
     raw = read([None, Cta([first, second, third], sm=1), Cta([third, first, second], sm=2)], slots=2)
 
-    assert [[entries_of(raw, row, warp) for warp in range(3)] for row in range(2)] == [
-        [first, [], third[-2:]],
-        [third[-2:], first, []],
-    ]
+    assert [entries_of(decoded(raw), group) for group in range(6)] == [first, [], third[-2:], third[-2:], first, []]
     assert lost_records(raw).tolist() == [[0, 0, 4], [4, 0, 0]]
+
+
+def test_only_the_named_warps_have_a_ring() -> None:
+    warps = [[start(number, 10 * number)] for number in range(4)]
+    raw = read([Cta(warps), Cta(warps[::-1], sm=1)], slots=2, recorded=[1, 3])
+    assert [entries_of(decoded(raw), group) for group in range(4)] == [warps[1], warps[3], warps[2], warps[0]]
 
 
 def test_records_stand_in_order_of_row_warp_and_clock() -> None:
     raw = read([Cta([[start(0, 9), end(0, 12)], [start(0, 1), end(0, 30)]], sm=sm) for sm in (5, 2)], slots=2)
-    records = decode_records(raw)
-    assert records.row.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert records.warp.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    records = decoded(raw)
+    assert records.group.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert records.cycles.tolist() == [9, 12, 1, 30, 9, 12, 1, 30]
 
 
+def test_the_rows_of_a_block_decode_as_they_do_with_all() -> None:
+    ctas = [Cta([[start(n, 50 * n), end(n, 50 * n + warp)] * 2 for warp in (1, 2)], sm=n % 2) for n in range(5)]
+    decoder = record_decoder(read(ctas, slots=3), lookup(EVERY_ID))
+    whole, part = decoder.decode(slice(0, 5)), decoder.decode(slice(2, 4))
+    assert (part.first_group, part.lost.tolist()) == (4, [1, 1, 1, 1])
+    for group in range(4, 8):
+        assert entries_of(part, group) == entries_of(whole, group) != []
+
+
+@pytest.mark.parametrize("ctas", [1, 3, 70_000])
+def test_blocks_cover_each_row_once(ctas: int) -> None:
+    raw = read([Cta([[start(0, 9), end(0, 12)]])], slots=2)
+    many = type(raw)(
+        raw.warps,
+        *(np.repeat(column, ctas, axis=0) for column in (raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns)),
+        *(np.repeat(column, ctas, axis=0) for column in (raw.post_final_ns, raw.written_words, raw.entries)),
+        never_ran=0,
+        damaged=0,
+        timed=True,
+    )
+    decoder = record_decoder(many, lookup(EVERY_ID))
+    blocks = [(rows.start, rows.stop) for rows in decoder.blocks()]
+    assert [begin for begin, _ in blocks] == [0, *(end for _, end in blocks[:-1])]
+    assert blocks[-1][1] == ctas
+    assert sum(len(decoder.decode(slice(*rows)).cycles) for rows in blocks) == 2 * ctas
+
+
+NESTED = [
+    *[start(0, 100), start(1, 110), start(2, 120), end(2, 130), start(2, 140), end(2, 150), end(1, 160)],
+    *[start(3, 170), end(3, 180), end(0, 190)],
+]
+
+
 def test_the_clock_decides_where_stores_were_moved() -> None:
-    written = [start(0, 100), end(1, 130), start(1, 120), start(2, 110), end(2, 140), end(0, 150)]
-    in_order = [start(0, 100), start(2, 110), start(1, 120), end(1, 130), end(2, 140), end(0, 150)]
-    assert entries_of(read([Cta([written])], slots=8)) == in_order
+    written = with_moved_stores(NESTED)
+    assert written != NESTED
+    assert survivors(written, 16, stores_moved=True) == NESTED
 
 
-def test_the_clock_decides_where_stores_were_moved_across_the_seam_of_a_full_ring() -> None:
-    written = [start(0, 10), start(1, 40), start(2, 30), end(2, 60), end(1, 50), end(0, 70)]
-    # What is lost is what was overwritten, even if its clock value is not the oldest.
-    assert entries_of(read([Cta([written])], slots=4)) == [start(2, 30), end(1, 50), end(2, 60), end(0, 70)]
+def test_a_ring_with_moved_stores_loses_the_scopes_that_ended_first() -> None:
+    written = with_moved_stores(NESTED)
+    raw = read([Cta([written])], slots=7)
+    records = decoded(raw, stores_moved=True)
+    # Its end is written, its start was overwritten.
+    assert entries_of(records, 0) == [entry for entry in NESTED if entry not in written[:3]]
+    assert records.number.tolist() == [3, 4, 5, 6, 7, 8, 9]
+    # What was lost ended before the oldest entry in the ring did; the function began before that.
+    assert records.oldest.tolist() == [[150], [150]]
+
+
+def test_without_moved_stores_the_oldest_record_is_the_first() -> None:
+    records = decoded(read([Cta([NESTED])], slots=4))
+    assert records.oldest.tolist() == [[160], [160]]
 
 
 @pytest.mark.parametrize("count", [3, 4, 5, 6, 7])
 def test_at_one_clock_value_the_order_of_writing_decides(count: int) -> None:
     written = [start(n, 100) for n in range(count)]
-    assert entries_of(read([Cta([written])], slots=4)) == written[-4:]
+    assert survivors(written, 4) == written[-4:]
+
+
+def test_at_one_clock_value_an_outer_scope_is_around_an_inner_one_whose_stores_were_moved() -> None:
+    ran = [
+        *[start(0, 5), start(1, 5), start(2, 5), end(2, 9), start(3, 9), end(3, 9), start(2, 9), end(2, 12)],
+        *[end(1, 12), end(0, 12), start(4, 12), end(4, 12)],
+    ]
+    assert survivors(with_moved_stores(ran), 16, stores_moved=True) == ran
 
 
 def test_a_counter_that_wraps_goes_on_counting() -> None:
     edge = CLOCK_PERIOD
-    before, after = [start(0, edge - 50), start(1, edge - 20)], [end(1, edge), end(0, edge + 30)]
-    assert entries_of(read([Cta([before + after])], slots=4)) == before + after
+    written = [start(0, edge - 50), start(1, edge - 20), end(1, edge), end(0, edge + 30)]
+    assert survivors(written, 4) == written
+    assert survivors(with_moved_stores(written), 4, stores_moved=True) == written
 
 
 def test_a_wrapped_ring_and_a_wrapped_counter_at_once() -> None:
     written = [Entry(n % 2, n % 3 == 0, CLOCK_PERIOD - 55 + 10 * n) for n in range(11)]
-    assert entries_of(read([Cta([written])], slots=8)) == written[-8:]
+    assert survivors(written, 8) == written[-8:]
 
 
 def test_the_counter_wraps_for_each_sm_alone_and_for_all_its_ctas() -> None:
@@ -103,7 +150,7 @@ def test_the_counter_wraps_for_each_sm_alone_and_for_all_its_ctas() -> None:
     high = Cta([[start(0, edge - 300), end(0, edge - 200)]], sm=0)
     raw = read([late, apart, early, high], slots=2)
 
-    assert decode_records(raw).cycles.reshape(-1, 2).tolist() == [
+    assert decoded(raw).cycles.reshape(-1, 2).tolist() == [
         [edge + 100, edge + 200],
         [100, 200],
         [edge - 900, edge - 500],
@@ -111,13 +158,26 @@ def test_the_counter_wraps_for_each_sm_alone_and_for_all_its_ctas() -> None:
     ]
 
 
+@pytest.mark.parametrize("bit", range(43))
+def test_a_damaged_clock_value_lets_no_counter_wrap(bit: int) -> None:
+    # The launch goes on where the damaged value is just half a period away.
+    base = 1 << 42
+    ctas = [Cta([[start(0, base + at), end(0, base + at + 30)]]) for at in (-90, -40, 60, 1200)]
+    raw = read(ctas, slots=2)
+    raw.entries[1, 0, 1, bit < 32] ^= 1 << bit % 32
+    records = decoded(raw)
+    for row in (0, 2, 3):
+        assert entries_of(records, row) == list(ctas[row].warps[0])
+
+
 def test_a_launch_that_never_ran_has_no_records() -> None:
     raw = read([None, None], slots=4)
-    assert decode_records(raw).cycles.size == 0
+    decoder = record_decoder(raw, lookup(EVERY_ID))
+    assert list(decoder.blocks()) == []
     assert lost_records(raw).shape == (0, 1)
 
 
 def test_a_launch_that_recorded_nothing_has_no_records() -> None:
     raw = read([Cta([[], []])], slots=4)
-    assert decode_records(raw).cycles.size == 0
+    assert decoded(raw).cycles.size == 0
     assert lost_records(raw).tolist() == [[0, 0]]

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
+from buffers import (
+    Cta,
+    Entry,
+    Scope,
+    buffer_words,
+    end,
+    kernel_json,
+    save_launch,
+    save_launches,
+    start,
+    with_moved_stores,
+)
 
+from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [
@@ -53,16 +67,23 @@ def timeline(tmp_path: Path) -> Timeline:
 
 def test_the_columns_have_fixed_types(timeline: Timeline) -> None:
     assert timeline.scopes.dtype.descr == [
+        ("launch", "<i4"),
         ("cta", "<i4"),
         ("sm", "<i4"),
         ("warp", "<i2"),
         ("scope", "<i2"),
         ("depth", "<i2"),
+        ("flags", "<u2"),
         ("iteration", "<i4"),
+        ("start_record", "<i4"),
+        ("end_record", "<i4"),
         ("start_cycles", "<i8"),
         ("end_cycles", "<i8"),
         ("start_ns", "<i8"),
         ("end_ns", "<i8"),
+        ("duration_cycles", "<i8"),
+        ("duration_ns", "<i8"),
+        ("self_ns", "<i8"),
     ]
     assert timeline.ctas.dtype.descr == [
         ("cta", "<i4"),
@@ -71,13 +92,17 @@ def test_the_columns_have_fixed_types(timeline: Timeline) -> None:
         ("pre_final_ns", "<i8"),
         ("post_final_ns", "<i8"),
     ]
-    assert timeline.lost.dtype.descr == [
+    assert timeline.incomplete.dtype.descr == [
         ("cta", "<i4"),
         ("sm", "<i4"),
         ("warp", "<i2"),
-        ("records", "<i8"),
-        ("start_ns", "<i8"),
-        ("end_ns", "<i8"),
+        ("records_written", "<i8"),
+        ("records_lost", "<i8"),
+        ("open_starts", "<i8"),
+        ("stray_ends", "<i8"),
+        ("records_damaged", "<i8"),
+        ("lost_start_ns", "<i8"),
+        ("lost_end_ns", "<i8"),
     ]
 
 
@@ -133,7 +158,8 @@ def test_warps_that_did_not_record_count_for_nothing(tmp_path: Path) -> None:
 
     assert timeline.warp_time_ns == 2 * 2 * 10_000
     assert (timeline.records_written, timeline.records_lost) == (26, 12)
-    assert timeline.lost[["cta", "warp", "records"]].tolist() == [(0, 1, 4), (0, 3, 4), (1, 3, 4)]
+    lost = timeline.incomplete[["cta", "warp", "records_lost"]]
+    assert lost.tolist() == [(0, 1, 4), (0, 3, 4), (1, 3, 4)]
     functions = timeline.scopes[timeline.scopes["scope"] == FUNC]
     assert functions[["cta", "warp"]].tolist() == [(1, 1)]
     iterations = timeline.scopes[timeline.scopes["scope"] == ITER]
@@ -164,31 +190,129 @@ def test_a_clock_of_32_bits_tells_the_same_times(tmp_path: Path) -> None:
 
 
 def test_a_launch_without_loss_counts_its_records(timeline: Timeline) -> None:
-    assert (timeline.records_written, timeline.records_lost, timeline.records_unknown) == (24, 0, 0)
+    assert (timeline.records_written, timeline.records_lost, timeline.records_damaged) == (24, 0, 0)
+    assert timeline.scope_count == len(timeline.scopes) == 12
     assert timeline.open_starts.tolist() == timeline.stray_ends.tolist() == [0, 0, 0]
-    assert timeline.lost.size == 0
+    assert timeline.incomplete.size == 0
+
+
+def test_scopes_are_decoded_anew_each_time_they_are_asked_for(timeline: Timeline) -> None:
+    first, second = (np.concatenate(list(timeline.blocks())) for _ in range(2))
+    assert first.tolist() == second.tolist() == timeline.scopes.tolist()
+
+
+def test_blocks_are_bounded_and_hold_all_of_each_cta(tmp_path: Path) -> None:
+    words = np.repeat(buffer_words([CTAS[2]], slots=8), 20_000, axis=0)
+    words[:, 1] = range(20_000)
+    (launch,) = save_launches(tmp_path, kernel_json(SCOPES, words, 2), [words])
+    timeline = decode_launch(launch)
+    blocks = list(timeline.blocks())
+
+    assert len(blocks) > 1
+    assert max(map(len, blocks)) <= 100_000
+    assert [cta for block in blocks for cta in np.unique(block["cta"]).tolist()] == list(range(20_000))
+    assert sum(map(len, blocks)) == timeline.scope_count == 100_000
+    ours = [name for name in blocks[0].dtype.names if name != "cta"]
+    assert {tuple(block[ours][:5].tolist()) for block in blocks} == {tuple(blocks[-1][ours][-5:].tolist())}
 
 
 def test_lost_records_leave_a_window_from_the_begin_to_the_first_that_is_left(tmp_path: Path) -> None:
     timeline = decode_launch(save_launch(tmp_path, SCOPES, CTAS, slots=4))
 
-    assert timeline.lost[["cta", "sm", "warp", "records"]].tolist() == [(0, 9, 0, 4), (2, 3, 1, 4)]
-    assert timeline.lost["start_ns"].tolist() == [BEGIN_NS, BEGIN_NS + 2000]
+    incomplete = timeline.incomplete
+    warps = incomplete[["cta", "sm", "warp", "records_written", "records_lost", "open_starts", "stray_ends"]]
+    assert warps.tolist() == [(0, 9, 0, 8, 4, 0, 2), (2, 3, 1, 8, 4, 0, 2)]
+    assert incomplete["lost_start_ns"].tolist() == [BEGIN_NS, BEGIN_NS + 2000]
     second_iterations = timeline.scopes[timeline.scopes["scope"] == ITER]
-    assert timeline.lost["end_ns"].tolist() == second_iterations["start_ns"].tolist()
+    assert incomplete["lost_end_ns"].tolist() == second_iterations["start_ns"].tolist()
     assert second_iterations["iteration"].tolist() == [-1, -1]
+    assert second_iterations[["start_record", "end_record"]].tolist() == [(4, 5), (4, 5)]
     assert (timeline.records_written, timeline.records_lost) == (24, 8)
     assert timeline.open_starts.tolist() == [0, 0, 0]
     assert timeline.stray_ends.tolist() == [2, 2, 0]
 
 
-def test_records_without_a_partner_or_a_scope_are_counted(tmp_path: Path) -> None:
-    entries = [start(FUNC, 60), end(LOOP, 300), start(ITER, 500), start(77, 600), end(5, 700), end(FUNC, 900)]
-    timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([entries])], slots=8))
-    assert timeline.scopes["scope"].tolist() == [FUNC]
-    assert timeline.open_starts.tolist() == [0, 0, 1]
-    assert timeline.stray_ends.tolist() == [0, 1, 0]
-    assert timeline.records_unknown == 2
+def test_where_stores_were_moved_the_window_reaches_to_the_end_of_the_oldest_scope_in_the_ring(tmp_path: Path) -> None:
+    warps = [with_moved_stores(CTAS[0].warps[0]), with_moved_stores(CTAS[0].warps[1])]
+    ctas = [replace(CTAS[0], warps=warps)]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=6, mode={"sched_stores": True}))
+
+    scopes, incomplete = timeline.scopes, timeline.incomplete
+    assert scopes[["warp", "scope", "depth", "iteration", "start_record"]].tolist() == [
+        *[(0, FUNC, 0, -1, 2), (0, LOOP, 1, -1, 3), (0, ITER, 2, -1, 4)],
+        (1, FUNC, 0, -1, 0),
+    ]
+    assert incomplete[["warp", "records_lost", "open_starts", "stray_ends"]].tolist() == [(0, 2, 0, 0)]
+    assert incomplete["lost_end_ns"].tolist() == [scopes["end_ns"][2]]
+    # The function began before what was lost, so that its begin is no guess.
+    assert abs(scopes["start_ns"][0] - (BEGIN_NS + 30)) <= 32
+
+
+def test_what_a_warp_lacks_is_counted(tmp_path: Path) -> None:
+    first = [start(FUNC, 60), end(LOOP, 300), start(ITER, 500), start(77, 600), end(FUNC, 900)]
+    second = [start(FUNC, 60), start(LOOP, 500), end(LOOP, 400), start(5, 600), end(FUNC, 900)]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([first, [], second])], slots=8))
+    assert timeline.scopes[["warp", "scope"]].tolist() == [(0, FUNC)]
+    assert timeline.open_starts.tolist() == [1, 0, 1]
+    assert timeline.stray_ends.tolist() == [1, 1, 0]
+    assert timeline.records_damaged == 4
+    counts = ["cta", "warp", "records_written", "records_lost", "open_starts", "stray_ends", "records_damaged"]
+    assert timeline.incomplete[counts].tolist() == [(0, 0, 5, 0, 1, 1, 1), (0, 2, 5, 0, 1, 1, 3)]
+    assert timeline.incomplete["lost_start_ns"].tolist() == timeline.incomplete["lost_end_ns"].tolist()
+
+
+def test_a_warp_without_a_sound_record_has_lost_the_whole_time_of_its_cta(tmp_path: Path) -> None:
+    unknown = [start(77, 60 + number) for number in range(5)]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([unknown])], slots=4))
+    (warp,) = timeline.incomplete
+    assert (warp["records_lost"], warp["records_damaged"]) == (1, 4)
+    assert (warp["lost_start_ns"], warp["lost_end_ns"]) == (1_000, 2_000)
+
+
+CROSSING = [
+    *[(FUNC, False, 30), (LOOP, False, 1000), (ITER, False, 2000), (LOOP, True, 3000), (ITER, True, 4000)],
+    *[(LOOP, False, 5000), (LOOP, True, 5500), (FUNC, True, 9972)],
+]
+
+
+def test_scopes_that_cross_are_marked_and_get_lanes_of_their_own(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [cta(3, 0, PLAIN, CROSSING)], slots=8))
+    crosses = int(ScopeFlag.CROSSES)
+    assert timeline.scopes[["warp", "scope", "depth", "flags"]].tolist() == [
+        (0, FUNC, 0, 0),
+        *[(1, FUNC, 0, 0), (1, LOOP, 1, crosses), (1, ITER, 2, crosses), (1, LOOP, 1, 0)],
+    ]
+    assert timeline.lanes.tolist() == [0, 0, 1]
+    # What two scopes that cross share is once not the function's own.
+    scopes = timeline.scopes
+    function, loop, iteration, second = scopes[1:]
+    taken = iteration["end_ns"] - loop["start_ns"] + second["duration_ns"]
+    assert function["self_ns"] == function["duration_ns"] - taken
+    assert (loop["self_ns"], iteration["self_ns"]) == (loop["duration_ns"], iteration["duration_ns"])
+
+
+def test_without_a_cost_of_records_durations_are_as_recorded(timeline: Timeline) -> None:
+    scopes = timeline.scopes
+    assert timeline.launch.kernel.record_cost is None
+    for unit in ("cycles", "ns"):
+        assert (scopes[f"duration_{unit}"] == scopes[f"end_{unit}"] - scopes[f"start_{unit}"]).all()
+    loop = scopes[scopes["scope"] == LOOP]
+    in_loops = scopes["duration_ns"][scopes["scope"] == ITER].reshape(-1, 2).sum(axis=1)
+    assert loop["self_ns"].tolist() == (loop["duration_ns"] - in_loops).tolist()
+    assert (timeline.lanes.tolist(), scopes["flags"].any()) == ([0, 0, 0], False)
+
+
+def test_the_cost_of_records_is_taken_out_of_durations_alone(timeline: Timeline) -> None:
+    kernel = replace(timeline.launch.kernel, record_cost=RecordCost(50.0, 50.0, 0.0, "measured"))
+    compensated = decode_launch(replace(timeline.launch, kernel=kernel)).scopes
+
+    raw = timeline.scopes
+    as_recorded = [name for name in raw.dtype.names if name not in ("duration_cycles", "duration_ns", "self_ns")]
+    assert compensated[as_recorded].tolist() == raw[as_recorded].tolist()
+    between = raw["end_record"] - raw["start_record"]
+    assert compensated["duration_cycles"].tolist() == (raw["duration_cycles"] - 50 * between).tolist()
+    taken_ns = raw["duration_ns"] - compensated["duration_ns"]
+    assert taken_ns == pytest.approx(50 * between * timeline.clock.rate_ns, rel=0.02, abs=1)
 
 
 def test_ids_are_matched_by_record_name(tmp_path: Path) -> None:
@@ -206,7 +330,7 @@ def test_ids_are_matched_by_record_name(tmp_path: Path) -> None:
         (1, 100, 200),
         (2, 300, 400),
     ]
-    assert timeline.records_unknown == 1
+    assert timeline.records_damaged == 1
 
 
 def test_a_damaged_header_is_counted_and_left_out(tmp_path: Path) -> None:
@@ -220,7 +344,7 @@ def test_a_damaged_header_is_counted_and_left_out(tmp_path: Path) -> None:
 
 def test_a_launch_that_never_ran_is_an_empty_timeline(tmp_path: Path) -> None:
     timeline = decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=8))
-    assert timeline.scopes.size == timeline.ctas.size == timeline.lost.size == 0
+    assert timeline.scopes.size == timeline.ctas.size == timeline.incomplete.size == 0
     assert (timeline.ctas_never_ran, timeline.records_written, timeline.warp_time_ns) == (2, 0, 0)
     assert timeline.open_starts.tolist() == [0, 0, 0]
     assert timeline.clock.clock_hz == pytest.approx(1.98e9)
@@ -230,7 +354,7 @@ def test_a_launch_of_a_kernel_without_scopes_has_its_ctas(tmp_path: Path) -> Non
     timeline = decode_launch(save_launch(tmp_path, [], [Cta([[], []]), Cta([[start(0, 5)], []])], slots=8))
     assert timeline.scopes.size == 0
     assert len(timeline.ctas) == 2
-    assert timeline.records_unknown == 1
+    assert timeline.records_damaged == 1
 
 
 def test_an_unknown_layout_is_an_error(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_lost_records_are_reckoned_into_the_begin(tmp_path: Path) -> None:
     timeline = decoded(tmp_path, untimed_words([cta(3, 0, steps)]))
 
     assert timeline.records_lost == 16
-    assert timeline.lost["start_ns"].tolist() == [HOST_NS]
+    assert timeline.incomplete["lost_start_ns"].tolist() == [HOST_NS]
     assert timeline.scopes["start_ns"][0] - HOST_NS == round(1600 / SM_CLOCK_HZ * 1e9)
 
 

@@ -1,0 +1,45 @@
+"""Decodes a capture and writes a trace in this process alone, for benchmarks/decoding.py.
+
+    python decode_once.py CAPTURE TRACE
+
+Prints JSON: the ``seconds`` from opening the capture to the trace's last byte, the ``scopes`` in it, its ``bytes``, and
+the most memory that the process had in use, before it began and at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.export.registry import write_trace
+from kprof_inject.timeline.timeline import decode_launch
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    capture, trace = map(Path, sys.argv[1:])
+    figures: dict[str, float] = {"idle_bytes": peak_bytes()}
+    begin = time.perf_counter()
+    launches = read_capture(capture).launches
+    timelines = [decode_launch(launch) for launch in launches]
+    decoded = time.perf_counter()
+    write_trace(trace, timelines)
+    figures["seconds"] = time.perf_counter() - begin
+    figures["decode_seconds"] = decoded - begin
+    figures["launches"] = len(launches)
+    figures["scopes"] = sum(timeline.scope_count for timeline in timelines)
+    figures["raw_bytes"] = sum(launch.buffer_bytes for launch in launches)
+    figures["bytes"] = trace.stat().st_size
+    figures["peak_bytes"] = peak_bytes()
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

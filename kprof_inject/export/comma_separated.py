@@ -1,0 +1,38 @@
+"""Comma-separated values: a header, then a line for each scope that ran.
+
+Format: RFC 4180, in UTF-8, with a line feed alone at the end of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
+from kprof_inject.export.text_rows import Column, Same, text_rows
+from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.timeline.timeline import Timeline
+
+_SPECIAL = frozenset('",\r\n')
+
+
+def csv_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
+    """The file's bytes, in chunks."""
+    yield (",".join(COLUMN_TYPES) + "\n").encode()
+    for timeline in timelines:
+        beginnings = Same([_beginning(description) for description in describe(timeline)])
+        for block in timeline.blocks():
+            numbers = [Column(b",", block[name].astype(np.int64)) for name in SCOPE_COLUMNS.names or ()]
+            yield from text_rows([beginnings, *numbers, Same([b"\n"])], block["scope"].astype(np.int64))
+
+
+def _beginning(description: Description) -> bytes:
+    """What the lines of a scope begin with."""
+    return ",".join([*map(_cell, description.texts), *map(str, description.numbers)]).encode()
+
+
+def _cell(text: str) -> str:
+    # Many readers end a text there, and rows of text are made without.
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return '"' + text.replace('"', '""') + '"' if _SPECIAL & set(text) else text

@@ -1,0 +1,89 @@
+"""Makes the scene of launches: their processes, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from functools import partial
+
+from kprof_inject.capture.origin import Origin
+from kprof_inject.export.counters import active_ctas
+from kprof_inject.export.host_launches import Call, host_launches, host_process_name
+from kprof_inject.export.launch_events import launch_events
+from kprof_inject.export.launch_facts import launch_facts
+from kprof_inject.export.scene import Part, Process, Scene
+from kprof_inject.export.tracks import BY_SM, TrackLayout
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.timeline import Timeline
+
+_Drawn = Generator[Part, None, int]
+"""What stands in a process; at the end, how many thread ids it took."""
+
+
+def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
+    """The scene of these launches: a process for each, followed by one for its counters; before the first launch of
+    each of the program's processes, one with the calls that made its launches, where their time is known.
+
+    An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
+    placed = place_launches(timelines)
+    return Scene([launch_facts(launch) for launch in placed], partial(_parts, placed, layout))
+
+
+def _parts(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[Part]:
+    processes = list(_processes(placed, layout))
+    # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
+    first_tid = len(processes) + 1
+    for pid, (name, drawn) in enumerate(processes, 1):
+        yield Process(pid, name)
+        first_tid += yield from drawn(pid, first_tid)
+
+
+def _processes(
+    placed: Sequence[PlacedLaunch], layout: TrackLayout
+) -> Iterator[tuple[str, Callable[[int, int], _Drawn]]]:
+    """The name of each process, and what draws it."""
+    calls = _calls(placed)
+    several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
+    for number, launch in enumerate(placed, 1):
+        origin = launch.timeline.launch.origin
+        if mine := calls.pop(_process_of(origin), None):
+            yield host_process_name(origin, of_several_hosts=several_hosts), partial(host_launches, mine)
+        name = _launch_name(launch)
+        yield name, partial(_launch, launch, layout, number if _has_arrow(launch) else 0)
+        if launch.timeline.ctas.size:
+            yield f"{name}: active CTAs", partial(_counters, launch)
+
+
+def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[Call]]:
+    """The host's calls whose time is known, by process. Each launch's arrow has its number, from 1."""
+    calls: dict[Hashable, list[Call]] = {}
+    for number, launch in enumerate(placed, 1):
+        if launch.call:
+            mine = calls.setdefault(_process_of(launch.timeline.launch.origin), [])
+            mine.append(Call(launch, launch.call, number if _has_arrow(launch) else 0))
+    return calls
+
+
+def _process_of(origin: Origin) -> Hashable:
+    return origin.host_clock, origin.name
+
+
+def _has_arrow(launch: PlacedLaunch) -> bool:
+    return launch.call is not None and launch.timeline.ctas.size > 0
+
+
+def _launch_name(placed: PlacedLaunch) -> str:
+    launch = placed.timeline.launch
+    replay = " (last replay of a CUDA graph)" if launch.graph else ""
+    name = f"{launch.kernel.name} launch {launch.index}{replay}, grid {'x'.join(map(str, launch.grid))}"
+    return f"{placed.place_name}: {name}" if placed.place_name else f"{name}, device {launch.device}"
+
+
+def _launch(placed: PlacedLaunch, layout: TrackLayout, arrow: int, pid: int, first_tid: int) -> _Drawn:
+    tracks = layout.tracks(placed.timeline)
+    yield from launch_events(placed, pid, first_tid, tracks, arrow)
+    return 1 + tracks.count
+
+
+def _counters(placed: PlacedLaunch, pid: int, _first_tid: int) -> _Drawn:
+    yield from active_ctas(placed.timeline.ctas, pid, placed.clock)
+    return 0

@@ -1,0 +1,92 @@
+"""Tables of scopes, whatever their format: a row for each scope that ran, of all launches.
+
+First stand the columns that describe the scope and its launch, then those of ``SCOPE_COLUMNS``. Times are not rebased:
+they are on the globaltimer of the launch's device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.timeline.timeline import Timeline
+
+TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "source", "called_from")
+"""Of the launch, and from ``name`` on of the scope."""
+
+NUMBER_DESCRIPTIONS = ("pid", "rank", "device")
+"""Of the launch; ``rank`` is -1 where there is none."""
+
+COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
+    **dict.fromkeys(TEXT_DESCRIPTIONS, np.dtype(np.int32)),
+    **dict.fromkeys(NUMBER_DESCRIPTIONS, np.dtype(np.int64)),
+    **{name: SCOPE_COLUMNS[name] for name in SCOPE_COLUMNS.names or ()},
+}
+"""All columns in their order. A text has the type of its place in ``ScopeRows.texts``."""
+
+_NO_RANK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is the same in all rows of one scope of a launch's table, as ``*_DESCRIPTIONS`` name it."""
+
+    texts: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+
+def describe(timeline: Timeline) -> list[Description]:
+    """The description of each scope of the launch's table. All texts can be encoded."""
+    launch, place = timeline.launch, timeline.launch.place
+    of_launch = (launch.kernel.name, launch.kernel.variant, place.host)
+    numbers = (place.pid, _NO_RANK if place.rank is None else place.rank, place.device)
+    return [
+        Description(
+            tuple(
+                text.encode(errors="replace").decode()
+                for text in (*of_launch, scope.name, scope.kind, scope.source, " < ".join(scope.called_from))
+            ),
+            numbers,
+        )
+        for scope in timeline.table.scopes
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRows:
+    """All rows. ``texts`` has for each column of texts those that it can have."""
+
+    timelines: Sequence[Timeline]
+    texts: dict[str, tuple[str, ...]]
+
+    def parts(self) -> Iterator[dict[str, NDArray[np.signedinteger]]]:
+        """All columns, in parts of at least one row; a text stands there as its place in ``texts``."""
+        places = {name: {text: place for place, text in enumerate(texts)} for name, texts in self.texts.items()}
+        for timeline in self.timelines:
+            descriptions = describe(timeline)
+            of_scope = {
+                name: np.array([places[name][each.texts[at]] for each in descriptions], dtype=COLUMN_TYPES[name])
+                for at, name in enumerate(TEXT_DESCRIPTIONS)
+            } | {
+                name: np.array([each.numbers[at] for each in descriptions], dtype=COLUMN_TYPES[name])
+                for at, name in enumerate(NUMBER_DESCRIPTIONS)
+            }
+            for block in timeline.blocks():
+                if len(block):
+                    yield {
+                        name: of_scope[name][block["scope"]] if name in of_scope else block[name]
+                        for name in COLUMN_TYPES
+                    }
+
+
+def scope_rows(timelines: Sequence[Timeline]) -> ScopeRows:
+    found: dict[str, dict[str, None]] = {name: {} for name in TEXT_DESCRIPTIONS}
+    for timeline in timelines:
+        for description in describe(timeline):
+            for name, text in zip(TEXT_DESCRIPTIONS, description.texts, strict=True):
+                found[name][text] = None
+    return ScopeRows(timelines, {name: tuple(texts) for name, texts in found.items()})

@@ -1,0 +1,142 @@
+"""What stands under a launch's table: how to read it, what changes within a scope, how the SMs are filled, what is
+missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.report.quantities import counted, percent, ratio, short_time
+from kprof_inject.report.shortfall import Shortfall
+from kprof_inject.report.spread_notes import spread_notes
+from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.timeline.series import IterationSeries
+from kprof_inject.timeline.waves import Waves
+
+# By the clock's source.
+_CLOCK_NOTES = {
+    "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
+    "totals and shares are over all warps",
+    "assumed": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: the launch was too short for its "
+    "timer readings to measure it. Durations may be off by {percent:.0f} %; totals and shares are over all warps",
+    "nominal": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: there are no timer readings to "
+    "measure it by. All times may be off by {percent:.0f} %, and each SM's first record is taken for the launch's "
+    "begin; totals and shares are over all warps",
+}
+_ITERATION = "iter"
+# By the slots' source.
+_ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
+
+
+def launch_notes(summary: LaunchSummary) -> Iterator[str]:
+    """Each is a line, if there is something to say."""
+    yield _CLOCK_NOTES[summary.clock_source].format(
+        mhz=summary.clock_mhz, percent=100 * summary.clock_error, residual_ns=summary.residual_ns
+    )
+    yield _record_cost(summary)
+    yield from _iterations(summary)
+    yield from spread_notes(summary.scopes)
+    if summary.waves:
+        yield from _waves(summary.waves)
+    yield from _missing(summary)
+
+
+def _record_cost(summary: LaunchSummary) -> str:
+    cost = summary.record_cost
+    if cost is None:
+        return "record cost: unknown; nothing was subtracted, and durations include the records' own time"
+    subtracted_ns = summary.subtracted_ns
+    text = (
+        f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each ({cost.source}); "
+        f"{short_time(subtracted_ns)} were subtracted, "
+        f"{percent(subtracted_ns / max(summary.warp_time_ns, 1))} of the warps' time"
+    )
+    cut = sum(scope.cut for scope in summary.scopes)
+    if not cut:
+        return text
+    most = max(summary.scopes, key=lambda scope: scope.cut)
+    return f"{text}. Nothing was left of {counted(cut, 'scope')}, most of {most.scope}: {most.cut} of {most.count}"
+
+
+def _iterations(summary: LaunchSummary) -> Iterator[str]:
+    for scope in summary.scopes:
+        if scope.iterations:
+            yield f"iterations of {scope.scope}: {_series(scope.iterations)}"
+        elif scope.kind == _ITERATION and scope.count:
+            yield f"iterations of {scope.scope}: their numbers are unknown, for records of their loops are missing"
+
+
+def _series(series: IterationSeries) -> str:
+    number = (
+        f"{series.most}"
+        if series.fewest == series.most
+        else f"{series.fewest} to {series.most}, median {series.median:g}"
+    )
+    parts = [number]
+    if series.first_ns is not None:
+        parts.append(f"first {short_time(series.first_ns)}{_of_steady(series.first_over_steady)}")
+    if series.steady_ns is not None:
+        parts.append(f"steady {short_time(series.steady_ns)}")
+    if series.last_ns is not None:
+        parts.append(f"last {short_time(series.last_ns)}{_of_steady(series.last_over_steady)}")
+    return "; ".join(parts)
+
+
+def _of_steady(times: float | None) -> str:
+    return "" if times is None else f" ({ratio(times)} the steady one)"
+
+
+def _waves(waves: Waves) -> Iterator[str]:
+    last, tail = waves.last, waves.tail
+    numbered = f", numbered up to {waves.highest_sm}," if waves.highest_sm >= waves.sms else ""
+    text = (
+        f"waves: {waves.fill:.2f}; {counted(waves.ctas, 'CTA')} on the {counted(waves.sms, 'SM')}{numbered} "
+        f"that ran any, {_ROOM[waves.slots_source].format(slots=waves.slots_per_sm)}"
+    )
+    if waves.waves > 1:
+        text += (
+            f". The last wave is {counted(last.ctas, 'CTA')} on {counted(last.sms, 'SM')} and takes "
+            f"{short_time(last.duration_ns)}, {percent(last.share)} of the launch"
+        )
+    yield text
+    if tail.busy_sms is not None:
+        yield (
+            f"tail: the first SM is done {short_time(tail.duration_ns)} before the end, {percent(tail.share)} of the "
+            f"launch; from then on {tail.busy_sms:.1f} of {waves.sms} SMs are still at work on average"
+        )
+    yield (
+        f"idle: these SMs have no CTA for {percent(waves.idle_sm_share)} of the launch, on average; "
+        f"{percent(waves.idle_slot_share)} of their room for CTAs stays empty"
+    )
+
+
+def _missing(summary: LaunchSummary) -> Iterator[str]:
+    if summary.records_lost:
+        of_all = 100 * summary.records_lost / summary.records_written
+        yield (
+            f"lost: {summary.records_lost} of {summary.records_written} records ({of_all:.0f} %): the ring keeps the "
+            f"newest{_whose(summary.lost)}. --fit runs once more with rings that keep them all"
+        )
+    if unpaired := sum(scope.without_partner for scope in summary.scopes):
+        yield f"unpaired: {unpaired} records whose start or end is missing; they are in no row above"
+        if summary.open_starts:
+            yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts)}"
+        if summary.stray_ends:
+            yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends)}"
+    if summary.records_damaged:
+        yield (
+            f"damaged: {summary.records_damaged} entries are none of this kernel's records{_whose(summary.damaged)}; "
+            "they were left out"
+        )
+    if summary.ctas_never_ran:
+        yield f"never ran: {summary.ctas_never_ran} CTAs of the grid wrote nothing"
+    if summary.ctas_damaged:
+        yield f"damaged: {summary.ctas_damaged} CTAs whose header contradicts itself; they were left out"
+
+
+def _whose(shortfall: Shortfall | None) -> str:
+    if shortfall is None:
+        return ""
+    return (
+        f", in {counted(shortfall.warps, 'warp')} of {counted(shortfall.ctas, 'CTA')}, most in warp "
+        f"{shortfall.worst_warp} of CTA {shortfall.worst_cta} ({shortfall.worst_records} of {shortfall.worst_written})"
+    )

@@ -1,0 +1,45 @@
+"""Quantities as a reader sees them."""
+
+from __future__ import annotations
+
+import math
+
+_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
+_SIGNIFICANT_DIGITS = 3
+
+
+def time_text(nanoseconds: float | None) -> str:
+    """A time with the unit that suits it; "-" where there is none."""
+    if nanoseconds is None:
+        return "-"
+    for unit, size in _UNITS:
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.3f} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def short_time(nanoseconds: float | None) -> str:
+    """The same with three significant digits: for tables and lines that are read at a glance."""
+    if nanoseconds is None:
+        return "-"
+    rounded = float(f"{nanoseconds:.{_SIGNIFICANT_DIGITS}g}")
+    for unit, size in _UNITS:
+        if rounded >= size:
+            decimals = max(_SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(rounded / size)), 0)
+            return f"{rounded / size:.{decimals}f} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def percent(part: float) -> str:
+    """A share from 0 to 1."""
+    return f"{100 * part:.1f} %"
+
+
+def ratio(value: float) -> str:
+    """How many times as much."""
+    return f"{value:.1f} x" if value >= 1.95 else f"{value:.2f} x"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 warp``, ``2 warps``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

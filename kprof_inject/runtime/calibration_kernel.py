@@ -1,0 +1,93 @@
+"""A kernel that makes records, side by side and beside work: what they add to it is what a record costs.
+
+Outside of loops the compiler knows each record's place in the ring, and so it does of every second in a loop, unless an
+odd number of records stands before that: hence the scope around ours.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.devices import devices_of_process
+
+NUM_WARPS = 4
+"""An SM has four schedulers: no warp waits for another one's turn."""
+ROUNDS = 16
+CHAIN_LENGTH = 64
+_CTAS = 8
+_LAUNCHES = 12
+
+_CUDA_CHAIN = tl.constexpr("mov.f32 $0, $1;" + CHAIN_LENGTH * " fma.rn.f32 $0, $0, 0f3F000000, 0f3F000000;")
+_HIP_CHAIN = tl.constexpr("v_mov_b32 $0, $1" + CHAIN_LENGTH * "\nv_fma_f32 $0, $0, 0.5, 0.5")
+
+
+@triton.jit
+def _chain(value, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Multiply and add, each waiting for the one before. A compiler of ours leaves it where it is; the assembler may let
+    it begin while the record before it is being made, as it does with anyone's work."""
+    if BACKEND == "hip":
+        value = tl.inline_asm_elementwise(_HIP_CHAIN, "=&v,v", [value], dtype=tl.float32, is_pure=False, pack=1)
+    else:
+        value = tl.inline_asm_elementwise(_CUDA_CHAIN, "=&f,f", [value], dtype=tl.float32, is_pure=False, pack=1)
+    return value
+
+
+@triton.jit(do_not_specialize=["rounds"])
+def calibration_kernel(rounds, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
+    # kprof: mark straight_0
+    # kprof: mark straight_1
+    # kprof: mark straight_2
+    # kprof: mark straight_3
+    # kprof: mark straight_4
+    # kprof: mark straight_5
+    # kprof: mark straight_6
+    # kprof: mark straight_7
+    tl.debug_barrier()
+    # kprof: begin around
+    for _ in range(rounds):
+        # kprof: mark loop_0
+        # kprof: mark loop_1
+        tl.debug_barrier()
+    value = rounds.to(tl.float32)
+    for _ in range(rounds):
+        # kprof: begin work_0
+        value = _chain(value, BACKEND)
+        # kprof: end work_0
+        value = _chain(value, BACKEND)
+        # kprof: begin work_1
+        value = _chain(value, BACKEND)
+        value = _chain(value, BACKEND)
+        # kprof: end work_1
+        value = _chain(value, BACKEND)
+        value = _chain(value, BACKEND)
+        # kprof: mark work_2
+        tl.debug_barrier()
+    # kprof: end around
+    # Never so; but the assembler, which does not know, keeps the work.
+    if value < 0:
+        tl.debug_barrier()
+
+
+def launch_on(device_name: str, device_uuid: str) -> None:
+    """Launch the kernel some times on the device with this name and UUID, or if there is none on any with this name, a
+    CTA on each of some SMs. Raises ``KprofError`` if this process sees no such device."""
+    device = devices_of_process()
+    index = _index_of(device_name, device_uuid, device.names(), device.uuids())
+    backend = "hip" if torch.version.hip else "cuda"
+    with device.selected(index):
+        for _ in range(_LAUNCHES):
+            calibration_kernel[(_CTAS,)](ROUNDS, backend, num_warps=NUM_WARPS)
+
+
+def triton_version() -> str:
+    return str(triton.__version__)
+
+
+def _index_of(name: str, uuid: str, names: list[str], uuids: list[str]) -> int:
+    of_name = [index for index, other in enumerate(names) if other == name]
+    if not of_name:
+        raise KprofError(f"no {name} is visible", hint="CUDA_VISIBLE_DEVICES may hide it")
+    return next((index for index in of_name if uuids[index] == uuid), of_name[0])

@@ -1,0 +1,166 @@
+"""The rate of a launch's clock, and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.readings import Readings, trust
+
+# A GPU under load runs within this share of its nominal clock.
+NOMINAL_SPREAD = 0.25
+_FALLBACK_CLOCK_HZ = 1.5e9
+# What else a launch may be timed by: a counter of 100 MHz (AMD's constant clock), or anything between these.
+_CONSTANT_RATE_NS = 10.0
+_CONSTANT_SPREAD = 0.001
+_LEAST_RATE_NS = 0.1
+_LARGEST_RATE_NS = 100.0
+# How much likelier the nominal clock is than each of these, before anything was read.
+_RARE = 20.0
+# By how much what lies between a timer reading and its record may be misjudged, alike for all.
+_SHIFT_ERROR_NS = 10.0
+# No device runs at several times its nominal clock: readings that say so contradict each other.
+_FASTER = 4
+_ROUNDS = 8
+# The median of a normal distribution's absolute values, in standard deviations, is one by this.
+_MEDIAN_TO_DEVIATION = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``ns`` is nanoseconds per cycle and ``error`` its relative standard error; between parts of the launch, or
+    between SMs, it differs by about ``variation`` of it. All readings have ``more_shift_ns`` in common. ``source`` is
+    "fitted" or "assumed"; a ``constant`` clock is none of an SM's, and does not wander."""
+
+    ns: float
+    error: float
+    variation: float
+    more_shift_ns: float
+    source: str
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """What the rate may be, before anything was read: ``rate_ns`` with a standard deviation of ``spread_ns``."""
+
+    rate_ns: float
+    spread_ns: float
+    odds: float
+    constant: bool = False
+
+    def log_evidence(self, rate_ns: float, variance: float) -> float:
+        """How well this explains that ``rate_ns`` was found, with that variance."""
+        total = variance + self.spread_ns**2
+        return float(np.log(self.odds) - (rate_ns - self.rate_ns) ** 2 / total / 2 - np.log(total) / 2)
+
+
+def nominal_rate(nominal_hz: float) -> float:
+    """Nanoseconds per cycle of a device whose nominal clock that is, or 0 if unknown."""
+    return 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
+
+
+def assumed_rate(nominal_ns: float) -> Rate:
+    """That of a launch whose readings do not tell."""
+    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, 0.0, "assumed", constant=False)
+
+
+def fit_rate(
+    readings: Readings,
+    counter: NDArray[np.int32],
+    rough_ns: float,
+    nominal_hz: float,
+) -> Rate:
+    """Fit lines by weighted least squares, one for each ``counter`` and all of one rate, which is about ``rough_ns``.
+
+    Reweighted in rounds, so that a reading far off (a preempted CTA) counts less. What a launch is too short to tell
+    is taken from the device's nominal clock."""
+    first, line = np.unique(counter, return_index=True, return_inverse=True)[1:]
+    # Differences of integers first: globaltimer values do not fit into a double.
+    x = (readings.cycles - readings.cycles[first[line]]).astype(np.float64)
+    y = (readings.ns - readings.ns[first[line]]).astype(np.float64) + readings.shift_ns
+    error_ns = reading_errors(readings, rough_ns)
+    columns = np.stack((x, -readings.side.astype(np.float64)))
+    # No prior for the rate as yet, or hardly one: without a cycle between any two readings it is anything.
+    prior = np.array([1 / (100 * _LARGEST_RATE_NS) ** 2, 1 / readings.more_shift_ns**2])
+    weight = 1 / error_ns**2
+    scale = 1.0
+    for _ in range(_ROUNDS):
+        centred = np.stack([column - means(line, column, weight)[line] for column in columns])
+        target = y - means(line, y, weight)[line]
+        weighted = centred * (weight / scale**2)
+        covariance = np.linalg.inv(weighted @ centred.T + np.diag(prior))
+        solution = covariance @ (weighted @ target + prior * (rough_ns, 0.0))
+        rest_ns = target - solution @ centred
+        scale = max(1.0, _MEDIAN_TO_DEVIATION * float(np.median(np.abs(rest_ns / error_ns))))
+        trusted = trust(rest_ns / error_ns / scale, readings.side)
+        weight = trusted / error_ns**2
+
+    gain = covariance @ weighted
+    variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
+    variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
+    found = _with_prior(float(solution[0]), variance, nominal_rate(nominal_hz))
+    # What the readings say of the shift, were the rate the one that was settled on.
+    shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
+    if found.source == "fitted":
+        bend_ns = _bend(x, rest_ns, trusted, error_ns)
+        found = replace(found, variation=bend_ns / found.ns, more_shift_ns=float(shift_ns))
+    return found
+
+
+def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:
+    """The standard errors of the readings in nanoseconds, those of their clock values among them."""
+    reckoned_ns = rate_ns * readings.reckoned_cycles.astype(np.float64)
+    return np.sqrt(readings.error_ns.astype(np.float64) ** 2 + reckoned_ns**2 + rate_ns**2 / 12)
+
+
+def means(group: NDArray[Any], values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weighted mean of each group, 0 for one without weight."""
+    total = np.bincount(group, weight)
+    return np.bincount(group, weight * values) / np.where(total == 0, 1, total)
+
+
+def _reading_variance(readings: Readings, gain: NDArray[np.float64], error_ns: NDArray[np.float64]) -> float:
+    """What the readings' own errors do to the rate, which goes by ``gain`` with each. Readings of the same step of the
+    timer may all be late by the same."""
+    step_variance = min(readings.step_ns**2 / 12, float(error_ns.min() ** 2))
+    _, step = np.unique(readings.ns, return_inverse=True)
+    alike = np.bincount(step, gain)
+    return float(step_variance * alike @ alike + gain**2 @ (error_ns**2 - step_variance))
+
+
+def _shared_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
+    """What errors that all readings share do to it: those do not average out."""
+    reckoned_ns = rate_ns * float(gain @ readings.reckoned_cycles)
+    shift_ns = _SHIFT_ERROR_NS * float(gain @ readings.side)
+    return reckoned_ns**2 + shift_ns**2
+
+
+def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
+    """The rate that was read, or what it would be expected to be, or something between the two: as sure as each is."""
+    priors = [_Prior(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0)]
+    priors.append(_Prior(_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE, constant=True))
+    if _LEAST_RATE_NS <= rate_ns <= _LARGEST_RATE_NS:
+        priors.append(_Prior(rate_ns, _LARGEST_RATE_NS, 1 / _RARE))
+    prior = max(priors, key=lambda prior: prior.log_evidence(rate_ns, variance))
+    sure, expected = 1 / variance, 1 / prior.spread_ns**2
+    settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)
+    if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
+        return assumed_rate(nominal_ns)
+    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, 0.0, "fitted", prior.constant)
+
+
+def _bend(
+    x: NDArray[np.float64],
+    rest_ns: NDArray[np.float64],
+    trusted: NDArray[np.float64],
+    error_ns: NDArray[np.float64],
+) -> float:
+    """By how much, in nanoseconds per cycle, the rate differs between parts of the launch or between SMs: what leaves
+    readings further from straight lines than they are uncertain by."""
+    excess = float(np.average(rest_ns**2 - error_ns**2, weights=trusted))
+    span = float(x.max())
+    return float(np.sqrt(12 * max(excess, 0.0))) / span if span else 0.0

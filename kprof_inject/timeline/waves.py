@@ -1,0 +1,167 @@
+"""How a launch's CTAs fill the SMs: waves, the tail, and what stays idle.
+
+The device starts a CTA wherever a slot is free, so that waves are no moments in time: a later one begins while CTAs of
+the one before still run. A wave is therefore defined by the order in which CTAs begin: with room for ``c`` of them, the
+first ``c`` are the first wave, the next ``c`` the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.groups import largest
+from kprof_inject.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class LastWave:
+    """The CTAs that began last: how many, on how many SMs, and the time from the first of them to the end of all; its
+    ``share`` is of the launch's."""
+
+    ctas: int
+    sms: int
+    duration_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """From when the first SM has done the last of its work to the end of the launch. Meanwhile ``busy_sms`` of them on
+    average have not; None if all end at once."""
+
+    duration_ns: int
+    share: float
+    busy_sms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """``sms`` are those that ran a CTA, the highest of which has the number ``highest_sm``; how many the device has is
+    not known. Each had room for ``slots_per_sm`` CTAs at once: ``slots_source`` says whether the driver told so
+    ("occupancy"), or no more were seen at once ("observed").
+
+    ``fill`` is the number of CTAs over the slots of those SMs, ``waves`` the same rounded up. ``duration_ns`` goes from
+    the first CTA's begin to the last one's end. Of it the SMs had no CTA for ``idle_sm_share``, and the slots for
+    ``idle_slot_share``: a CTA is there until its records are copied, but never longer than its SM has work.
+    """
+
+    ctas: int
+    sms: int
+    highest_sm: int
+    slots_per_sm: int
+    slots_source: str
+    fill: float
+    waves: int
+    duration_ns: int
+    last: LastWave
+    tail: Tail
+    idle_sm_share: float
+    idle_slot_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Residence:
+    """When which CTA was on which of ``sms`` SMs, in the order of their begins: ``end_ns`` is that of its work, and
+    ``left_ns`` when its slot was free again."""
+
+    sms: int
+    sm: NDArray[np.int64]
+    begin_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    left_ns: NDArray[np.int64]
+
+    @property
+    def last_ns(self) -> int:
+        return int(self.end_ns.max())
+
+    @property
+    def duration_ns(self) -> int:
+        return self.last_ns - int(self.begin_ns.min())
+
+
+def waves_of(timeline: Timeline) -> Waves | None:
+    """None if no CTA ran."""
+    ctas, told_slots = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
+    if not ctas.size:
+        return None
+    residence = _residence(ctas)
+    seen_slots = _most_at_once(residence)
+    # More than there is room for were never on an SM: what was told is not of this kernel then.
+    is_told = told_slots is not None and told_slots >= seen_slots
+    slots = max(told_slots or 0, seen_slots)
+    capacity = residence.sms * slots
+    waves = -(-len(ctas) // capacity)
+    whole_ns = max(residence.duration_ns, 1)
+    # At the end of the launch an SM copies records that it would not have without us.
+    dry_ns = largest(residence.sm, residence.end_ns, residence.sms)
+    here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
+    return Waves(
+        len(ctas),
+        residence.sms,
+        int(ctas["sm"].max()),
+        slots,
+        "occupancy" if is_told else "observed",
+        len(ctas) / capacity,
+        waves,
+        residence.duration_ns,
+        _last_wave(residence, (waves - 1) * capacity),
+        _tail(residence, dry_ns),
+        1 - _covered_ns(residence.sm, residence.begin_ns, here_until_ns) / (residence.sms * whole_ns),
+        1 - int((here_until_ns - residence.begin_ns).sum()) / (capacity * whole_ns),
+    )
+
+
+def _residence(ctas: NDArray[np.void]) -> _Residence:
+    # CTAs that begin in one step of the timer are started in the order of their numbers.
+    ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
+    sms, sm = np.unique(ctas["sm"], return_inverse=True)
+    begin_ns = ctas["init_ns"]
+    # Timers that contradict each other make no CTA run backwards.
+    end_ns = np.maximum(ctas["pre_final_ns"], begin_ns)
+    return _Residence(len(sms), sm, begin_ns, end_ns, np.maximum(ctas["post_final_ns"], end_ns))
+
+
+def _most_at_once(residence: _Residence) -> int:
+    """How many CTAs were on one SM at once. In one step of the timer, some leave before others come."""
+    count = len(residence.sm)
+    sm = np.tile(residence.sm, 2)
+    comes = np.arange(2 * count) < count
+    order = np.lexsort((comes, np.concatenate((residence.begin_ns, residence.left_ns)), sm))
+    # All that came to an SM have left it before the next SM's.
+    there = np.cumsum(np.where(comes[order], 1, -1))
+    return max(int(there.max()), 1)
+
+
+def _last_wave(residence: _Residence, first: int) -> LastWave:
+    """The CTAs from number ``first`` on, in the order of their begins."""
+    duration_ns = int(residence.end_ns[first:].max() - residence.begin_ns[first])
+    return LastWave(
+        len(residence.sm) - first,
+        len(np.unique(residence.sm[first:])),
+        duration_ns,
+        duration_ns / max(residence.duration_ns, 1),
+    )
+
+
+def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
+    """``dry_ns`` is when each SM had done the last of its work."""
+    duration_ns = int(dry_ns.max() - dry_ns.min())
+    busy_ns = int((dry_ns - dry_ns.min()).sum())
+    return Tail(
+        duration_ns, duration_ns / max(residence.duration_ns, 1), busy_ns / duration_ns if duration_ns else None
+    )
+
+
+def _covered_ns(sm: NDArray[np.int64], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
+    """The time in which each SM had at least one CTA, summed. They come in the order of their begins."""
+    order = np.argsort(sm, kind="stable")
+    sm, begin_ns, until_ns = sm[order], begin_ns[order], until_ns[order]
+    # One running maximum serves all SMs if each one's times lie beyond the one's before.
+    zero_ns = int(begin_ns.min())
+    offset_ns = sm * (int(until_ns.max()) - zero_ns)
+    begin_ns, until_ns = begin_ns - zero_ns + offset_ns, until_ns - zero_ns + offset_ns
+    covered_until_ns = np.maximum.accumulate(np.append(0, until_ns[:-1]))
+    return int(np.maximum(until_ns - np.maximum(begin_ns, covered_until_ns), 0).sum())

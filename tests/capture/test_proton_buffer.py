@@ -1,0 +1,357 @@
+"""Proton's own buffer, saved as it is: what it holds is decoded as if we had captured it, and damage is told."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, Scope, buffer_words, end, save_launch, start
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from proton_files import FIELDS, file_bytes, save_file, without_times
+
+from kprof_inject.capture import proton_payload
+from kprof_inject.capture.proton_buffer import read_proton_buffer
+from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.reader import Kernel, Launch
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.timeline import decode_launch
+
+# The counter and the timer as an H200 has them: neither near a power of two, nor zero.
+CYCLES = 0x5A5_12345678
+BEGIN_NS = 1_790_000_000_000_000_000
+
+
+def records(at: int, *, scopes: int = 2) -> list[Entry]:
+    """A warp that entered each of its scopes and left it, one after the other, from ``at`` cycles on."""
+    return [
+        make(scope, CYCLES + at + 100 * scope + 60 * number)
+        for scope in range(scopes)
+        for number, make in enumerate((start, end))
+    ]
+
+
+def cta(number: int, warps: Sequence[Sequence[Entry]]) -> Cta:
+    begin_ns = BEGIN_NS + 1000 * number
+    return Cta(warps, number % 3, begin_ns, begin_ns + 5000, begin_ns + 6000)
+
+
+def ctas(count: int, num_warps: int, *, scopes: int = 2) -> list[Cta]:
+    return [cta(row, [records(50 * row + warp, scopes=scopes) for warp in range(num_warps)]) for row in range(count)]
+
+
+def launch_of(path: Path, names: dict[int, str] | None = None) -> Launch:
+    (launch,) = read_proton_buffer(path, names).launches
+    return launch
+
+
+def kernel_of(path: Path, names: dict[int, str] | None = None) -> Kernel:
+    return launch_of(path, names).kernel
+
+
+def test_a_saved_buffer_decodes_as_if_it_had_been_captured(tmp_path: Path) -> None:
+    path = save_file(tmp_path, buffer_words(ctas(5, 4), slots=8), 4)
+    saved = decode_launch(launch_of(path, {0: "load", 1: "dot"}))
+    captured = decode_launch(save_launch(tmp_path, [Scope("load"), Scope("dot")], ctas(5, 4), slots=8))
+
+    assert len(saved.scopes) == 5 * 4 * 2
+    # Nanoseconds differ a little: the capture knows the nominal clock, which counts where the launch is this short.
+    for column in ("cta", "sm", "warp", "scope", "start_cycles", "end_cycles"):
+        assert saved.scopes[column].tolist() == captured.scopes[column].tolist()
+    assert [scope.name for scope in saved.table.scopes] == ["load", "dot"]
+
+
+def test_what_the_file_says_of_its_launch(tmp_path: Path) -> None:
+    launch = launch_of(save_file(tmp_path, buffer_words(ctas(5, 4), slots=8), 4))
+    assert (launch.kernel.name, launch.grid, launch.kernel.num_warps) == ("matmul", (5, 1, 1), 4)
+    assert (launch.kernel.layout, launch.kernel.sm_clock_hz) == ("timed", 0.0)
+    assert launch.kernel.mode.to_json() == {
+        **{"buffer": "unknown", "buffer_bytes": 4 * 8 * 8, "clock_bits": 64, "warps": (), "sched_stores": False}
+    }
+    assert launch.kernel.metadata["target"]["backend"] == "cuda"
+    with pytest.raises(KprofError, match="cannot read"):
+        launch.kernel.ttgir()
+
+
+def test_scopes_without_names_are_called_by_their_ids(tmp_path: Path) -> None:
+    words = buffer_words([cta(0, [[start(7, CYCLES), end(7, CYCLES + 9), start(200, CYCLES + 20)]])], slots=4)
+    kernel = kernel_of(save_file(tmp_path, words, 1), {7: "softmax", 3: "never entered"})
+    assert kernel.scope_ids == {3: "never entered", 7: "softmax", 200: "scope 200"}
+    # In the order of the ids, which is that of the kernel's text.
+    assert [(scope.name, scope.parent, scope.source) for scope in kernel.scopes.scopes] == [
+        ("never entered", -1, ""),
+        ("softmax", -1, ""),
+        ("scope 200", -1, ""),
+    ]
+
+
+def test_two_ids_of_one_name_are_one_scope(tmp_path: Path) -> None:
+    path = save_file(tmp_path, buffer_words(ctas(1, 1, scopes=3), slots=8), 1)
+    timeline = decode_launch(launch_of(path, {0: "load", 1: "dot", 2: "load"}))
+    assert timeline.scopes["scope"].tolist() == [0, 1, 0]
+    assert [scope.name for scope in timeline.table.scopes] == ["load", "dot"]
+
+
+def test_a_name_for_an_id_that_no_scope_has_is_an_error(tmp_path: Path) -> None:
+    path = save_file(tmp_path, buffer_words(ctas(1, 1), slots=8), 1)
+    with pytest.raises(KprofError, match="the table of names names scope id 256: ids go from 0 to 255"):
+        read_proton_buffer(path, {256: "load"})
+
+
+# The compiler gives the rings in ascending order to those warps that the user named in any.
+@pytest.mark.parametrize("uids", [[1, 3], [3, 1], [3, 1, 3]])
+def test_only_the_recorded_warps_have_rings(tmp_path: Path, uids: list[int]) -> None:
+    launch = launch_of(save_file(tmp_path, buffer_words(ctas(2, 4), slots=8, recorded=(1, 3)), 4, uids))
+    assert launch.kernel.mode.warps == (1, 3)
+    assert decode_launch(launch).scopes["warp"].tolist() == [1, 1, 3, 3] * 2
+
+
+@pytest.mark.parametrize("scopes", [0, 1, 3, 10])
+@pytest.mark.parametrize("num_warps", [1, 2, 4, 6, 8, 12])
+def test_the_layout_shows_in_a_single_cta(tmp_path: Path, num_warps: int, scopes: int) -> None:
+    words = buffer_words(ctas(1, num_warps, scopes=scopes), slots=8)
+    assert kernel_of(save_file(tmp_path, words, num_warps)).layout == "timed"
+    if scopes:
+        assert kernel_of(save_file(tmp_path, without_times(words), num_warps)).layout == "untimed"
+
+
+def test_a_buffer_without_times_decodes(tmp_path: Path) -> None:
+    path = save_file(tmp_path, without_times(buffer_words(ctas(3, 8), slots=8)), 8)
+    timeline = decode_launch(launch_of(path))
+    assert timeline.scope_count == 3 * 8 * 2
+    assert timeline.clock.source == "nominal"
+
+
+def test_a_row_may_be_too_small_for_the_layout_that_it_has_not(tmp_path: Path) -> None:
+    words = without_times(buffer_words(ctas(2, 24, scopes=1), slots=2, recorded=(0,)))[:, : 4 + 24 + 4]
+    kernel = kernel_of(save_file(tmp_path, words, 24, [0]))
+    assert (kernel.layout, kernel.mode.buffer_bytes) == ("untimed", 16)
+
+
+def test_a_clock_whose_upper_bits_are_zero_has_32(tmp_path: Path) -> None:
+    words = buffer_words(ctas(2, 2), slots=8, clock_bits=32)
+    assert kernel_of(save_file(tmp_path, words, 2)).mode.clock_bits == 32
+
+
+def test_without_records_the_clock_is_taken_to_be_whole(tmp_path: Path) -> None:
+    kernel = kernel_of(save_file(tmp_path, buffer_words(ctas(2, 2, scopes=0), slots=8), 2))
+    assert (kernel.mode.clock_bits, kernel.scope_ids) == (64, {})
+
+
+def test_moved_stores_show_in_the_rings(tmp_path: Path) -> None:
+    # A start is stored right before its end.
+    moved = [start(1, CYCLES + 10), end(1, CYCLES + 30), start(0, CYCLES), end(0, CYCLES + 40)]
+    path = save_file(tmp_path, buffer_words([cta(0, [moved] * 2)], slots=8), 2)
+    assert kernel_of(path).mode.sched_stores
+    assert decode_launch(launch_of(path)).scopes["start_cycles"].tolist() == [CYCLES, CYCLES + 10] * 2
+
+
+def test_a_full_ring_does_not_look_like_moved_stores(tmp_path: Path) -> None:
+    words = buffer_words([cta(0, [records(0, scopes=3), records(0, scopes=2)])], slots=4)
+    assert not kernel_of(save_file(tmp_path, words, 2)).mode.sched_stores
+
+
+def test_an_overflow_does_not_look_like_moved_stores(tmp_path: Path) -> None:
+    edge = 1 << 32
+    wraps = [start(0, edge - 30), end(0, edge - 10), start(0, edge + 10), end(0, edge + 20)]
+    words = buffer_words([cta(0, [wraps])], slots=4, clock_bits=32)
+    assert not kernel_of(save_file(tmp_path, words, 1)).mode.sched_stores
+
+
+def test_one_damaged_clock_is_no_moved_store(tmp_path: Path) -> None:
+    words = buffer_words(ctas(8, 4), slots=8)
+    words[3, 14 + 3] -= 10_000
+    assert not kernel_of(save_file(tmp_path, words, 4)).mode.sched_stores
+
+
+def test_damaged_clocks_in_all_rings_are_no_moved_stores(tmp_path: Path) -> None:
+    nested = [start(0, CYCLES), start(1, CYCLES + 10), end(1, CYCLES + 30), end(0, CYCLES + 20)]
+    words = buffer_words([cta(0, [nested] * 4)], slots=8)
+    assert not kernel_of(save_file(tmp_path, words, 4)).mode.sched_stores
+
+
+def test_entries_that_are_no_records_name_no_scopes(tmp_path: Path) -> None:
+    words = buffer_words(ctas(2, 1), slots=8)
+    words[0, 11] |= 77 << 23 | 1 << 15
+    assert sorted(kernel_of(save_file(tmp_path, words, 1)).scope_ids) == [0, 1]
+
+
+def test_ids_of_events_are_named_too(tmp_path: Path) -> None:
+    words = buffer_words(ctas(1, 1, scopes=1), slots=8)
+    # Triton 3.9 marks what begins in one warp and may end in another.
+    words[0, [11, 13]] |= 1 << 22 | 5 << 23
+    assert sorted(kernel_of(save_file(tmp_path, words, 1)).scope_ids) == [5]
+
+
+def test_a_payload_is_looked_at_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proton_payload, "_BLOCK_ENTRIES", 16)
+    made = ctas(20, 2, scopes=1)
+    made[19] = cta(19, [records(0, scopes=3), []])
+    assert sorted(kernel_of(save_file(tmp_path, buffer_words(made, slots=8), 2)).scope_ids) == [0, 1, 2]
+
+
+def test_rows_that_no_cta_wrote_are_counted(tmp_path: Path) -> None:
+    # Proton's buffer may be made larger than the grid.
+    words = buffer_words([*ctas(2, 2), None, None], slots=8)
+    timeline = decode_launch(launch_of(save_file(tmp_path, words, 2)))
+    assert (timeline.scope_count, timeline.ctas_never_ran) == (2 * 2 * 2, 2)
+
+
+def test_a_launch_of_which_no_cta_ran_is_empty(tmp_path: Path) -> None:
+    words = np.zeros((3, 64), dtype="<u4")
+    assert decode_launch(launch_of(save_file(tmp_path, words, 2))).ctas_never_ran == 3
+
+
+def test_a_header_may_be_followed_by_room(tmp_path: Path) -> None:
+    words = buffer_words(ctas(2, 1), slots=8)
+    data = file_bytes(words, 1, changes={"payload_offset": 60})
+    path = tmp_path / "padded.bin"
+    path.write_bytes(data[:44] + bytes(16) + data[44:])
+    assert decode_launch(launch_of(path)).scope_count == 4
+
+
+def test_an_unknown_device_is_no_error(tmp_path: Path) -> None:
+    path = save_file(tmp_path, buffer_words(ctas(2, 1), slots=8), 1, changes={"device_type": 7})
+    assert kernel_of(path).metadata["target"]["backend"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("version", 2, r"has version 2 of Proton's buffer \(byte 0\), this program reads 1"),
+        ("header_offset", 8, "is damaged at byte 4: its header begins at 8"),
+        ("header_size", 40, "is damaged at byte 8: 40 bytes of header, which takes 56"),
+        ("payload_offset", 52, "is damaged at byte 12: its payload begins at 52, within the header"),
+        ("payload_offset", 0xFFFFFFFF, "is cut off: its payload goes from byte 4294967295 to 4294968319"),
+        ("payload_size", 1028, "is cut off: its payload goes from byte 56 to 1084, and it ends at byte 1080"),
+        ("payload_size", 1020, "goes on for 4 bytes after its payload, which ends at byte 1076"),
+        ("payload_size", 0xFFFFFFFF, "is cut off"),
+        ("block_num", 1, "is damaged at byte 24: 1 CTAs, where its payload has room for 2"),
+        ("block_num", 0xFFFFFFFF, "is damaged at byte 24: 4294967295 CTAs"),
+        ("total_unit", 0, "is damaged at byte 28: a CTA has 0 warps"),
+        ("total_unit", 0xFFFFFFFF, "is damaged at byte 28: a CTA has 4294967295 warps"),
+        ("total_unit", 2, "is damaged at byte 36: 4 of 2 warps were recorded"),
+        ("total_unit", 1000, "is damaged at byte 32: 512 bytes for a CTA, where whole words and 4048 bytes are due"),
+        ("scratch_mem_size", 0, "has no records"),
+        ("scratch_mem_size", 510, "is damaged at byte 32: 510 bytes"),
+        ("scratch_mem_size", 4, "is damaged at byte 32: 4 bytes"),
+        ("scratch_mem_size", 2048, "is damaged at byte 24: 2 CTAs, where its payload has room for 0"),
+        ("uid_num", 0, "is damaged at byte 36: 0 of 4 warps"),
+        ("uid_num", 0xFFFFFFFF, "is damaged at byte 36"),
+    ],
+)
+def test_a_header_that_contradicts_the_file_is_told_by_its_byte(
+    tmp_path: Path, field: str, value: int, message: str
+) -> None:
+    words = buffer_words(ctas(2, 4), slots=12)
+    assert words.nbytes == 1024
+    with pytest.raises(KprofError, match=message):
+        read_proton_buffer(save_file(tmp_path, words, 4, changes={field: value}))
+
+
+def test_a_warp_that_the_kernel_has_not_is_told_by_its_byte(tmp_path: Path) -> None:
+    path = save_file(tmp_path, buffer_words(ctas(2, 4), slots=8, recorded=(1, 3)), 4, [1, 4])
+    with pytest.raises(KprofError, match="is damaged at byte 44: warp 4 of 4 warps"):
+        read_proton_buffer(path)
+
+
+def test_a_file_that_is_cut_anywhere_is_told_to_be(tmp_path: Path) -> None:
+    data = file_bytes(buffer_words(ctas(1, 2), slots=4), 2)
+    path = tmp_path / "cut.bin"
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        with pytest.raises(KprofError, match=f"is cut off: .* ends at byte {size}$"):
+            read_proton_buffer(path)
+
+
+def test_a_buffer_without_records_is_told_to_be_one(tmp_path: Path) -> None:
+    # What Triton 3.9 packs where no kernel asked for a buffer.
+    path = tmp_path / "none.bin"
+    path.write_bytes(struct.pack("<11I", 1, 4, 44, 44, 0, 1, 0, 1, 0, 1, 0))
+    with pytest.raises(KprofError, match="has no records") as caught:
+        read_proton_buffer(path)
+    assert caught.value.hint == "take the buffer right after the launch of a kernel with scopes"
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KprofError, match=r"cannot read .*: No such file"):
+        read_proton_buffer(tmp_path / "none.bin")
+    with pytest.raises(KprofError, match=r"cannot read .*: Is a directory"):
+        read_proton_buffer(tmp_path)
+
+
+def test_a_buffer_is_told_from_other_files(tmp_path: Path) -> None:
+    path = save_file(tmp_path, buffer_words(ctas(1, 1), slots=4), 1)
+    assert is_proton_buffer(path)
+    for other in (b"", b"\1\0\0\0", b'{"traceEvents":[]}', b"\x1f\x8b\x08\x00\x00\x00\x00\x00", b"module {\n}\n"):
+        path.write_bytes(other)
+        assert not is_proton_buffer(path)
+    assert not is_proton_buffer(tmp_path)
+    assert not is_proton_buffer(tmp_path / "none.bin")
+
+
+def test_a_buffer_of_a_later_version_is_told_to_be_one(tmp_path: Path) -> None:
+    assert is_proton_buffer(save_file(tmp_path, buffer_words(ctas(1, 1), slots=4), 1, changes={"version": 2}))
+
+
+any_word = st.integers(0, 0xFFFFFFFF) | st.integers(0, 300) | st.sampled_from([512, 1024, 1 << 31])
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.dictionaries(st.sampled_from(FIELDS[1:]), any_word, max_size=3),
+    st.lists(st.tuples(st.integers(0, 255), any_word), max_size=6),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_any_file_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: dict[str, int],
+    corruption: list[tuple[int, int]],
+    cut: int,
+    timed: bool,
+) -> None:
+    words = buffer_words(ctas(2, 4), slots=12)
+    words = words if timed else without_times(words)
+    for at, word in corruption:
+        words.reshape(-1)[at] = word
+    path = tmp_path_factory.getbasetemp() / "any.bin"
+    data = file_bytes(words, 4, changes=changes)
+    path.write_bytes(data[: len(data) - cut])
+    try:
+        launch = launch_of(path)
+        timeline = decode_launch(launch)
+    except KprofError as error:
+        assert str(path) in str(error)
+        return
+    assert timeline.scope_count <= launch.buffer_bytes // 16
+    assert (timeline.scopes["end_ns"] >= timeline.scopes["start_ns"]).all()
+
+
+@pytest.mark.parametrize("sampled", ["", "1,3", "3, 1"])
+def test_what_proton_itself_packs_is_read(tmp_path: Path, sampled: str) -> None:
+    torch = pytest.importorskip("torch")
+    instrumentation = pytest.importorskip("triton.profiler.hooks.instrumentation")
+    recorded = (1, 3) if sampled else (0, 1, 2, 3)
+    words = buffer_words(ctas(3, 4), slots=8, recorded=recorded)
+    metadata = tmp_path / "kernel.json"
+    metadata.write_text(
+        json.dumps({"target": {"backend": "cuda"}, "profile_scratch_size": words.shape[1] * 4, "num_warps": 4})
+    )
+    hook = object.__new__(instrumentation.InstrumentationHook)
+    strategy = f"default:sampling_strategy=selective:sampling_options={sampled}" if sampled else "default"
+    hook.mode = instrumentation._interpret_mode(strategy)
+    hook.buffer = torch.from_numpy(words.reshape(-1).view("u1"))
+    hook.metadata_path = {"function": str(metadata)}
+    hook._populate_host_buffer("function")
+    path = tmp_path / "packed.bin"
+    instrumentation.InstrumentationHook.host_buffer.numpy().tofile(path)
+
+    assert path.read_bytes()[-words.nbytes :] == words.tobytes()
+    launch = launch_of(path)
+    assert launch.kernel.mode.recorded_warps(4) == recorded
+    assert decode_launch(launch).scope_count == 3 * 2 * len(recorded)

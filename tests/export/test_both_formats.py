@@ -1,0 +1,237 @@
+"""A Chrome and a Perfetto trace of the same timelines show the same, by the trace processor's tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
+from generated_scenes import MUCH_DRAWN, Drawn, at_any_speed
+from hypothesis import given, settings
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
+from ranks import BEGIN_NS, Timer, decode_all, save_process
+from trace_processor.processor import Row, query_many
+
+from kprof_inject.export import chrome, perfetto
+from kprof_inject.export.chrome import chrome_trace
+from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.tracks import LAYOUTS
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+SLICES = (
+    "SELECT slice.id AS id, process.name AS process, pid, thread.name AS thread, tid, ts, dur, depth,"
+    " slice.name AS name, category, around FROM slice JOIN thread_track ON thread_track.id = track_id"
+    " JOIN thread USING (utid) JOIN process USING (upid)"
+    " LEFT JOIN (SELECT id AS around_id, name AS around FROM slice) ON around_id = slice.parent_id"
+)
+# The formats keep an event's arguments under names of their own: debug.x and args.x.
+ARGS = (
+    "SELECT slice.id AS id, substr(key, instr(key, '.') + 1) AS key, display_value AS value, value_type AS type"
+    " FROM slice JOIN args USING (arg_set_id) WHERE key GLOB 'debug.*' OR key GLOB 'args.*'"
+)
+THREADS = (
+    "SELECT pid, tid, process.name AS process, thread.name AS thread FROM thread JOIN process USING (upid)"
+    " WHERE thread.name IS NOT NULL AND pid > 0"
+)
+PROCESSES = "SELECT pid, name FROM process WHERE pid > 0"
+# Chrome's counters have the unit in their name.
+COUNTERS = (
+    "SELECT pid, track.name || iif(unit IS NULL, '', ' ' || unit) AS counter, ts, value FROM counter"
+    " JOIN process_counter_track track ON track.id = track_id JOIN process USING (upid)"
+)
+FLOWS = (
+    "SELECT a.name AS out_name, a.category AS out_category, a.ts AS out_ts,"
+    " b.name AS in_name, b.category AS in_category, b.ts AS in_ts"
+    " FROM flow JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in"
+)
+FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
+
+SCOPES = [
+    Scope("kernel", "func", -1, ("/src/k.py", 12)),
+    Scope("loop[0]", "loop", 0, ("/src/k.py", 20)),
+    Scope("iter[0]", "iter", 1, ("/src/k.py", 20)),
+    Scope("load", "op", 2, ("/src/tools.py", 7), (("/src/k.py", 21), ("/src/main.py", 5))),
+    Scope("before store", "mark", 0, ("/src/k.py", 30)),
+]
+KERNEL, LOOP, ITER, LOAD, MARK = range(len(SCOPES))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the trace processor shows of a trace; each table in an order that does not depend on the file's."""
+
+    slices: list[tuple[Any, ...]]
+    threads: list[tuple[Any, ...]]
+    processes: list[tuple[Any, ...]]
+    counters: list[tuple[Any, ...]]
+    flows: list[tuple[Any, ...]]
+
+
+def load(path: Path, data: bytes) -> Shown:
+    path.write_bytes(data)
+    slices, args, *tables, faults = query_many(path, [SLICES, ARGS, THREADS, PROCESSES, COUNTERS, FLOWS, FAULTS])
+    assert faults == []
+    return Shown(in_order(with_args(slices, args)), *(in_order(table) for table in tables))
+
+
+def with_args(slices: list[Row], args: list[Row]) -> list[Row]:
+    """The slices without their ids, which say in which order they were read.
+
+    What has no length and begins where another slice begins or ends stands in it or beside it: Chrome's format cannot
+    tell which, and the trace processor guesses. So nothing is said of where it stands.
+    """
+    found: dict[Any, list[str]] = {}
+    for arg in args:
+        found.setdefault(arg["id"], []).append(f"{arg['key']}={arg['value']} ({arg['type']})")
+    nowhere = {"depth": None, "around": None}
+    return [
+        {**row, **({} if row["dur"] else nowhere), "args": " ".join(sorted(found.get(row["id"], []))), "id": None}
+        for row in slices
+    ]
+
+
+def in_order(rows: list[Row]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def loops(begin: int, iterations: int) -> list[Entry]:
+    """A warp that loops; each iteration begins at the very cycle at which the one before ended."""
+    entries = [start(KERNEL, begin), start(LOOP, begin)]
+    for at in range(begin + 100, begin + 100 + 400 * iterations, 400):
+        entries += [start(ITER, at), start(LOAD, at), end(LOAD, at + 187), end(ITER, at + 400)]
+    at = begin + 100 + 400 * iterations
+    mark = [start(MARK, at + 50), end(MARK, at + 84)]
+    return [*entries, end(LOOP, at), *mark, start(LOAD, at + 90), end(LOAD, at + 90), end(KERNEL, at + 300)]
+
+
+def crosses(begin: int) -> list[Entry]:
+    return [start(KERNEL, begin), start(LOOP, begin + 200), end(KERNEL, begin + 400), end(LOOP, begin + 600)]
+
+
+def disorder(seed: int, begin: int) -> list[Entry]:
+    """Starts and ends of any scopes, often at one time: some cross others, some have no partner."""
+    chosen = random.Random(seed)
+    at = begin
+    entries = []
+    for _ in range(60):
+        at += chosen.choice([0, 0, 1, 40])
+        entries.append(Entry(chosen.randrange(len(SCOPES)), chosen.random() < 0.5, at))
+    return entries
+
+
+def decode(folder: Path, launches: Sequence[Sequence[Cta | None]], slots: int) -> list[Timeline]:
+    buffers = [buffer_words(ctas, slots) for ctas in launches]
+    kernel = kernel_json(SCOPES, buffers[0], 2, name=f"kernel {folder.name}")
+    return [decode_launch(launch) for launch in save_launches(folder, kernel, buffers)]
+
+
+def cta(sm: int, begin_ns: int, *warps: list[Entry]) -> Cta:
+    last = max(entry.cycles for warp in warps for entry in warp)
+    return Cta(warps, sm, BEGIN_NS + begin_ns, BEGIN_NS + last + 40, BEGIN_NS + last + 600)
+
+
+def all_timelines(folder: Path) -> Iterator[Timeline]:
+    whole = [cta(17, 500, loops(530, 3), loops(540, 2)), cta(4, 0, loops(30, 4), loops(31, 1)), None]
+    later = [
+        None,
+        cta(4, 10_000, loops(10_030, 2), loops(10_030, 1)),
+        cta(4, 10_000, loops(10_040, 1), loops(10_050, 1)),
+    ]
+    yield from decode(folder / "whole", [whole, later], slots=64)
+    yield from decode(folder / "lossy", [[cta(9, 20_000, loops(20_030, 9), loops(20_030, 1))]], slots=16)
+    yield from decode(folder / "crossing", [[cta(3, 30_000, crosses(30_030), loops(30_030, 2))]], slots=64)
+    disorderly = [cta(n, 40_000, disorder(2 * n, 40_030), disorder(2 * n + 1, 40_030)) for n in range(12)]
+    yield from decode(folder / "disorder", [disorderly], slots=128)
+    yield from decode(folder / "never", [[None]], slots=4)
+    # Two ranks with a device each, whose launches have the host's calls beside them.
+    for rank, timer in enumerate((Timer(77_000_000_000, 1e-5), Timer(5_000_000, -2e-5))):
+        readings = [timer.reading(BEGIN_NS), timer.reading(BEGIN_NS + 60_000_000_000)]
+        ran_ns = [(timer, BEGIN_NS + at_ns) for at_ns in (0, 4_000, 9_000_000)]
+        save_process(folder / "ranks", str(rank), ran_ns, readings, rank=rank, pid=11 + rank)
+    yield from decode_all(folder / "ranks")
+
+
+@pytest.fixture(scope="module")
+def timelines(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
+    return list(all_timelines(tmp_path_factory.mktemp("captures")))
+
+
+@pytest.fixture(scope="module", params=LAYOUTS)
+def both(
+    request: pytest.FixtureRequest, timelines: list[Timeline], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Shown, Shown]:
+    layout = LAYOUTS[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    return (
+        load(folder / "trace.json", b"".join(chrome_trace(timelines, layout))),
+        load(folder / "trace.pftrace", b"".join(perfetto_trace(timelines, layout))),
+    )
+
+
+def test_both_show_the_same_slices_and_instants(both: tuple[Shown, Shown], timelines: list[Timeline]) -> None:
+    one, other = both
+    assert one.slices == other.slices
+    # They show something: all scopes, and what the fixture was made to have.
+    categories = Counter(row[9] for row in one.slices)
+    assert sum(categories[scope.kind] for scope in SCOPES) == sum(timeline.scope_count for timeline in timelines)
+    assert categories["lost"] and categories["host"] == 6 and categories["mark"]
+    assert any("crosses" in row[-1] for row in one.slices)
+
+
+def test_both_show_the_same_threads_and_processes(both: tuple[Shown, Shown]) -> None:
+    one, other = both
+    assert one.threads == other.threads
+    assert one.processes == other.processes
+    assert len(one.processes) > 10
+
+
+def test_both_show_the_same_counters(both: tuple[Shown, Shown]) -> None:
+    one, other = both
+    assert one.counters == other.counters
+    assert {row[1] for row in one.counters} >= {"all SMs CTAs", "SM 17 CTAs"}
+
+
+def test_both_show_the_same_arrows(both: tuple[Shown, Shown]) -> None:
+    one, other = both
+    assert one.flows == other.flows
+    assert len(one.flows) == 6
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_both_tell_the_same_order_and_the_same_of_each_launch(timelines: list[Timeline], layout: str) -> None:
+    one = json.loads(b"".join(chrome_trace(timelines, LAYOUTS[layout])))
+    other = Trace.FromString(b"".join(perfetto_trace(timelines, LAYOUTS[layout])))
+    tracks = [packet.track_descriptor for packet in other.packet if packet.HasField("track_descriptor")]
+
+    assert sort_indices(one, "thread_sort_index", "tid") == {
+        track.thread.tid: track.sibling_order_rank for track in tracks if track.HasField("thread")
+    }
+    assert sort_indices(one, "process_sort_index", "pid") == {
+        track.process.pid: track.sibling_order_rank for track in tracks if track.HasField("process")
+    }
+    facts = [entry.string_value for packet in other.packet for entry in packet.chrome_events.metadata]
+    assert [json.loads(text) for text in facts] == one["otherData"]
+    assert len(facts) == len(timelines)
+
+
+def sort_indices(trace: dict[str, Any], name: str, key: str) -> dict[int, int]:
+    return {row[key]: row["args"]["sort_index"] for row in trace["traceEvents"] if row["name"] == name}
+
+
+@settings(at_any_speed, max_examples=3)
+@given(drawn=MUCH_DRAWN)
+def test_both_show_any_scene_alike(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("trace")
+    with pytest.MonkeyPatch.context() as patch:
+        for writer in (chrome, perfetto):
+            patch.setattr(writer, "draw", lambda *_: drawn.scene())
+        one = load(folder / "trace.json", b"".join(chrome_trace([])))
+        other = load(folder / "trace.pftrace", b"".join(perfetto_trace([])))
+    assert one == other
+    assert len(one.slices) == len(drawn.rows)

@@ -1,0 +1,154 @@
+"""Parquet files, read back by pyarrow, DuckDB and pandas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from buffers import Scope, save_launch
+from tabled import decode_ranks, rows_of
+
+from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.errors import KprofError
+from kprof_inject.export import parquet
+from kprof_inject.export.parquet import METADATA_KEY, parquet_table
+from kprof_inject.export.registry import trace_writer, write_trace
+from kprof_inject.export.scope_rows import COLUMN_TYPES
+from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.version import __version__
+
+
+@pytest.fixture(scope="module")
+def timelines(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
+    return decode_ranks(tmp_path_factory.mktemp("capture"), [0, 1])
+
+
+@pytest.fixture(scope="module")
+def path(timelines: list[Timeline], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("parquet") / "scopes.parquet"
+    assert write_trace(path, timelines) == path.stat().st_size
+    return path
+
+
+def test_every_scope_is_a_row_with_all_its_columns(timelines: list[Timeline], path: Path) -> None:
+    assert pq.read_table(path).to_pylist() == rows_of(timelines)
+
+
+def test_numbers_keep_their_types_and_texts_are_dictionaries(path: Path) -> None:
+    schema = pq.read_schema(path)
+    assert [schema.field(name).type.to_pandas_dtype() for name in SCOPE_COLUMNS.names or ()] == [
+        SCOPE_COLUMNS[name].type for name in SCOPE_COLUMNS.names or ()
+    ]
+    for name in ("kernel", "variant", "host", "name", "kind", "source", "called_from"):
+        assert str(schema.field(name).type) == "dictionary<values=string, indices=int32, ordered=0>"
+
+
+def test_it_is_compressed_with_zstd(path: Path) -> None:
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    assert {group.column(column).compression for column in range(group.num_columns)} == {"ZSTD"}
+
+
+def test_duckdb_reads_it(timelines: list[Timeline], path: Path) -> None:
+    sql = f"SELECT rank, device, launch, name, count(*), sum(self_ns) FROM '{path}' GROUP BY ALL"
+    expected: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for row in rows_of(timelines):
+        key = (row["rank"], row["device"], row["launch"], row["name"])
+        count, total = expected.get(key, (0, 0))
+        expected[key] = count + 1, total + row["self_ns"]
+    assert {tuple(key): (count, int(total)) for *key, count, total in duckdb.execute(sql).fetchall()} == expected
+
+
+def test_pandas_reads_it(timelines: list[Timeline], path: Path) -> None:
+    frame = pd.read_parquet(path)
+    assert list(frame.columns) == list(COLUMN_TYPES)
+    assert frame.astype(object).to_dict("records") == rows_of(timelines)
+
+
+def test_the_file_says_who_wrote_it_and_what_is_known_of_each_launch(timelines: list[Timeline], tmp_path: Path) -> None:
+    first = timelines[0]
+    kernel = replace(first.launch.kernel, record_cost=RecordCost(33.5, 33.5, 12.5, "measured"))
+    costly = replace(first, launch=replace(first.launch, kernel=kernel))
+    metadata = pq.read_schema(_write(tmp_path, [costly, timelines[1]])).metadata
+    said = json.loads(metadata[METADATA_KEY.encode()])
+    assert said["version"] == __version__
+    one, other = said["launches"]
+    assert (one["kernel"], one["launch"], one["grid"], one["num_warps"]) == ("mat,mul", 0, [3, 1, 1], 2)
+    assert one["clock_mhz"] == round(first.clock.clock_hz / 1e6, 3)
+    assert one["records_written"] == first.records_written
+    costs = ("record_cost_cycles", "record_cost_error_cycles", "record_cost_source")
+    assert tuple(one[key] for key in costs) == (33.5, 12.5, "measured")
+    assert (one["host"], one["pid"], one["rank"], one["device"]) == ("a,b", 70, 0, 0)
+    assert (other["rank"], *(other[key] for key in costs)) == (1, None, None, None)
+
+
+def _write(folder: Path, timelines: Sequence[Timeline]) -> Path:
+    write_trace(folder / "t.parquet", timelines)
+    return folder / "t.parquet"
+
+
+def test_launches_without_scopes_leave_the_columns(tmp_path: Path) -> None:
+    launch = save_launch(tmp_path / "capture", [Scope("k")], [None], slots=2)
+    for timelines in ([], [decode_launch(launch)]):
+        table = pq.read_table(_write(tmp_path, timelines))
+        assert (table.num_rows, table.column_names) == (0, list(COLUMN_TYPES))
+
+
+@pytest.mark.parametrize("rows", [1, 200, 300])
+def test_small_launches_share_a_row_group(
+    timelines: list[Timeline], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", rows)
+    table = pq.ParquetFile(_write(tmp_path, timelines))
+    sizes = [table.metadata.row_group(number).num_rows for number in range(table.num_row_groups)]
+    assert all(size >= rows for size in sizes[:-1])
+    assert len(sizes) == {1: 4, 200: 2, 300: 1}[rows]
+    assert table.read().to_pylist() == rows_of(timelines)
+
+
+def test_groups_are_handed_on_as_they_are_full(timelines: list[Timeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 1)
+    decoded: list[int] = []
+    counted = [_Counted(timeline, decoded) for timeline in timelines]
+    chunks = parquet_table(counted)  # type: ignore[arg-type]
+    written = 0
+    while written <= len(b"PAR1"):
+        written += len(next(chunks))
+    assert len(decoded) < len(timelines)
+
+
+class _Counted:
+    """A timeline that tells when it is decoded."""
+
+    def __init__(self, timeline: Timeline, decoded: list[int]) -> None:
+        self._timeline = timeline
+        self._decoded = decoded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._timeline, name)
+
+    def blocks(self) -> Any:
+        self._decoded.append(1)
+        return self._timeline.blocks()
+
+
+def test_without_pyarrow_it_is_said_before_anything_is_written(
+    timelines: list[Timeline], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    with pytest.raises(KprofError, match="this needs pyarrow, which is not installed") as caught:
+        trace_writer(tmp_path / "t.parquet")
+    assert caught.value.hint == "pip install pyarrow"
+    with pytest.raises(KprofError, match="pyarrow"):
+        write_trace(tmp_path / "t.parquet", timelines)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,414 @@
+"""Perfetto traces, judged by Perfetto's own protobufs and by its trace processor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import Cta, Scope, end, save_launch, start
+from generated_scenes import DRAWN, MUCH_DRAWN, Drawn, at_any_speed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[import-untyped]
+    Trace,
+    TrackDescriptor,
+    TrackEvent,
+)
+from trace_processor.processor import Row, query_many
+
+from kprof_inject.export import perfetto, perfetto_order
+from kprof_inject.export.gzip import gzipped
+from kprof_inject.export.perfetto import encode, perfetto_trace
+from kprof_inject.export.scene import (
+    Arg,
+    Arrows,
+    Counters,
+    Events,
+    Kind,
+    Numbers,
+    Part,
+    Picked,
+    Process,
+    Scene,
+    Threads,
+)
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
+SHOWN = (
+    "SELECT thread.name AS thread, ts, dur, slice.name AS name, depth, around,"
+    " EXTRACT_ARG(slice.arg_set_id, 'debug.number') AS number"
+    " FROM slice JOIN thread_track ON thread_track.id = track_id JOIN thread USING (utid)"
+    " LEFT JOIN (SELECT id AS around_id, name AS around FROM slice) ON around_id = slice.parent_id"
+    " ORDER BY number"
+)
+
+
+def parse(data: bytes) -> Any:
+    """The trace as Perfetto's protobufs read it. There is nothing in it that they do not know, nor a field that is
+    written twice or longer than need be."""
+    trace = Trace.FromString(data)
+    assert len(trace.SerializeToString()) == len(data)
+    trace.DiscardUnknownFields()
+    assert len(trace.SerializeToString()) == len(data)
+    return trace
+
+
+def load(path: Path, data: bytes, *queries: str) -> list[list[Row]]:
+    """The rows of these queries, of a trace in which the trace processor finds no fault."""
+    path.write_bytes(data)
+    faults, *tables = query_many(path, [FAULTS, *queries])
+    assert faults == []
+    return tables
+
+
+def scene_bytes(*parts: Part, launches: Sequence[dict[str, Any]] = ()) -> bytes:
+    return b"".join(encode(Scene(list(launches), lambda: iter(parts))))
+
+
+def column(*values: int) -> Numbers:
+    return np.array(values, dtype=np.int64)
+
+
+def events(kinds: Sequence[Kind], *spans: tuple[int, int], args: tuple[Arg, ...] = ()) -> list[Part]:
+    """One event of each kind, on a thread of its own."""
+    rows = np.arange(len(kinds))
+    return [
+        Process(1, "process"),
+        Threads(1, 10 + rows, rows, ("thread ", rows)),
+        Events(
+            1,
+            10 + rows,
+            kinds,
+            rows,
+            column(*(begin for begin, _ in spans)),
+            column(*(end for _, end in spans)),
+            rows,
+            0 * rows,
+            0 * rows + 1,
+            args,
+        ),
+    ]
+
+
+@at_any_speed
+@given(DRAWN)
+def test_starts_and_ends_stand_in_the_order_in_which_they_were(drawn: Drawn) -> None:
+    trace = parse(b"".join(encode(drawn.scene())))
+    assert replayed(trace) == [row.shown() for row in drawn.rows]
+
+
+def replayed(trace: Any) -> list[tuple[Any, ...]]:
+    """What a reader that keeps to the letter shows: packets in order of time, those of one time in that of the file,
+    and each end ends the innermost slice of its thread."""
+    names: dict[int, str] = {}
+    threads: dict[int, str] = {}
+    shown: dict[int, list[Any]] = {}
+    open_slices: dict[int, list[list[Any]]] = {}
+    for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):
+        names |= {entry.iid: entry.name for entry in packet.interned_data.event_names}
+        if packet.track_descriptor.HasField("thread"):
+            threads[packet.track_descriptor.uuid] = packet.track_descriptor.thread.thread_name
+        if not packet.HasField("track_event"):
+            continue
+        event = packet.track_event
+        stack = open_slices.setdefault(event.track_uuid, [])
+        if event.type == TrackEvent.TYPE_SLICE_END:
+            row = stack.pop()
+            row[2] = packet.timestamp - row[1]
+            continue
+        number = next(arg.int_value for arg in event.debug_annotations if arg.name_iid == NUMBER_IID)
+        around = stack[-1][3] if stack else None
+        row = [threads[event.track_uuid], packet.timestamp, 0, names[event.name_iid], len(stack), around, number]
+        shown[number] = row
+        if event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            stack.append(row)
+    assert not any(open_slices.values())
+    return [tuple(row) for _, row in sorted(shown.items())]
+
+
+# After the names of the arguments that are the same for all events of a kind.
+NUMBER_IID = 4
+
+
+@at_any_speed
+@given(DRAWN, st.integers(1, 40))
+def test_where_chunks_are_cut_does_not_show(drawn: Drawn, orders: int) -> None:
+    whole = list(encode(drawn.scene()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(perfetto_order, "_CHUNK_ORDERS", orders)
+        cut = list(encode(drawn.scene()))
+    assert b"".join(cut) == b"".join(whole)
+    if orders == 1:
+        # All events of the scene are in one chunk, or each group's are in one.
+        groups = len({row.group for row in drawn.rows})
+        assert len(cut) - len(whole) == max(groups - 1, 0)
+
+
+@settings(at_any_speed, max_examples=4)
+@given(drawn=MUCH_DRAWN)
+def test_the_trace_processor_shows_every_slice_where_it_was(
+    drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (rows,) = load(tmp_path_factory.mktemp("trace") / "t.pftrace", b"".join(encode(drawn.scene())), SHOWN)
+    assert [tuple(row.values()) for row in rows] == [row.shown() for row in drawn.rows]
+
+
+def test_a_slice_of_no_length_stands_beside_those_that_it_touches(tmp_path: Path) -> None:
+    orders = [(0, 3), (1, 2), (4, 5), (6, 9), (7, 8)]
+    times_ns = [(10, 20), (20, 20), (20, 20), (20, 30), (20, 20)]
+    rows = np.arange(5)
+    one_thread = Events(
+        1,
+        0 * rows + 10,
+        [Kind("in the first", "k"), Kind("outer", "k"), Kind("between", "k"), Kind("in the second", "k")],
+        column(1, 0, 2, 1, 3),
+        column(*(begin for begin, _ in times_ns)),
+        column(*(end for _, end in times_ns)),
+        0 * rows,
+        column(*(first for first, _ in orders)),
+        column(*(last for _, last in orders)),
+        (Arg("number", rows),),
+    )
+    data = scene_bytes(Process(1, "p"), Threads(1, column(10), column(0), ("t",)), one_thread)
+    (shown,) = load(tmp_path / "t.pftrace", data, SHOWN)
+    assert [(row["name"], row["ts"], row["dur"], row["around"]) for row in shown] == [
+        ("outer", 10, 10, None),
+        ("in the first", 20, 0, "outer"),
+        ("between", 20, 0, None),
+        ("outer", 20, 10, None),
+        ("in the second", 20, 0, "outer"),
+    ]
+
+
+def test_arguments_are_numbers_and_texts(tmp_path: Path) -> None:
+    kinds = [
+        Kind("all", "k", (("text", "größe → 🚀"), ("half", 0.5), ("many", 1 << 40), ("fewer", -3))),
+        Kind("none", "k"),
+    ]
+    shown = np.array([True, False])
+    parts = events(kinds, (0, 9), (0, 9), args=(Arg("each", column(5, -(1 << 62))), Arg("one", column(7, 8), shown)))
+    (args,) = load(
+        tmp_path / "t.pftrace",
+        scene_bytes(*parts),
+        "SELECT slice.name AS slice, key, display_value AS value, value_type AS type"
+        " FROM slice JOIN args USING (arg_set_id) ORDER BY slice, key",
+    )
+    assert [tuple(row.values()) for row in args] == [
+        ("all", "debug.each", "5", "int"),
+        ("all", "debug.fewer", "-3", "int"),
+        ("all", "debug.half", "0.5", "real"),
+        ("all", "debug.many", str(1 << 40), "int"),
+        ("all", "debug.one", "7", "int"),
+        ("all", "debug.text", "größe → 🚀", "string"),
+        ("none", "debug.each", str(-(1 << 62)), "int"),
+    ]
+
+
+# A name, and what is shown: protobuf has no texts that are none.
+NAMES = {
+    'say "hi"': 'say "hi"',
+    "C:\\dir\\": "C:\\dir\\",
+    "größe → 𝛼 🚀": "größe → 𝛼 🚀",
+    "tab\tline\n": "tab\tline\n",
+    "lone \ud800": "lone ?",
+    "x" * 300: "x" * 300,
+}
+
+
+def test_any_name_is_shown(tmp_path: Path) -> None:
+    rows = np.arange(len(NAMES))
+    data = scene_bytes(
+        Process(1, "lone \ud800"),
+        Threads(1, 10 + rows, rows, (Picked(list(NAMES), rows), " of ", rows)),
+        *events([Kind(name, name, ((name, name),)) for name in NAMES], *[(0, 1)] * len(NAMES))[2:],
+    )
+    (shown,) = load(
+        tmp_path / "t.pftrace",
+        data,
+        "SELECT process.name AS process, thread.name AS thread, category, slice.name AS name, key, string_value AS text"
+        " FROM slice JOIN thread_track ON thread_track.id = track_id JOIN thread USING (utid) JOIN process USING (upid)"
+        " JOIN args ON args.arg_set_id = slice.arg_set_id ORDER BY tid",
+    )
+    assert [tuple(row.values()) for row in shown] == [
+        ("lone ?", f"{name} of {at}", name, name, f"debug.{name}", name) for at, name in enumerate(NAMES.values())
+    ]
+
+
+def test_a_string_is_written_once() -> None:
+    """Also if a later part has the same kinds, and others."""
+    process, threads, first = events([Kind("name", "category", (("key", "text"),))], (0, 1))
+    (*_, second) = events([Kind("name", "category", (("key", "text"),)), Kind("other", "category")], (2, 3), (4, 5))
+    data = scene_bytes(process, threads, first, second)
+    for string in (b"name", b"category", b"key", b"text", b"other"):
+        assert data.count(string) == 1
+    trace = parse(data)
+    names = [event.name_iid for event in events_of(trace) if event.name_iid]
+    assert names == [1, 1, 2]
+    interned = [packet.interned_data for packet in trace.packet if packet.HasField("interned_data")]
+    assert [[entry.name for entry in each.event_names] for each in interned] == [["name"], ["other"]]
+
+
+def events_of(trace: Any) -> list[Any]:
+    return [packet.track_event for packet in trace.packet if packet.HasField("track_event")]
+
+
+def test_the_first_packet_says_that_nothing_came_before() -> None:
+    first, *others = parse(scene_bytes(*events([Kind("a", "b")], (0, 1)))).packet
+    assert first.first_packet_on_sequence and first.sequence_flags == first.SEQ_INCREMENTAL_STATE_CLEARED
+    assert {packet.trusted_packet_sequence_id for packet in (first, *others)} == {1}
+    assert {packet.sequence_flags for packet in others} == {first.SEQ_NEEDS_INCREMENTAL_STATE}
+
+
+def test_processes_and_threads_are_told_to_stand_in_their_order() -> None:
+    tids = column(10, 11, 300)
+    data = scene_bytes(Process(1, "one"), Process(2, "two"), Threads(2, tids, column(2, 0, 1), ("t", tids)))
+    root, *others = [packet.track_descriptor for packet in parse(data).packet if packet.HasField("track_descriptor")]
+    assert root.uuid == 0 and root.HasField("uuid")
+    assert root.process_ordering == TrackDescriptor.PROCESS_ORDERING_EXPLICIT
+    assert root.thread_ordering == TrackDescriptor.THREAD_ORDERING_EXPLICIT
+    assert [(d.process.pid, d.process.process_name, d.sibling_order_rank) for d in others[:2]] == [
+        (1, "one", 1),
+        (2, "two", 2),
+    ]
+    assert [(d.thread.pid, d.thread.tid, d.thread.thread_name, d.sibling_order_rank) for d in others[2:]] == [
+        (2, 10, "t10", 2),
+        (2, 11, "t11", 0),
+        (2, 300, "t300", 1),
+    ]
+    assert {d.parent_uuid for d in others[2:]} == {others[1].uuid}
+    assert len({d.uuid for d in (root, *others)}) == 6
+
+
+COUNTED = (
+    "SELECT process.name AS process, track.name AS counter, unit, ts, value"
+    " FROM counter JOIN process_counter_track track ON track.id = track_id JOIN process USING (upid)"
+    " ORDER BY track_id, ts"
+)
+
+
+@pytest.mark.parametrize("samples", [1, 1 << 15])
+def test_counters_have_their_samples(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perfetto, "_CHUNK_SAMPLES", samples)
+    data = scene_bytes(
+        Process(1, "one"),
+        Counters(1, ["all", "SM 3"], "CTAs", column(0, 0, 1), column(0, 700, 5), column(1, 0, 200)),
+        Process(2, "two"),
+        Counters(2, ["all"], "CTAs", column(0), column(1 << 40), column(-1)),
+    )
+    (rows,) = load(tmp_path / "t.pftrace", data, COUNTED)
+    assert [tuple(row.values()) for row in rows] == [
+        ("one", "all", "CTAs", 0, 1.0),
+        ("one", "all", "CTAs", 700, 0.0),
+        ("one", "SM 3", "CTAs", 5, 200.0),
+        ("two", "all", "CTAs", 1 << 40, -1.0),
+    ]
+    tracks = [p.track_descriptor for p in parse(data).packet if p.track_descriptor.HasField("counter")]
+    assert [track.sibling_order_rank for track in tracks] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("host_ns", "device_ns"), [(10, 50), (10, 10), (50, 10)])
+def test_an_arrow_goes_from_the_earlier_slice_to_the_later(tmp_path: Path, host_ns: int, device_ns: int) -> None:
+    """Also if the clocks are off by so much that the device's slice comes first."""
+    process, threads, calls = events([Kind("call", "host"), Kind("other", "host")], *[(host_ns, host_ns + 5)] * 2)
+    *_, kernel = events([Kind("kernel", "launch")], (device_ns, device_ns + 5))
+    assert isinstance(calls, Events) and isinstance(kernel, Events)
+    calls = replace(calls, arrows=Arrows(column(0, 1), arrive=False, at_ns=calls.start_ns))
+    kernel = replace(kernel, arrows=Arrows(column(1), arrive=True, at_ns=np.maximum(kernel.start_ns, host_ns)))
+    data = scene_bytes(process, threads, calls, kernel)
+    starts = [event for event in events_of(parse(data)) if event.type == TrackEvent.TYPE_SLICE_BEGIN]
+    assert [list(event.flow_ids) for event in starts] == [[], [1], [1]]
+    (flows,) = load(
+        tmp_path / "t.pftrace",
+        data,
+        "SELECT a.name AS leaves, b.name AS arrives FROM flow"
+        " JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in",
+    )
+    assert [list(flow.values()) for flow in flows] == [sorted(["other", "kernel"], reverse=host_ns <= device_ns)]
+
+
+def test_the_trace_says_what_is_known_of_each_launch(tmp_path: Path) -> None:
+    launches: list[dict[str, Any]] = [{"kernel": 'say "größe"', "clock_mhz": 1980.0}, {"trust": {"level": None}}]
+    (rows,) = load(
+        tmp_path / "t.pftrace",
+        scene_bytes(launches=launches),
+        "SELECT name, str_value AS facts FROM metadata WHERE name GLOB 'cr-*' ORDER BY name",
+    )
+    assert [row["name"] for row in rows] == ["cr-launch[0]", "cr-launch[1]"]
+    assert [json.loads(str(row["facts"])) for row in rows] == launches
+
+
+def test_an_empty_scene_is_a_trace_without_slices(tmp_path: Path) -> None:
+    empty = events([], *[])
+    for data in (scene_bytes(), scene_bytes(*empty)):
+        parse(data)
+        assert load(tmp_path / "t.pftrace", data, "SELECT id FROM slice", "SELECT id FROM counter") == [[], []]
+
+
+@pytest.fixture
+def timeline(tmp_path: Path) -> Timeline:
+    scopes = [Scope("kernel", source=("/k.py", 3)), Scope("step", "op", 0, ("/k.py", 4)), Scope("here", "mark", 0)]
+    warps = [
+        [start(0, 1_030), start(1, 1_100), end(1, 1_300), start(2, 1_400), end(2, 1_434), end(0, 1_900)],
+        [start(0, 1_050), end(0, 1_700)],
+    ]
+    return decode_launch(save_launch(tmp_path / "capture", scopes, [Cta(warps, 3, 1_000, 1_928, 2_000)], 16))
+
+
+def test_scopes_are_slices_and_marks_are_instants(timeline: Timeline, tmp_path: Path) -> None:
+    (rows,) = load(
+        tmp_path / "t.pftrace",
+        b"".join(perfetto_trace([timeline])),
+        "SELECT thread.name AS thread, ts, dur, depth, slice.name AS name, category"
+        " FROM slice JOIN thread_track ON thread_track.id = track_id JOIN thread USING (utid)"
+        " WHERE category != 'launch' ORDER BY thread, ts",
+    )
+    zero_ns = timeline.ctas["init_ns"][0]
+    assert [tuple(row.values()) for row in rows] == [
+        (
+            f"SM 3 CTA 0 warp {scope['warp']}",
+            scope["start_ns"] - zero_ns,
+            0 if info.kind == "mark" else scope["end_ns"] - scope["start_ns"],
+            scope["depth"],
+            info.name,
+            info.kind,
+        )
+        for scope in timeline.scopes
+        for info in [timeline.table.scopes[scope["scope"]]]
+    ]
+    types = Counter(event.type for event in events_of(parse((tmp_path / "t.pftrace").read_bytes())))
+    # The launch is a slice too.
+    assert types[TrackEvent.TYPE_SLICE_BEGIN] == types[TrackEvent.TYPE_SLICE_END] == 3 + 1
+    assert types[TrackEvent.TYPE_INSTANT] == 1
+
+
+def test_a_gzipped_trace_shows_the_same(timeline: Timeline, tmp_path: Path) -> None:
+    trace = b"".join(perfetto_trace([timeline]))
+    packed = b"".join(gzipped([trace]))
+    slices = "SELECT ts, dur, name FROM slice"
+    (rows,) = load(tmp_path / "t.pftrace.gz", packed, slices)
+    assert len(rows) == timeline.scope_count + 1
+    assert [rows] == load(tmp_path / "t.pftrace", trace, slices)
+
+
+def test_chunks_are_made_as_they_are_asked_for(timeline: Timeline) -> None:
+    chunks = perfetto_trace([timeline])
+    assert Trace.FromString(next(chunks)).packet
+    assert parse(b"".join(perfetto_trace([timeline]))).packet
+
+
+def test_writing_a_trace_needs_no_protobuf() -> None:
+    program = (
+        "import sys; from kprof_inject.export.perfetto import perfetto_trace; b''.join(perfetto_trace([]));"
+        " print(sorted({name.partition('.')[0] for name in sys.modules} & {'google', 'perfetto', 'torch', 'triton'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

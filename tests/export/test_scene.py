@@ -1,0 +1,208 @@
+"""What a scene promises to those who write it, whatever it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import drawn
+import numpy as np
+import pytest
+from drawn import DRAWN
+
+from kprof_inject.export import launch_events
+from kprof_inject.export.drawing import draw
+from kprof_inject.export.scene import Counters, Events, Part, Picked, Process, Threads
+from kprof_inject.export.tracks import BY_SM, LAYOUTS
+from kprof_inject.timeline.timeline import Timeline
+
+
+@pytest.fixture(scope="module", params=list(DRAWN))
+def timelines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
+    return DRAWN[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module", params=list(LAYOUTS))
+def parts(request: pytest.FixtureRequest, timelines: list[Timeline]) -> list[Part]:
+    return list(draw(timelines, LAYOUTS[request.param]).parts())
+
+
+def all_events(parts: list[Part]) -> Iterator[Events]:
+    return (part for part in parts if isinstance(part, Events))
+
+
+def tids_of(parts: list[Part]) -> list[int]:
+    return [tid for part in parts if isinstance(part, Threads) for tid in part.tids.tolist()]
+
+
+def names_of(threads: Threads) -> list[str]:
+    """The names, thread by thread."""
+    columns = []
+    for part in threads.names:
+        match part:
+            case str():
+                columns.append([part] * len(threads.tids))
+            case Picked():
+                columns.append([part.texts[at] for at in part.index.tolist()])
+            case _:
+                columns.append([str(value) for value in part.tolist()])
+    return ["".join(row) for row in zip(*columns, strict=True)]
+
+
+def test_processes_are_numbered_in_their_order(parts: list[Part]) -> None:
+    pids = [part.pid for part in parts if isinstance(part, Process)]
+    assert pids == list(range(1, len(pids) + 1))
+
+
+def test_no_thread_has_the_id_of_another_or_of_a_process(parts: list[Part]) -> None:
+    tids = tids_of(parts)
+    assert len(set(tids)) == len(tids)
+    assert min(tids) > sum(isinstance(part, Process) for part in parts)
+
+
+def test_what_is_drawn_has_been_named_before(parts: list[Part]) -> None:
+    processes: set[int] = set()
+    threads: dict[int, int] = {}
+    for part in parts:
+        match part:
+            case Process():
+                processes.add(part.pid)
+            case Threads():
+                threads |= dict.fromkeys(part.tids.tolist(), part.pid)
+            case Events():
+                assert {threads[tid] for tid in part.tids.tolist()} == {part.pid}
+        assert part.pid in processes
+
+
+def test_only_threads_with_something_on_them_are_named(parts: list[Part]) -> None:
+    assert set(tids_of(parts)) == {tid for events in all_events(parts) for tid in events.tids.tolist()}
+
+
+def test_threads_of_a_process_stand_at_places_of_their_own(parts: list[Part]) -> None:
+    for pid in {part.pid for part in parts if isinstance(part, Threads)}:
+        mine = [part for part in parts if isinstance(part, Threads) and part.pid == pid]
+        positions = np.concatenate([part.positions for part in mine])
+        names = [name for part in mine for name in names_of(part)]
+        assert len(set(positions.tolist())) == len(set(names)) == len(names)
+
+
+def test_columns_have_a_row_for_each_event(parts: list[Part]) -> None:
+    for events in all_events(parts):
+        arrows = [events.arrows.ids, events.arrows.at_ns] if events.arrows else []
+        columns = [events.kind, events.start_ns, events.end_ns, events.group, events.start_order, events.end_order]
+        shown = [arg.shown for arg in events.args if arg.shown is not None]
+        lengths = {len(column) for column in (*columns, *arrows, *shown, *(arg.values for arg in events.args))}
+        assert lengths == {len(events)}
+        assert all(arg.shown is None for arg in events.args[:1])
+
+
+def test_starts_and_ends_of_a_group_have_numbers_that_rise_with_time(parts: list[Part]) -> None:
+    for events in all_events(parts):
+        assert (np.diff(events.group) >= 0).all()
+        assert len(set(zip(events.tids.tolist(), events.group.tolist(), strict=True))) == len(np.unique(events.tids))
+        for group in np.unique(events.group):
+            mine = events.group == group
+            order = np.concatenate((events.start_order[mine], events.end_order[mine]))
+            times = np.concatenate((events.start_ns[mine], events.end_ns[mine]))
+            assert len(np.unique(order)) == len(order)
+            assert (np.diff(times[np.argsort(order)]) >= 0).all()
+
+
+def test_no_events_of_a_thread_cross(parts: list[Part]) -> None:
+    for events in all_events(parts):
+        for tid in np.unique(events.tids):
+            ends = [np.inf]
+            for row in np.flatnonzero(events.tids == tid).tolist():
+                while events.start_order[row] > ends[-1]:
+                    ends.pop()
+                assert events.end_order[row] < ends[-1]
+                ends.append(events.end_order[row])
+
+
+def test_nothing_is_before_zero(parts: list[Part]) -> None:
+    times = [part.start_ns for part in all_events(parts)] + [p.at_ns for p in parts if isinstance(p, Counters)]
+    assert min(int(column.min()) for column in times) == 0
+
+
+def test_every_layout_shows_the_same_but_on_other_threads(timelines: list[Timeline]) -> None:
+    shown = []
+    for layout in LAYOUTS.values():
+        parts = list(draw(timelines, layout).parts())
+        shown.append(
+            sorted(
+                (events.pid, events.kinds[kind].name, start_ns, end_ns)
+                for events in all_events(parts)
+                for kind, start_ns, end_ns in zip(events.kind, events.start_ns, events.end_ns, strict=True)
+            )
+        )
+    assert shown[0] == shown[1] == shown[2]
+
+
+def test_parts_can_be_asked_for_again(timelines: list[Timeline]) -> None:
+    scene = draw(timelines)
+    assert repr(list(scene.parts())) == repr(list(scene.parts()))
+
+
+def losses_of(parts: list[Part]) -> list[int]:
+    losses = [events.start_ns.tolist() for events in all_events(parts) if events.kinds[0].category == "lost"]
+    return [start_ns for part in losses for start_ns in part]
+
+
+def test_in_how_many_parts_losses_come_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    timelines = drawn.loops(tmp_path)
+    whole = list(draw(timelines).parts())
+    monkeypatch.setattr(launch_events, "_CHUNK_WARPS", 1)
+    cut = list(draw(timelines).parts())
+    assert len(cut) > len(whole)
+    assert sorted(tids_of(cut)) == sorted(tids_of(whole))
+    assert losses_of(cut) == losses_of(whole)
+
+
+def threads_by_position(timeline: Timeline, layout: str) -> list[str]:
+    """The names of a launch's threads as they stand."""
+    threads = [part for part in draw([timeline], LAYOUTS[layout]).parts() if isinstance(part, Threads)]
+    named = [pair for part in threads for pair in zip(part.positions.tolist(), names_of(part), strict=True)]
+    return [name for _, name in sorted(named)]
+
+
+def test_threads_stand_by_sm_cta_and_warp(tmp_path: Path) -> None:
+    assert threads_by_position(drawn.loops(tmp_path)[0], "sm") == ["kernel launch"] + [
+        f"SM {sm} CTA {cta} warp {warp}" for sm, cta in ((4, 1), (17, 0), (17, 2)) for warp in (0, 1)
+    ]
+
+
+def test_threads_stand_by_cta_and_warp(tmp_path: Path) -> None:
+    assert threads_by_position(drawn.loops(tmp_path)[0], "cta") == ["kernel launch"] + [
+        f"CTA {cta} warp {warp}, SM {sm}" for sm, cta in ((17, 0), (4, 1), (17, 2)) for warp in (0, 1)
+    ]
+
+
+def test_threads_of_one_scope_stand_together(tmp_path: Path) -> None:
+    places = [f"SM {sm} CTA {cta} warp {warp}" for sm, cta in ((8, 1), (9, 0)) for warp in (0, 1)]
+    # Of warps that lost most, what is left is the end of the last iteration, and the scope behind the loop.
+    assert threads_by_position(drawn.loops(tmp_path)[2], "scope") == ["kernel launch"] + [
+        f"{name}: {place}" for name in ("iter[0]", "load", "nowhere", "incomplete") for place in places
+    ]
+
+
+def test_scopes_that_cross_stand_beneath_their_warp(tmp_path: Path) -> None:
+    (timeline,) = drawn.crossing(tmp_path)
+    assert threads_by_position(timeline, "sm")[1:] == [
+        "SM 0 CTA 0 warp 0",
+        "SM 0 CTA 0 warp 0 (crossing 1)",
+        "SM 0 CTA 0 warp 1",
+        "SM 0 CTA 0 warp 1 (crossing 1)",
+    ]
+    assert threads_by_position(timeline, "scope")[1:] == [
+        f"{name}: SM 0 CTA 0 warp {warp}" for name in ("matmul", "loop[0]") for warp in (0, 1)
+    ]
+
+
+def test_a_scope_that_crosses_or_was_cut_says_so(tmp_path: Path) -> None:
+    (timeline,) = drawn.crossing(tmp_path)
+    *_, scopes = all_events(list(draw([timeline], BY_SM).parts()))
+    (crosses,) = (arg for arg in scopes.args if arg.name == "crosses")
+    assert crosses.shown is not None
+    assert crosses.values[crosses.shown].tolist() == [1, 1]
+    assert scopes.group[crosses.shown].tolist() == [0, 0]
+    assert "cut" not in [arg.name for arg in scopes.args]

@@ -1,0 +1,154 @@
+"""What a record costs on this GPU in each mode, and how true that is of records among work.
+
+The figures are printed, and if $OUT names a folder they are written to record-costs.json there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu_support import EXAMPLES, Kprof
+
+torch = pytest.importorskip("torch")
+triton = pytest.importorskip("triton")
+tl = pytest.importorskip("triton.language")
+
+import kprof_inject  # noqa: E402
+from kprof_inject import Mode  # noqa: E402
+from kprof_inject.calibration.measure import beside_work_in, measure, record  # noqa: E402
+from kprof_inject.capture.reader import read_capture  # noqa: E402
+from kprof_inject.capture.record_cost import MeasuredCost  # noqa: E402
+
+MODES = [
+    Mode(buffer, 0, clock_bits, warps, sched_stores)
+    for buffer, clock_bits, warps, sched_stores in product(("shared", "global"), (64, 32), ((), (0,)), (False, True))
+]
+PLAUSIBLE_CYCLES = (5, 200)
+PLAUSIBLE_BESIDE_WORK_CYCLES = (-2, 60)
+REPEATS_WITHIN = 0.1
+ROUNDS = 16
+CTAS = 8
+CHAIN = tl.constexpr("mov.f32 $0, $1; " + 64 * "fma.rn.f32 $0, $0, 0f3F000000, 0f3F000000; ")
+
+
+def words(mode: Mode) -> str:
+    parts = [mode.buffer, f"clock {mode.clock_bits}", *(["some warps"] * bool(mode.warps))]
+    return ", ".join([*parts, *(["sched stores"] * mode.sched_stores)])
+
+
+def here(folder: Path, mode: Mode) -> MeasuredCost:
+    return measure(folder, torch.cuda.get_device_name(), "", mode)
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[dict[str, dict[str, Any]]]:
+    """By mode; written when the last test is done."""
+    collected: dict[str, dict[str, Any]] = {}
+    yield collected
+    print(json.dumps(collected, indent=1))
+    if "OUT" in os.environ:
+        Path(os.environ["OUT"], "record-costs.json").write_text(json.dumps(collected, indent=1) + "\n")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=words)
+def test_a_record_costs_the_same_each_time(figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode) -> None:
+    costs = [here(tmp_path / str(number), mode) for number in range(2)]
+    figures.setdefault(words(mode), {})["calibrated"] = [cost.to_json() for cost in costs]
+    cycles = [cost.cycles for cost in costs]
+    print(words(mode), cycles, "straight", [cost.straight_cycles for cost in costs])
+    assert all(PLAUSIBLE_CYCLES[0] <= one <= PLAUSIBLE_CYCLES[1] for one in cycles)
+    assert max(cycles) - min(cycles) <= REPEATS_WITHIN * min(cycles)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=words)
+def test_beside_work_a_record_costs_little_and_never_less_than_nothing(
+    figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode
+) -> None:
+    """A little less than nothing, as it may come out, is taken for nothing: here it is as it came out."""
+    after_start, after_end = beside_work_in(record(tmp_path, torch.cuda.get_device_name(), "", mode))
+    figures.setdefault(words(mode), {})["beside work"] = {"after start": after_start, "after end": after_end}
+    print(f"{words(mode)}: beside work {after_start} after a start, {after_end} after an end")
+    least, most = PLAUSIBLE_BESIDE_WORK_CYCLES
+    assert least <= after_start <= most
+    assert least <= after_end <= most
+
+
+@triton.jit
+def chain(value):
+    """Multiplications that wait for each other, and that the compiler leaves where they are."""
+    return tl.inline_asm_elementwise(CHAIN, "=&f,f", [value], dtype=tl.float32, is_pure=False, pack=1)
+
+
+@triton.jit(do_not_specialize=["rounds"])
+def work_kernel(out_ptr, rounds):
+    pid = tl.program_id(0)
+    value = pid.to(tl.float32)
+    # kprof: begin bare
+    for _ in range(rounds):
+        value = chain(value)
+    # kprof: end bare
+    # kprof: begin recorded
+    for _ in range(rounds):
+        # kprof: begin one
+        value = chain(value)
+        # kprof: end one
+    # kprof: end recorded
+    for _ in range(rounds):
+        # kprof: begin two
+        value = chain(value)
+        value = chain(value)
+        # kprof: end two
+    tl.store(out_ptr + pid, value)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=words)
+def test_a_record_among_work_costs_about_as_much(
+    figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode
+) -> None:
+    """A scope around work is too long by what it is longer than half of one around twice as much; one around a loop by
+    what it is longer than the same loop without records."""
+    out = torch.empty(CTAS, device="cuda")
+    recorded = Mode(mode.buffer, 4096, mode.clock_bits, mode.warps and (0, 1, 2, 3), mode.sched_stores)
+    with kprof_inject.profile(["marker"], launches="all", mode=recorded) as prof:
+        for _ in range(8):
+            work_kernel[(CTAS,)](out, ROUNDS, num_warps=4)
+    cycles: dict[str, list[np.ndarray]] = {}
+    for timeline in prof.timelines[2:]:
+        scopes = timeline.scopes
+        for index, info in enumerate(timeline.table.scopes):
+            mine = scopes[scopes["scope"] == index]
+            cycles.setdefault(info.name, []).append(mine["end_cycles"] - mine["start_cycles"])
+    median = {name: float(np.median(np.concatenate(parts))) for name, parts in cycles.items()}
+    around = 2 * median["one"] - median["two"]
+    among = (median["recorded"] - median["bare"]) / (2 * ROUNDS)
+    calibrated = here(tmp_path, mode)
+    figures.setdefault(words(mode), {})["among work"] = {"around": around, "among": among, "medians": median}
+    subtracted = calibrated.record_cost
+    print(f"{words(mode)}: alone {calibrated.cycles}, around work {around}, among work {among}; {median}; {subtracted}")
+    # How well the one stands for the others is to be read from the figures.
+    assert -10 <= around <= PLAUSIBLE_CYCLES[1]
+    assert -10 <= among <= PLAUSIBLE_CYCLES[1]
+
+
+def test_a_run_measures_it_once_and_the_capture_has_it(kprof: Kprof, tmp_path: Path) -> None:
+    workspace = tmp_path / "ws"
+    first = kprof("profile", "-o", workspace, "--at", "func", "--", EXAMPLES / "vector_add.py")
+    again = kprof("run", workspace, "--", EXAMPLES / "vector_add.py")
+    name = torch.cuda.get_device_name()
+    assert f"measuring what a record costs on {name}, once for this workspace and mode" in first.stderr
+    assert "could not be" not in first.stderr
+    assert "measuring" not in again.stderr
+    expected = here(tmp_path / "here", Mode())
+    for number in ("001", "002"):
+        for launch in read_capture(workspace / "captures" / number).launches:
+            cost = launch.kernel.record_cost
+            assert cost is not None and cost.source == "measured"
+            assert abs(cost.cycles - expected.record_cost.cycles) <= REPEATS_WITHIN * expected.cycles
+            assert launch.host_end_ns is not None and launch.host_end_ns >= launch.host_ns

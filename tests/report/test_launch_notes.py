@@ -1,0 +1,199 @@
+"""The lines under a launch's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import Cta, end, save_launch, start
+from known_launch import FUNC, ITER, SCOPES, known_launch
+from timelines import Ran, cta_rows, incomplete_rows
+
+from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.report.launch_notes import launch_notes
+from kprof_inject.report.summary import summarise
+from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+MEASURED = {"record_cost": RecordCost(17.0, 16.5, 13.75, "measured")}
+
+
+def notes(timeline: Timeline) -> list[str]:
+    return list(launch_notes(summarise(timeline)))
+
+
+def note(timeline: Timeline, subject: str) -> str:
+    """The only line on the subject."""
+    (found,) = (line for line in notes(timeline) if line.startswith(f"{subject}:"))
+    return found
+
+
+def with_iterations(folder: Path, *runs: Sequence[int]) -> Timeline:
+    """Each run of the loop is of a CTA of its own."""
+    rows = [
+        Ran(ITER, ns, cta, sm=cta, iteration=number, start_record=2 * number, end_record=2 * number + 1)
+        for cta, run in enumerate(runs)
+        for number, ns in enumerate(run)
+    ]
+    ctas = cta_rows(*[(cta, cta, 0, 50_000, 50_000) for cta in range(len(runs))])
+    return replace(known_launch(folder, rows=rows), ctas=ctas)
+
+
+def with_ctas(folder: Path, *ctas: tuple[int, int, int]) -> Timeline:
+    """SM, begin and end of each."""
+    rows = [(number, sm, begin_ns, end_ns, end_ns) for number, (sm, begin_ns, end_ns) in enumerate(ctas)]
+    return replace(known_launch(folder, rows=[]), ctas=cta_rows(*rows))
+
+
+def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
+    assert notes(known_launch(tmp_path)) == [
+        "clock: 2000.0 MHz ± 1.25 %, timer readings within 10 ns (rms); totals and shares are over all warps",
+        "record cost: unknown; nothing was subtracted, and durations include the records' own time",
+        "iterations of iter[0]: 5; first 90 ns (9.0 x the steady one); steady 10 ns; last 20 ns (2.0 x the steady one)",
+        "spread: all warps, CTAs and SMs within 11.8 % of the median of their scope",
+        "waves: 1.00; 2 CTAs on the 2 SMs, numbered up to 4, that ran any, with up to 1 at once on each",
+        "tail: the first SM is done 500 ns before the end, 33.3 % of the launch; "
+        "from then on 1.0 of 2 SMs are still at work on average",
+        "idle: these SMs have no CTA for 33.3 % of the launch, on average; 33.3 % of their room for CTAs stays empty",
+    ]
+
+
+def test_a_launch_that_never_ran_has_little_to_tell(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=4))
+    assert [line.partition(":")[0] for line in notes(timeline)] == ["clock", "record cost", "never ran"]
+
+
+def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
+    assert note(replace(timeline, clock=assumed), "clock") == (
+        "clock: 1980 MHz is an assumption, the device's nominal rate: there are no timer readings to measure it by. "
+        "All times may be off by 25 %, and each SM's first record is taken for the launch's begin; "
+        "totals and shares are over all warps"
+    )
+
+
+def test_what_was_subtracted_is_told_with_its_cost(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 500, sm=3, record_ns=100), Ran(FUNC, 500, warp=1, sm=3, record_ns=100)]
+    assert note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost") == (
+        "record cost: 17 ± 14 cycles each (measured); 200 ns were subtracted, 5.0 % of the warps' time"
+    )
+
+
+def test_scopes_of_which_nothing_was_left_are_counted(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 500, sm=3, flags=ScopeFlag.CUT)]
+    rows += [Ran(ITER, 0, warp=1, sm=3, flags=ScopeFlag.CUT if number else 0) for number in range(4)]
+    assert note(known_launch(tmp_path, rows=rows, kernel=MEASURED), "record cost").endswith(
+        "warps' time. Nothing was left of 4 scopes, most of iter[0]: 3 of 4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([[600]], "1; first 600 ns"),
+        ([[600, 500]], "2; first 600 ns; last 500 ns"),
+        (
+            [[5000, 600, 300]],
+            "3; first 5.00 µs (8.3 x the steady one); steady 600 ns; last 300 ns (0.50 x the steady one)",
+        ),
+        (
+            [[80, 80], [80, 80, 80], [80] * 64],
+            "2 to 64, median 3; first 80 ns (1.00 x the steady one); steady 80 ns; last 80 ns (1.00 x the steady one)",
+        ),
+        ([[80, 0, 80]], "3; first 80 ns; steady 0 ns; last 80 ns"),
+    ],
+    ids=["one", "two", "three", "of several lengths", "no steady time"],
+)
+def test_iterations_in_a_line(tmp_path: Path, runs: list[list[int]], said: str) -> None:
+    assert note(with_iterations(tmp_path, *runs), "iterations of iter[0]") == f"iterations of iter[0]: {said}"
+
+
+def test_iterations_whose_numbers_are_unknown(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path, rows=[Ran(ITER, 80, sm=3), Ran(ITER, 90, sm=3, start_record=2, end_record=3)])
+    assert note(timeline, "iterations of iter[0]") == (
+        "iterations of iter[0]: their numbers are unknown, for records of their loops are missing"
+    )
+
+
+def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
+    timeline = with_ctas(tmp_path, *[(sm, 0, 820) for sm in range(132)], *[(sm, 820, 1000) for sm in range(12)])
+    assert note(timeline, "waves") == (
+        "waves: 1.09; 144 CTAs on the 132 SMs that ran any, with up to 1 at once on each. "
+        "The last wave is 12 CTAs on 12 SMs and takes 180 ns, 18.0 % of the launch"
+    )
+    assert note(timeline, "tail") == (
+        "tail: the first SM is done 180 ns before the end, 18.0 % of the launch; "
+        "from then on 12.0 of 132 SMs are still at work on average"
+    )
+    assert note(timeline, "idle").startswith("idle: these SMs have no CTA for 16.4 % of the launch, on average;")
+
+
+def test_room_by_occupancy_is_told_as_such(tmp_path: Path) -> None:
+    timeline = with_ctas(tmp_path, (0, 0, 100))
+    kernel = timeline.launch.kernel
+    kernel = replace(kernel, with_records=replace(kernel.with_records, ctas_per_sm=4))
+    known = replace(timeline, launch=replace(timeline.launch, kernel=kernel))
+    assert note(known, "waves") == "waves: 0.25; 1 CTA on the 1 SM that ran any, with room for 4 on each"
+
+
+def test_sms_that_all_end_at_once_have_no_tail(tmp_path: Path) -> None:
+    assert not [line for line in notes(with_ctas(tmp_path, (0, 0, 100), (1, 0, 100))) if line.startswith("tail")]
+
+
+LOST = {"cta": 5, "warp": 1, "records_written": 12, "records_lost": 6}
+MORE_LOST = {"cta": 5, "warp": 0, "records_written": 10, "records_lost": 2}
+OPEN = {"cta": 7, "warp": 1, "records_written": 8, "open_starts": 1}
+STRAY = {"cta": 7, "warp": 0, "records_written": 8, "stray_ends": 2}
+DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)},
+            [
+                "lost: 8 of 32 records (25 %): the ring keeps the newest, in 2 warps of 1 CTA, most in warp 1 of CTA 5 "
+                "(6 of 12). --fit runs once more with rings that keep them all"
+            ],
+        ),
+        (
+            {
+                "open_starts": np.array([1, 0, 0, 0]),
+                "stray_ends": np.array([0, 2, 0, 0]),
+                "incomplete": incomplete_rows(OPEN, STRAY),
+            },
+            [
+                "unpaired: 3 records whose start or end is missing; they are in no row above",
+                "  starts without an end: 1, in 1 warp of 1 CTA, most in warp 1 of CTA 7 (1 of 8)",
+                "  ends without a start: 2, in 1 warp of 1 CTA, most in warp 0 of CTA 7 (2 of 8)",
+            ],
+        ),
+        (
+            {"records_damaged": 5, "incomplete": incomplete_rows(DAMAGED)},
+            [
+                "damaged: 5 entries are none of this kernel's records, in 1 warp of 1 CTA, most in warp 0 of CTA 0 "
+                "(5 of 8); they were left out"
+            ],
+        ),
+        ({"ctas_never_ran": 6}, ["never ran: 6 CTAs of the grid wrote nothing"]),
+        ({"ctas_damaged": 7}, ["damaged: 7 CTAs whose header contradicts itself; they were left out"]),
+    ],
+    ids=["lost", "unpaired", "damaged", "never ran", "damaged CTAs"],
+)
+def test_what_is_missing_is_told_last(tmp_path: Path, changes: dict[str, Any], lines: list[str]) -> None:
+    plain = known_launch(tmp_path)
+    assert notes(replace(plain, **changes)) == [*notes(plain), *lines]
+
+
+def test_of_a_decoded_buffer_whose_rings_were_too_small(tmp_path: Path) -> None:
+    warp = [entry for cycles in range(100, 900, 100) for entry in (start(ITER, cycles), end(ITER, cycles + 50))]
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([warp, warp[:4]])], slots=8))
+    assert note(timeline, "lost").startswith(
+        "lost: 8 of 20 records (40 %): the ring keeps the newest, in 1 warp of 1 CTA, most in warp 0 of CTA 0 (8 of 16)"
+    )

@@ -1,0 +1,133 @@
+"""The table of a launch, as a file and as terminals get it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from known_launch import FUNC, SCOPES, known_launch
+from rich.console import Console
+from timelines import Ran
+
+from kprof_inject.report.launch_table import print_summaries
+from kprof_inject.report.summary import summarise
+from kprof_inject.timeline.timeline import Timeline
+
+TITLES = ["scope", "source", "count", "total", "self", "mean", "p50", "p90", "p99", "max", "share"]
+
+
+def printed(*timelines: Timeline, width: int = 300) -> list[str]:
+    out = io.StringIO()
+    print_summaries([summarise(timeline) for timeline in timelines], Console(file=out, width=width))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_the_table(tmp_path: Path) -> None:
+    lines = printed(known_launch(tmp_path))
+    assert lines[0] == "kernel, launch 0: grid 1x1x1, 2 warps, 1.500 µs, SM clock 2000 MHz"
+    assert [cell.strip() for cell in lines[2].strip("┃").split("┃")] == TITLES
+    assert [cells(line) for line in lines[4:8]] == [
+        [
+            "kernel",
+            "my kernel.py:12",
+            "4",
+            "3.40 µs",
+            "2.40 µs",
+            *("850 ns", "850 ns", "970 ns", "997 ns"),
+            "1.00 µs",
+            "85.0 %",
+        ],
+        ["loop[0]", "my kernel.py:15", "2", "1.00 µs", "720 ns", *["500 ns"] * 5, "25.0 %"],
+        ["iter[0]", "my kernel.py:15", "10", "280 ns", "280 ns", "28 ns", "10 ns", *["90 ns"] * 3, "7.0 %"],
+        ["tail", "-", "0", "0 ns", "0 ns", *["-"] * 5, "0.0 %"],
+    ]
+    assert [
+        line.partition(name)[0] for line, name in zip(lines[4:8], ("kernel", "loop", "iter", "tail"), strict=True)
+    ] == [
+        "│ ",
+        "│   ",
+        "│     ",
+        "│   ",
+    ]
+    assert lines[9].startswith("clock: 2000.0 MHz")
+
+
+@pytest.mark.parametrize("width", [100, 90, 60])
+def test_on_a_narrow_terminal_names_are_folded_and_figures_are_whole(tmp_path: Path, width: int) -> None:
+    long = Scope("attention_inner[0.2]", "func", -1, ("/src/flash_attention.py", 156))
+    lines = printed(known_launch(tmp_path, [long, *SCOPES[1:]]), width=width)
+    # The first row goes on until the second's figures.
+    last = next(number for number, line in enumerate(lines) if "25.0 %" in line)
+    source_at, count_at = (lines[1].index(title) for title in ("source", "count"))
+    assert "".join(line[:source_at].strip() for line in lines[3:last]) == "attention_inner[0.2]"
+    sources = "".join(line[source_at:count_at].strip() for line in lines[3:last])
+    assert sources.startswith("flash_attention.py:156")
+    figures = " ".join(lines[3][count_at:].split())
+    assert figures == "4 3.40 µs 2.40 µs 850 ns 850 ns 970 ns 997 ns 1.00 µs 85.0 %"
+
+
+def test_a_terminal_of_100_columns_needs_no_second_line_for_a_row(tmp_path: Path) -> None:
+    lines = printed(known_launch(tmp_path), width=100)
+    assert all(len(line) <= 100 for line in lines)
+    assert [line.split()[0] for line in lines[3:7]] == ["kernel", "loop[0]", "iter[0]", "tail"]
+    assert lines[1].split() == TITLES
+    assert lines[3].split()[-2:] == ["85.0", "%"]
+
+
+def test_an_instant_has_a_count_and_no_times(tmp_path: Path) -> None:
+    scopes = [Scope("before_store", "mark"), *SCOPES[1:]]
+    lines = printed(known_launch(tmp_path, scopes, [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)]))
+    assert cells(lines[4]) == ["before_store", "-", "2", *["-"] * 8]
+
+
+def test_each_launch_has_its_table(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    second = replace(timeline, launch=replace(timeline.launch, index=1))
+    assert printed(timeline, second) == printed(timeline) + printed(second)
+
+
+def test_titles_say_which_rank_and_device_where_there_are_several(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    origin = replace(timeline.launch.origin, rank=1)
+    lines = printed(
+        replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8))),
+        replace(timeline, launch=replace(timeline.launch, origin=origin, device=3)),
+    )
+    titles = [line for line in lines if "kernel, launch" in line]
+    assert [title.partition(": grid")[0] for title in titles] == [
+        "rank 0, device 0: kernel, launch 0",
+        "rank 1, device 3: kernel, launch 0",
+    ]
+
+
+def test_the_last_replay_of_a_graph_is_named(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    title = printed(replace(timeline, launch=replace(timeline.launch, graph=True)))[0]
+    assert title.startswith("kernel, launch 0 (last replay of a CUDA graph): grid 1x1x1")
+
+
+def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
+    assert printed(replace(timeline, clock=assumed))[0].endswith(", assumed SM clock 1980 MHz")
+
+
+def test_nothing_is_cut_in_a_pipe(tmp_path: Path) -> None:
+    name = "triton_per_fused__to_copy_add_mean_mul_pow_rsqrt_" + "x" * 30
+    source = "a_file_with_a_rather_long_name.py"
+    lines = printed(known_launch(tmp_path, [Scope(name, source=(f"/deep/{source}", 1234)), *SCOPES[1:]]))
+    assert any(name in line and f"{source}:1234" in line and "85.0 %" in line for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["load[a]", "[b]", "[/b]", ":warning:"])
+def test_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
+    lines = printed(known_launch(tmp_path, [Scope(name), *SCOPES[1:]]))
+    assert any(f"│ {name} " in line for line in lines)

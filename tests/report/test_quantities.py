@@ -1,0 +1,43 @@
+"""Quantities as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprof_inject.report.quantities import counted, percent, ratio, short_time, time_text
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "exact", "short"),
+    [
+        (None, "-", "-"),
+        (0, "0 ns", "0 ns"),
+        (4.6, "5 ns", "5 ns"),
+        (999, "999 ns", "999 ns"),
+        (999.4, "999 ns", "999 ns"),
+        (999.6, "1000 ns", "1.00 µs"),
+        (1000, "1.000 µs", "1.00 µs"),
+        (13_028, "13.028 µs", "13.0 µs"),
+        (99_960, "99.960 µs", "100 µs"),
+        (999_600, "999.600 µs", "1.00 ms"),
+        (1_500_000, "1.500 ms", "1.50 ms"),
+        (2_000_000_000, "2.000 s", "2.00 s"),
+        (1_234_000_000_000, "1234.000 s", "1230 s"),
+    ],
+)
+def test_times_bear_their_unit(nanoseconds: float | None, exact: str, short: str) -> None:
+    assert (time_text(nanoseconds), short_time(nanoseconds)) == (exact, short)
+
+
+def test_shares_are_percentages() -> None:
+    assert [percent(share) for share in (0.0, 0.0004, 0.255, 1.0)] == ["0.0 %", "0.0 %", "25.5 %", "100.0 %"]
+
+
+def test_ratios_are_finer_where_they_are_small() -> None:
+    assert [ratio(value) for value in (0.0, 0.534, 1.0, 1.949, 1.96, 9.14, 120.0)] == [
+        *("0.00 x", "0.53 x", "1.00 x", "1.95 x", "2.0 x", "9.1 x", "120.0 x")
+    ]
+
+
+def test_one_is_singular() -> None:
+    assert [counted(number, "warp") for number in (0, 1, 2)] == ["0 warps", "1 warp", "2 warps"]

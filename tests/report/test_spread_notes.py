@@ -1,0 +1,78 @@
+"""Which warps, CTAs and SMs are named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from known_launch import FUNC, ITER, LOOP, known_launch
+from timelines import Ran, cta_rows
+
+from kprof_inject.report.spread_notes import spread_notes
+from kprof_inject.report.summary import summarise
+
+
+def notes(folder: Path, rows: Sequence[Ran]) -> list[str]:
+    """Each CTA is on the SM of its number."""
+    ctas = sorted({(row.cta, row.cta, 0, 1000, 1000) for row in rows})
+    placed = [row._replace(sm=row.cta) for row in sorted(rows, key=lambda row: (row.cta, row.warp))]
+    timeline = replace(known_launch(folder, rows=placed, kernel={"num_warps": 8}), ctas=cta_rows(*ctas))
+    return list(spread_notes(summarise(timeline).scopes))
+
+
+def test_a_slow_warp_is_named(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 180 if warp == 3 else 100, cta, warp) for cta in range(3) for warp in range(8)]
+    assert notes(tmp_path, rows) == [
+        "spread of kernel: warps 1.00 x (warp 0) to 1.80 x (warp 3) the median; "
+        "in a CTA the slowest warp 1.64 x the mean of the warps",
+        "spread: all else within 0.0 % of the median of their scope",
+    ]
+
+
+def test_a_fast_one_too(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 10 if cta == 2 else 100, cta, warp) for cta in range(5) for warp in range(2)]
+    assert notes(tmp_path, rows) == [
+        "spread of kernel: CTAs 0.10 x (CTA 2) to 1.00 x (CTA 0) the median; "
+        "SMs 0.10 x (SM 2) to 1.00 x (SM 0) the median",
+        "spread: all else within 0.0 % of the median of their scope",
+    ]
+
+
+def test_a_slow_warp_that_is_another_in_each_cta_is_noticed(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 90 if warp == cta else 30, cta, warp) for cta in range(4) for warp in range(4)]
+    assert notes(tmp_path, rows) == [
+        "spread of kernel: in a CTA the slowest warp 2.0 x the mean of the warps",
+        "spread: all else within 0.0 % of the median of their scope",
+    ]
+
+
+def test_scopes_that_are_even_share_a_line(tmp_path: Path) -> None:
+    rows = [
+        Ran(scope, 100 + 5 * cta + warp, cta, warp) for scope in (FUNC, LOOP) for cta in range(3) for warp in range(2)
+    ]
+    assert notes(tmp_path, rows) == ["spread: all warps, CTAs and SMs within 4.7 % of the median of their scope"]
+
+
+def test_only_scopes_that_stand_out_are_named(tmp_path: Path) -> None:
+    rows = [
+        Ran(scope, ns, cta, warp)
+        for scope, slow_ns in ((FUNC, 100), (ITER, 300))
+        for cta in range(3)
+        for warp, ns in enumerate((100, 100, slow_ns))
+    ]
+    found = notes(tmp_path, rows)
+    assert [line.partition(":")[0] for line in found] == ["spread of iter[0]", "spread"]
+
+
+@pytest.mark.parametrize(
+    "rows", [[Ran(FUNC, 100)], [Ran(FUNC, 0), Ran(FUNC, 0, 1, 1)], []], ids=["one warp", "no time", "nothing ran"]
+)
+def test_where_nothing_can_be_compared_nothing_is_said(tmp_path: Path, rows: list[Ran]) -> None:
+    assert notes(tmp_path, rows) == []
+
+
+def test_a_warp_that_takes_no_time_stands_out(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 0 if warp == 0 else 100, 0, warp) for warp in range(4)]
+    assert notes(tmp_path, rows)[0].startswith("spread of kernel: warps 0.00 x (warp 0) to 1.00 x (warp 1) the median")

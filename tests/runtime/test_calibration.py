@@ -1,0 +1,220 @@
+"""``run`` on the fake GPU: what a record costs is measured once, kept in the workspace, and saved in the capture."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+from fake_gpu.kernels import RECORD_CYCLES
+from fake_runs import LAUNCHES, FakeRuns, environment
+from programs.child import Ended, python_path, run_child
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from kprof_inject.calibration.measure import BUFFER_BYTES
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.record_cost import CostKey, RecordCost, read_costs
+from kprof_inject.errors import KprofError
+from kprof_inject.insertion import insert_module, view_of
+from kprof_inject.runtime import calibration_kernel
+from kprof_inject.runtime.lower import lower
+from kprof_inject.workspace import Workspace
+
+TESTS = LAUNCHES.parents[1]
+MEASURING = "kprof-inject: measuring what a record costs on Fake H200, once for this workspace and mode"
+MEASURED = RecordCost(float(RECORD_CYCLES), float(RECORD_CYCLES), 0.0, "measured")
+EXIT_CODE = 3
+OPTIONS = {"num_warps": calibration_kernel.NUM_WARPS}
+RECORD_BYTES = 8
+
+
+@pytest.fixture
+def runs(fake_runs: FakeRuns) -> FakeRuns:
+    """A workspace in which nothing was measured yet."""
+    shutil.rmtree(Workspace(fake_runs.workspace).calibration_folder)
+    return fake_runs
+
+
+def run(runs: FakeRuns, *options: str, gpu: bool = True) -> Ended:
+    """A run of the program that ends with ``EXIT_CODE``; after it there is the fake GPU, or none."""
+    path = python_path(*([TESTS / "fake_gpu" / "startup"] if gpu else []), TESTS)
+    words = [sys.executable, "-m", "kprof_inject", "run", runs.workspace, *options, LAUNCHES, "exit"]
+    ended = run_child(words, runs.folder, env={**environment(runs.folder), "PYTHONPATH": path})
+    assert ended.exit_code == EXIT_CODE, ended.stderr
+    assert "Traceback" not in ended.stderr
+    return ended
+
+
+def said(ended: Ended) -> list[str]:
+    """What was said after the program's end."""
+    lines = ended.stderr.splitlines()
+    (captured,) = [number for number, line in enumerate(lines) if "captured to" in line]
+    return lines[captured + 1 :]
+
+
+def costs(runs: FakeRuns) -> set[RecordCost | None]:
+    """Those of all kernels of the last capture."""
+    return {launch.kernel.record_cost for launch in read_capture(runs.capture).launches}
+
+
+def saved(runs: FakeRuns) -> dict[str, Any]:
+    return dict(json.loads((runs.capture / "record_costs.json").read_text()))
+
+
+def test_a_record_s_cost_is_measured_once_for_a_workspace_and_mode(runs: FakeRuns) -> None:
+    folder = Workspace(runs.workspace).calibration_folder
+    assert said(run(runs)) == [MEASURING]
+    assert costs(runs) == {MEASURED}
+    first = saved(runs)
+
+    shutil.rmtree(folder / "run")
+    assert said(run(runs, "--buffer-bytes", "4096")) == []
+    assert (costs(runs), saved(runs)) == ({MEASURED}, first)
+    assert not (folder / "run").exists()
+
+    assert said(run(runs, "--clock", "32", "--warps", "1,3", "--sched-stores")) == [MEASURING]
+    assert costs(runs) == {MEASURED}
+    mode = Mode(clock_bits=32, warps=(0,), sched_stores=True)
+    keys = [CostKey.of("Fake H200", triton.__version__, one) for one in (Mode(), mode)]
+    assert list(read_costs(folder / "record_costs.json")) == keys
+    assert list(read_costs(runs.capture / "record_costs.json")) == keys[1:]
+
+    # Nothing of it lies where the user's own things are.
+    assert {path.name for path in runs.folder.iterdir()} == {"home", "workspace"}
+    assert list((runs.folder / "home").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["{", '{"costs": [{}]}'])
+def test_what_is_damaged_is_measured_again(runs: FakeRuns, text: str) -> None:
+    path = Workspace(runs.workspace).calibration_folder / "record_costs.json"
+    path.parent.mkdir()
+    path.write_text(text)
+    assert said(run(runs)) == [MEASURING]
+    assert costs(runs) == {MEASURED}
+    assert len(read_costs(path)) == 1
+
+
+def test_a_run_is_as_good_without(runs: FakeRuns) -> None:
+    ended = run(runs, gpu=False)
+    assert said(ended) == [
+        MEASURING,
+        "kprof-inject: what a record costs could not be measured: no Fake H200 is visible",
+    ]
+    assert costs(runs) == {None}
+    assert not (runs.capture / "record_costs.json").exists()
+    # The next one tries again.
+    assert said(run(runs)) == [MEASURING]
+    assert costs(runs) == {MEASURED}
+
+
+def test_a_place_that_cannot_be_written_to_is_told(runs: FakeRuns) -> None:
+    Workspace(runs.workspace).calibration_folder.write_text("no folder\n")
+    *_, last = said(run(runs))
+    assert last.startswith("kprof-inject: what a record costs could not be ")
+    assert costs(runs) == {None}
+
+
+@dataclass
+class Devices:
+    """Some that are only named; ``chosen`` is the one that was selected."""
+
+    all_names: list[str]
+    all_uuids: list[str]
+    chosen: int = -1
+
+    def names(self) -> list[str]:
+        return self.all_names
+
+    def uuids(self) -> list[str]:
+        return self.all_uuids
+
+    def selected(self, device: int) -> AbstractContextManager[None]:
+        self.chosen = device
+        return nullcontext()
+
+
+class NoKernel:
+    def __getitem__(self, grid: Sequence[int]) -> Any:
+        return lambda *arguments, **options: None
+
+
+@pytest.mark.parametrize(
+    ("name", "uuid", "index"),
+    [("H200", "u2", 2), ("H200", "", 1), ("H200", "u7", 1), ("H200", "u0", 1), ("A100", "u0", 0)],
+)
+def test_the_device_is_found_by_its_uuid_else_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, name: str, uuid: str, index: int
+) -> None:
+    devices = Devices(["A100", "H200", "H200"], ["u0", "u1", "u2"])
+    monkeypatch.setattr(calibration_kernel, "devices_of_process", lambda: devices)
+    monkeypatch.setattr(calibration_kernel, "calibration_kernel", NoKernel())
+    calibration_kernel.launch_on(name, uuid)
+    assert devices.chosen == index
+
+
+def test_a_device_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration_kernel, "devices_of_process", lambda: Devices(["A100"], ["u0"]))
+    with pytest.raises(KprofError, match="no H200 is visible"):
+        calibration_kernel.launch_on("H200", "u1")
+
+
+TARGETS = [GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)]
+STRAIGHT = [f'{kind} "straight_{number}"' for number in range(8) for kind in ("start", "end")]
+LOOP = [f'{kind} "loop_{number}"' for number in range(2) for kind in ("start", "end")]
+CHAIN = "elementwise_inline_asm"
+WORK = [
+    *('start "work_0"', CHAIN, 'end "work_0"', CHAIN),
+    *('start "work_1"', CHAIN, CHAIN, 'end "work_1"', CHAIN, CHAIN),
+    *('start "work_2"', 'end "work_2"'),
+]
+
+
+def with_records(target: GPUTarget) -> str:
+    """The kernel's TTGIR with its records."""
+    kernel = calibration_kernel.calibration_kernel
+    signature, values = {"rounds": "i32", "BACKEND": "constexpr"}, {"BACKEND": target.backend}
+    compiled = triton.compile(ASTSource(kernel, signature, values, {}), target=target, options=OPTIONS)
+    file = str(inspect.getsourcefile(kernel.fn))
+    return insert_module(view_of(compiled.asm["ttgir"], "k.ttgir", {file: Path(file).read_text()}), ()).text
+
+
+def operation(line: str) -> str:
+    """Its name without the dialect; a record's with all that it says."""
+    words = re.sub(r"^\s*%\w+ = ", "", line).split()
+    return " ".join(words[1:]) if words[0] == "proton.record" else words[0].split(".")[-1]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.backend)
+def test_nothing_but_work_stands_between_the_records_of_the_kernel(target: GPUTarget) -> None:
+    """Of what the compiler keeps, other than barriers and the begins of loops."""
+    body = [operation(line) for line in with_records(target).splitlines() if line.strip()]
+    body = body[body.index(STRAIGHT[0]) : body.index('end "around"')]
+    first_loop = [*STRAIGHT, "barrier", 'start "around"', "for", *LOOP, "barrier", "}"]
+    assert body == [*first_loop, "sitofp", "for", *WORK, "barrier", "yield", "}"]
+
+
+@pytest.mark.parametrize("mode", [Mode(), Mode("global"), Mode(clock_bits=32), Mode(sched_stores=True)], ids=str)
+def test_each_chain_is_there_once_and_between_its_records(mode: Mode) -> None:
+    text = with_records(TARGETS[0])
+    made = lower(text, TARGETS[0], OPTIONS, replace(mode, buffer_bytes=BUFFER_BYTES))
+    stretches = re.split(r"%clock(?:_lo|64)?;", made.assembly)
+    chains = [stretch.count("fma.rn.f32") / calibration_kernel.CHAIN_LENGTH for stretch in stretches]
+    before, last = len(STRAIGHT) + 1 + len(LOOP), [0, 0]
+    assert chains == [0] * (before + 1) + [1, 1, 2, 2, 0] + last
+
+
+def test_all_records_of_the_kernel_have_room() -> None:
+    in_loops = sum(len([one for one in loop if one != CHAIN]) for loop in (LOOP, WORK))
+    records = len(STRAIGHT) + 2 + calibration_kernel.ROUNDS * in_loops
+    assert records <= BUFFER_BYTES // calibration_kernel.NUM_WARPS // RECORD_BYTES

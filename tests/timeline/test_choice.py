@@ -1,0 +1,231 @@
+"""What is chosen of a capture, and what a choice that finds nothing is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
+
+from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.choice import Choice
+from kprof_inject.timeline.columns import CTA_COLUMNS
+from kprof_inject.timeline.number_set import NumberSet
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+MATMUL = [Scope("func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1), Scope("load a", "op", 2)]
+ADD = [Scope("func"), Scope("load x", "op", 0)]
+
+
+def numbers(text: str) -> NumberSet:
+    return NumberSet.parse(text, "--x")
+
+
+def warp(scopes: int) -> list[Entry]:
+    """Scopes in each other, the first of the table outermost."""
+    return [*(start(n, 100 + n) for n in range(scopes)), *(end(n, 900 - n) for n in reversed(range(scopes)))]
+
+
+@pytest.fixture
+def launches(tmp_path: Path) -> Sequence[Launch]:
+    """Three launches of a matmul of four CTAs on SMs 10 to 12, and one of an add of two CTAs."""
+    writer = CaptureWriter(tmp_path / "7", {"pid": 7})
+    for name, scopes, sms, warps, count in (("matmul", MATMUL, (10, 11, 12, 10), 4, 3), ("add", ADD, (3, 4), 2, 1)):
+        words = buffer_words([Cta([warp(len(scopes))] * warps, sm) for sm in sms], slots=8)
+        writer.add_kernel(name, kernel_json(scopes, words, warps, name=f"{name}_kernel"), "module {}\n", {})
+        for index in range(count):
+            launch = launch_json(words, variant=name, index=index)
+            writer.add_launch(launch, memoryview(words.tobytes()))
+    writer.finish({"left_out": {}})
+    return read_capture(tmp_path).launches
+
+
+def wanted(launches: Sequence[Launch], choice: Choice) -> list[tuple[str, int]]:
+    return [(launch.kernel.variant, launch.index) for launch in choice.wanted(launches)]
+
+
+def complaint(launches: Sequence[Launch], choice: Choice) -> tuple[str, str]:
+    with pytest.raises(KprofError) as caught:
+        choice.wanted(launches)
+    assert caught.value.exit_code == 1
+    return caught.value.what, caught.value.hint
+
+
+EVERY_LAUNCH = [("matmul", 0), ("matmul", 1), ("matmul", 2), ("add", 0)]
+
+
+def test_nothing_chosen_is_everything(launches: Sequence[Launch]) -> None:
+    assert wanted(launches, Choice()) == EVERY_LAUNCH
+    timeline = decode_launch(launches[0])
+    assert Choice().keep(timeline.scopes, timeline.table).all()
+    assert Choice().keep_ctas(timeline.ctas).all()
+    Choice().require_ctas([timeline.ctas])
+
+
+@pytest.mark.parametrize(
+    ("choice", "left"),
+    [
+        (Choice(launches=numbers("1-")), [("matmul", 1), ("matmul", 2)]),
+        (Choice(launches=numbers("0,7")), [("matmul", 0), ("add", 0)]),
+        (Choice(kernels=("add*",)), [("add", 0)]),
+        (Choice(kernels=("add*", "mat*")), EVERY_LAUNCH),
+        (Choice(kernels=("mat*",), launches=numbers("2")), [("matmul", 2)]),
+        # What a launch cannot have, it need not be decoded for.
+        (Choice(ctas=numbers("2-")), [("matmul", 0), ("matmul", 1), ("matmul", 2)]),
+        (Choice(warps=numbers("3")), [("matmul", 0), ("matmul", 1), ("matmul", 2)]),
+        (Choice(scopes=("load x",)), [("add", 0)]),
+        (Choice(scopes=("load ?",)), EVERY_LAUNCH),
+        (Choice(sms=numbers("3")), EVERY_LAUNCH),
+    ],
+)
+def test_launches_are_chosen_before_they_are_decoded(
+    launches: Sequence[Launch], choice: Choice, left: list[tuple[str, int]]
+) -> None:
+    assert wanted(launches, choice) == left
+
+
+def places(timeline: Timeline, choice: Choice) -> set[tuple[int, int, str]]:
+    """CTA, warp and name of what is kept."""
+    kept = timeline.scopes[choice.keep(timeline.scopes, timeline.table)]
+    names = [scope.name for scope in timeline.table.scopes]
+    return {(row["cta"], row["warp"], names[row["scope"]]) for row in kept}
+
+
+@pytest.mark.parametrize(
+    ("choice", "ctas", "warps", "names"),
+    [
+        (Choice(sms=numbers("10")), {0, 3}, {0, 1, 2, 3}, {"func", "loop[0]", "iter[0]", "load a"}),
+        (Choice(ctas=numbers("1,3-")), {1, 3}, {0, 1, 2, 3}, {"func", "loop[0]", "iter[0]", "load a"}),
+        (Choice(ctas=numbers("0-1"), sms=numbers("10")), {0}, {0, 1, 2, 3}, {"func", "loop[0]", "iter[0]", "load a"}),
+        (Choice(warps=numbers("0,2")), {0, 1, 2, 3}, {0, 2}, {"func", "loop[0]", "iter[0]", "load a"}),
+        (Choice(scopes=("loop[0]",)), {0, 1, 2, 3}, {0, 1, 2, 3}, {"loop[0]"}),
+        (Choice(scopes=("*[0]",)), {0, 1, 2, 3}, {0, 1, 2, 3}, {"loop[0]", "iter[0]"}),
+        (Choice(scopes=("func", "load*")), {0, 1, 2, 3}, {0, 1, 2, 3}, {"func", "load a"}),
+        (Choice(ctas=numbers("2"), warps=numbers("1"), scopes=("func",)), {2}, {1}, {"func"}),
+    ],
+)
+def test_scopes_are_kept_by_each_of_their_places(
+    launches: Sequence[Launch], choice: Choice, ctas: set[int], warps: set[int], names: set[str]
+) -> None:
+    timeline = decode_launch(launches[0])
+    assert places(timeline, choice) == {(cta, warp, name) for cta in ctas for warp in warps for name in names}
+    assert set(timeline.ctas["cta"][choice.keep_ctas(timeline.ctas)].tolist()) == ctas
+
+
+def test_a_name_without_stars_matches_itself_alone(tmp_path: Path) -> None:
+    scopes = [Scope(name, record=str(n)) for n, name in enumerate(["a*", "ab", "a", "A", "a?", "[ab]", "b"])]
+    timeline = decode_launch(save_launch(tmp_path, scopes, [Cta([warp(len(scopes))])], slots=16))
+
+    def kept(glob: str) -> set[str]:
+        return {name for _, _, name in places(timeline, Choice(scopes=(glob,)))}
+
+    assert kept("a") == {"a"}
+    assert kept("[ab]") == {"[ab]"}
+    assert kept("a*") == {"a*", "ab", "a", "a?"}
+    assert kept("a?") == {"a*", "ab", "a?"}
+
+
+def test_what_a_warp_lost_is_kept_with_the_warp(tmp_path: Path) -> None:
+    launch = save_launch(tmp_path, MATMUL, [Cta([warp(4)] * 2, sm) for sm in (5, 6)], slots=4)
+    incomplete = decode_launch(launch).incomplete
+    assert len(incomplete) == 4
+    kept = incomplete[Choice(warps=numbers("1"), sms=numbers("6")).keep_warps(incomplete)]
+    assert kept[["cta", "warp"]].tolist() == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("choice", "what", "hint"),
+    [
+        (Choice(kernels=("matmull*",)), "--kernel matmull* finds nothing", "did you mean matmul_kernel?"),
+        (Choice(kernels=("zzz",)), "--kernel zzz finds nothing", "there are matmul_kernel, add_kernel"),
+        (
+            Choice(launches=numbers("3-5")),
+            "--launch 3-5 finds nothing",
+            "there are launches 0-2 of matmul_kernel, 0 of add_kernel",
+        ),
+        (
+            Choice(kernels=("add*",), launches=numbers("1")),
+            "--launch 1 finds nothing",
+            "there are launches 0 of add_kernel",
+        ),
+        (Choice(scopes=("func", "loop[1]")), "--scope loop[1] finds nothing", "did you mean loop[0]?"),
+        (
+            Choice(scopes=("zzz*",)),
+            "--scope zzz* finds nothing",
+            "there are func, loop[0], iter[0], load a, load x",
+        ),
+        (Choice(ctas=numbers("4")), "--cta 4 finds nothing", "there are CTAs 0-3 of matmul_kernel, 0-1 of add_kernel"),
+        (
+            Choice(warps=numbers("8-")),
+            "--warp 8- finds nothing",
+            "there are recorded warps 0-3 of matmul_kernel, 0-1 of add_kernel",
+        ),
+        (
+            Choice(warps=numbers("3"), scopes=("load x",)),
+            "each of these is in a launch, but no launch has them all",
+            "give fewer of --cta, --warp and --scope at a time",
+        ),
+    ],
+)
+def test_what_finds_nothing_is_told_what_there_is(
+    launches: Sequence[Launch], choice: Choice, what: str, hint: str
+) -> None:
+    assert complaint(launches, choice) == (what, hint)
+
+
+def test_of_many_names_some_are_listed(launches: Sequence[Launch]) -> None:
+    kernels = [replace(launches[0], kernel=replace(launches[0].kernel, name=f"k{n}")) for n in range(100)]
+    _, hint = complaint(kernels, Choice(kernels=("zzz",)))
+    assert hint == "there are k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11 and 88 more"
+
+
+def test_the_warps_that_recorded_are_told(tmp_path: Path) -> None:
+    launch = save_launch(tmp_path, ADD, [Cta([warp(2)] * 4)], slots=4, mode={"warps": [1, 3]})
+    assert complaint([launch], Choice(warps=numbers("0,2"))) == (
+        "--warp 0,2 finds nothing",
+        "there are recorded warps 1,3 of kernel",
+    )
+
+
+def test_a_capture_without_launches_is_no_fault_of_the_choice() -> None:
+    assert Choice(kernels=("x",), scopes=("y",), ctas=numbers("0")).wanted(()) == ()
+
+
+def ctas(*places: tuple[int, int]) -> np.ndarray[Any, Any]:
+    columns = np.zeros(len(places), dtype=CTA_COLUMNS)
+    columns["cta"], columns["sm"] = zip(*places, strict=True) if places else ((), ())
+    return columns
+
+
+@pytest.mark.parametrize(
+    ("choice", "what", "hint"),
+    [
+        (Choice(sms=numbers("7-")), "--sm 7- finds nothing", "there are SMs 0,2-4"),
+        (Choice(sms=numbers("1"), ctas=numbers("0")), "--sm 1 finds nothing", "there are SMs 0,2-4"),
+        (
+            Choice(sms=numbers("0"), ctas=numbers("1-2")),
+            "--cta 1-2 finds nothing with --sm 0",
+            "these CTAs ran on SMs 2-4",
+        ),
+        (Choice(ctas=numbers("3")), "--cta 3 finds nothing", "these CTAs never ran"),
+    ],
+)
+def test_where_no_chosen_cta_ran_is_told_once_it_is_known(choice: Choice, what: str, hint: str) -> None:
+    with pytest.raises(KprofError) as caught:
+        choice.require_ctas([ctas((0, 0), (1, 2)), ctas(), ctas((1, 3), (2, 4))])
+    assert (caught.value.what, caught.value.hint, caught.value.exit_code) == (what, hint, 1)
+
+
+def test_one_launch_with_a_chosen_cta_is_enough() -> None:
+    Choice(sms=numbers("3")).require_ctas([ctas((0, 0)), ctas((1, 3))])
+
+
+def test_launches_of_which_nothing_ran_are_no_fault_of_the_choice() -> None:
+    Choice(sms=numbers("3"), ctas=numbers("0")).require_ctas([ctas(), ctas()])
+    Choice(sms=numbers("3")).require_ctas([])

@@ -1,0 +1,142 @@
+"""Entries that no warp can have written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, end, start
+from decoding import decoded, entries_of, read
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kprof_inject.timeline.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
+
+# What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
+MOST = 25_000
+
+
+def cta(*cycles: int, sm: int = 0) -> Cta:
+    return Cta([[Entry(0, number % 2 == 1, value) for number, value in enumerate(cycles)]], sm)
+
+
+def times_of(*times_ns: tuple[int, int]) -> list[Cta]:
+    return [Cta([[]], init_ns=begin, pre_final_ns=done, post_final_ns=done) for begin, done in times_ns]
+
+
+def far(cycles: list[list[int]], most: list[int], unusable: tuple[int, ...] = ()) -> list[int]:
+    """Which of the records of some CTAs are, counted through."""
+    row = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
+    usable = ~np.isin(np.arange(len(row)), unusable)
+    flat = np.array([value for values in cycles for value in values], dtype=np.int64)
+    return np.flatnonzero(far_records(row, flat, usable, np.array(most))).tolist()
+
+
+def contradicted(cycles: list[list[int]], unusable: tuple[int, ...] = ()) -> list[int]:
+    """The same, of warps."""
+    group = np.repeat(np.arange(len(cycles)), [len(values) for values in cycles])
+    usable = ~np.isin(np.arange(len(group)), unusable)
+    flat = np.array([value for values in cycles for value in values], dtype=np.int64)
+    return np.flatnonzero(contradicted_records(group, flat, usable)).tolist()
+
+
+def test_a_cta_has_as_many_cycles_as_its_time_allows() -> None:
+    raw = read(times_of((1_000, 2_000), (1_000, 1_000), (5_000, 1_005_000)), slots=1)
+    assert most_cycles(raw).tolist() == [MOST, 20_000, 5_020_000]
+    assert most_launch_cycles(raw) == 5 * (1_004_000 + 4_000)
+
+
+def test_no_time_is_so_long_that_its_cycles_overflow() -> None:
+    raw = read(times_of((0, 1_000)), slots=1)
+    raw = replace(raw, init_ns=np.array([0, 1 << 62]), pre_final_ns=np.array([(1 << 63) - 1, 0]))
+    longest, none = most_cycles(raw).tolist()
+    assert longest > 1 << 50
+    assert none == 20_000
+
+
+def test_without_a_timer_nothing_is_far() -> None:
+    untimed = replace(read(times_of((0, 0)), slots=1), timed=False)
+    assert most_cycles(untimed).tolist() == [np.iinfo(np.int64).max]
+    assert most_launch_cycles(untimed) > 1 << 32
+
+
+def test_no_launch_takes_no_time() -> None:
+    assert most_launch_cycles(read([None], slots=1)) == 0
+
+
+def test_far_is_what_is_further_from_the_middle_than_the_ctas_time() -> None:
+    assert far([[100, 200, 300, 401, 0]], [200]) == [3]
+    assert far([[100, 200, 300, 400]], [300]) == []
+    assert far([[0, 100, 200, 300, 1 << 42]], [300]) == [4]
+
+
+def test_a_far_record_is_that_of_its_own_cta() -> None:
+    assert far([[0, 10, 900], [900, 910, 20], [5], []], [50, 50, 50, 50]) == [2, 5]
+    assert far([[0, 10, 900], [900, 910, 20]], [1000, 50]) == [5]
+
+
+def test_what_is_damaged_already_is_neither_far_nor_the_middle() -> None:
+    assert far([[0, 10, 5000, 6000, 7000]], [50], unusable=(2, 3, 4)) == []
+    assert far([[0, 10, 5000]], [50], unusable=(0, 1, 2)) == []
+
+
+@given(st.lists(st.integers(-100, 100), min_size=3, max_size=30), st.lists(st.integers(300, 1 << 43), max_size=30))
+def test_as_long_as_most_are_sound_none_of_those_is_far(sound: list[int], damaged: list[int]) -> None:
+    damaged = damaged[: (len(sound) - 1) // 2]
+    found = far([sound + damaged], [200])
+    assert all(place >= len(sound) for place in found)
+    assert {n for n, value in enumerate(damaged) if value > 300} <= {place - len(sound) for place in found}
+
+
+@pytest.mark.parametrize(
+    ("cycles", "found"),
+    [
+        ([1, 2, 3], []),
+        ([1, 1, 1], []),
+        ([1, 5, 2, 3], [1, 2]),
+        ([5, 1, 6], [0, 1]),
+        # Without the two in the middle, the others contradict each other.
+        ([1, 9, 7, 3, 8, 10], [1, 2, 3]),
+        ([4, 9, 3, 5, 2, 8], [1, 2, 3, 4]),
+        ([6, 9, 3, 5], [0, 1, 2, 3]),
+    ],
+)
+def test_neighbours_that_contradict_each_other(cycles: list[int], found: list[int]) -> None:
+    assert contradicted([cycles]) == found
+    assert contradicted([[0], cycles, [100, 200]]) == [place + 1 for place in found]
+
+
+def test_what_is_damaged_already_contradicts_nothing() -> None:
+    assert contradicted([[1, 50, 2, 3]], unusable=(1,)) == []
+    assert contradicted([[1, 50, 2, 3, 1]], unusable=(1,)) == [3, 4]
+
+
+def test_of_a_warp_whose_order_is_wrong_nothing_is_left() -> None:
+    # As of a ring that is read from a wrong place on: its first half was written after its second.
+    turned = [*range(100, 120), *range(20)]
+    assert contradicted([[1, 2, 3], turned, [1, 2, 3]]) == list(range(3, 43))
+
+
+@given(st.lists(st.lists(st.integers(0, 20), max_size=40), max_size=4))
+def test_what_is_left_is_in_order(warps: list[list[int]]) -> None:
+    wrong = set(contradicted(warps))
+    places = iter(range(sum(map(len, warps))))
+    for warp in warps:
+        left = [value for value, place in zip(warp, places, strict=False) if place not in wrong]
+        assert left == sorted(left)
+        assert left == warp or len(left) < len(warp) - 1
+
+
+def test_damaged_entries_are_left_out_and_counted_for_their_warp() -> None:
+    warps = [
+        [start(0, 500), start(77, 510), end(0, 520)],
+        [start(0, 500), end(0, 600), start(0, 550), end(0, 650)],
+        [start(0, 500), end(0, 520), start(0, 600 + MOST), end(0, 540)],
+    ]
+    records = decoded(read([Cta(warps)], slots=4), {0: 0})
+    assert entries_of(records, 0) == [start(0, 500), end(0, 520)]
+    assert entries_of(records, 1) == [start(0, 500), end(0, 650)]
+    assert entries_of(records, 2) == [start(0, 500), end(0, 520), end(0, 540)]
+    assert records.damaged.tolist() == [0, 1, 1, 2]
+    assert records.number.tolist() == [0, 2, 0, 3, 0, 1, 3]
