@@ -69,8 +69,9 @@ def cost_in(timelines: Sequence[Timeline], key: CostKey) -> MeasuredCost:
 
 
 def beside_work_in(timelines: Sequence[Timeline]) -> tuple[float, float]:
-    """Cycles by which a stretch of work from a start, and one from an end, to the next record is longer than half of one
-    with twice the work. Raises ``KprofError`` if records are missing."""
+    """What a start and what an end costs where work stands behind it, in cycles, as it comes out: twice the distance to
+    the next record with some work between, less the one with twice as much. Raises ``KprofError`` if records are
+    missing."""
     once_from_start, once_from_end, twice_from_start, twice_from_end, _ = _medians(_gaps(timelines, "work_"))
     return 2 * once_from_start - twice_from_start, 2 * once_from_end - twice_from_end
 

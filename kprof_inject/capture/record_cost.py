@@ -21,8 +21,8 @@ class RecordCost:
 
     How much it is hangs on what stands beside the record: work may be done while the record is being made. So each is
     the middle between two figures, next to another record and next to work, and what a record really adds may be
-    ``error_cycles`` more or less. ``source`` says where the figures come from: "measured" on that device when the capture
-    was made, or "shipped", measured by us on a device of the same name."""
+    ``error_cycles`` more or less. ``source`` says where the figures come from: "measured" on that device when the
+    capture was made, or "shipped", measured by us on a device of the same name."""
 
     after_start_cycles: float
     after_end_cycles: float
@@ -57,10 +57,10 @@ class MeasuredCost:
     """What was measured: all in cycles from a record's clock reading to that of the next record of the same warp.
 
     ``after_start_cycles`` and ``after_end_cycles`` are what follows the start and what follows the end of a scope, in a
-    loop, where the next record stands right behind; ``cycles`` is their mean. With ``beside_work`` they are what is left
-    of the distance where work stands between, less that work. ``straight_cycles`` is ``cycles`` outside of loops. Half
-    of what was measured of a place in the code without work lies within ``spread_cycles``; ``samples`` is how many there
-    were in all."""
+    loop, where the next record stands right behind; ``cycles`` is their mean. The two ``beside_work`` are what is left
+    of the distance where work stands between, less that work. ``straight_cycles`` is ``cycles`` outside of loops. Of
+    what was measured of a place in the code without work, half lies within ``spread_cycles``; ``samples`` is how many
+    there were in all."""
 
     key: CostKey
     cycles: float

@@ -14,7 +14,7 @@ from kprof_inject.cli.report import print_report
 from kprof_inject.cli.trace import decode_capture, write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
-from kprof_inject.runtime.gpu import has_gpu
+from kprof_inject.runtime.devices.gpu import has_gpu
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 
@@ -54,7 +54,7 @@ def _replay(workspace: Path) -> None:
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:
     """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
-    from kprof_inject.runtime.lower import lower, target_of
+    from kprof_inject.runtime.checking.lower import lower, target_of
 
     target = kernel.metadata["target"]
     done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(()))

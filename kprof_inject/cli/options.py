@@ -11,7 +11,7 @@ import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.cli.completion import complete_scopes, complete_selectors
-from kprof_inject.runtime.launches import LaunchChoice, parse_launches
+from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -25,7 +25,7 @@ from kprof_inject.cli.report import print_report
 from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.cli.trace import decode_capture, write_and_say
 from kprof_inject.export.registry import trace_writer
-from kprof_inject.runtime.launches import LaunchChoice
+from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
 

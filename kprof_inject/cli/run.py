@@ -13,7 +13,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import INTERRUPTED, say, say_faults
 from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
 from kprof_inject.runtime import steps
-from kprof_inject.runtime.launches import LaunchChoice
+from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.timeline.fit import Fit, fitted_buffer
 from kprof_inject.workspace import Workspace
 

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices import devices_of_process
+from kprof_inject.runtime.devices.of_process import devices_of_process
 
 NUM_WARPS = 4
 """An SM has four schedulers: no warp waits for another one's turn."""
@@ -26,8 +26,8 @@ _HIP_CHAIN = tl.constexpr("v_mov_b32 $0, $1" + CHAIN_LENGTH * "\nv_fma_f32 $0, $
 
 @triton.jit
 def _chain(value, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Multiply and add, each waiting for the one before. A compiler of ours leaves it where it is; the assembler may let
-    it begin while the record before it is being made, as it does with anyone's work."""
+    """Multiply and add, each waiting for the one before. The compiler leaves it where it is; the assembler may let it
+    begin while the record before it is still being made, as it does with any work."""
     if BACKEND == "hip":
         value = tl.inline_asm_elementwise(_HIP_CHAIN, "=&v,v", [value], dtype=tl.float32, is_pure=False, pack=1)
     else:

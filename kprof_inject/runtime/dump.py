@@ -15,14 +15,14 @@ from typing import Any
 import triton
 
 from kprof_inject.files import source_text
-from kprof_inject.runtime import autotuning, kernel_loading
 from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
-from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.loaded_kernel import resources_of
 from kprof_inject.runtime.endings import at_end
-from kprof_inject.runtime.loaded_kernel import resources_of
+from kprof_inject.runtime.launching import autotuning, kernel_loading
+from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.timing import LaunchTimer, TimingLauncher
 from kprof_inject.runtime.variants import Variant, variant_of
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import Workspace
@@ -65,7 +65,7 @@ class DumpStep:
     @functools.cached_property
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
-        from kprof_inject.runtime.devices import devices_of_process
+        from kprof_inject.runtime.devices.of_process import devices_of_process
 
         return devices_of_process()
 

@@ -49,7 +49,7 @@ def _install_step(session: Session, report: ProcessReport, triton: ModuleType) -
 
 def _tell_benchmarks(report: ProcessReport, module: ModuleType) -> None:
     with report.guard("joining Inductor"):
-        autotuning = importlib.import_module("kprof_inject.runtime.autotuning")
+        autotuning = importlib.import_module("kprof_inject.runtime.launching.autotuning")
         autotuning.install_for_inductor(module)
         autotuning.report_inductors_choices(module, report)
 

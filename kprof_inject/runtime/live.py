@@ -10,21 +10,21 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime import autotuning, kernel_loading
-from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import Compile, wrap_compiler
-from kprof_inject.runtime.device import Device
-from kprof_inject.runtime.devices import devices_of_process
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.of_process import devices_of_process
 from kprof_inject.runtime.dump import save_kernel
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.jit_caches import fresh_jit_caches
-from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
+from kprof_inject.runtime.launching import autotuning, kernel_loading
+from kprof_inject.runtime.launching.capture import LaunchCapture
+from kprof_inject.runtime.launching.launch_buffers import CapturedKernel, Place
+from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.override import RunStep
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import PlannedKernel
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.timing import LaunchTimer
 from kprof_inject.runtime.variants import Variant
 from kprof_inject.workspace import DumpedKernel, Workspace
 

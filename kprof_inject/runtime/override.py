@@ -16,16 +16,16 @@ from triton import knobs
 from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime import autotuning, kernel_loading
-from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
-from kprof_inject.runtime.device import Device
-from kprof_inject.runtime.devices import devices_of_process
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.of_process import devices_of_process
 from kprof_inject.runtime.dump import note_gpu
 from kprof_inject.runtime.endings import at_end
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.inductor import is_compile_worker, packages_binaries
-from kprof_inject.runtime.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
+from kprof_inject.runtime.launching import autotuning, kernel_loading
+from kprof_inject.runtime.launching.capture import LaunchCapture
+from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe, scope_ids_of
 from kprof_inject.runtime.session import Session

@@ -15,11 +15,11 @@ from triton.runtime.driver import driver
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler_messages import errors_in
+from kprof_inject.runtime.checking.compiler_messages import errors_in
+from kprof_inject.runtime.devices.loaded_kernel import resources_of
 from kprof_inject.runtime.diagnostics import without_false_alarms
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
-from kprof_inject.runtime.launch_buffers import CapturedKernel
-from kprof_inject.runtime.loaded_kernel import resources_of
+from kprof_inject.runtime.launching.launch_buffers import CapturedKernel
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, seen_launches
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.launches import LaunchChoice
+from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import run_program
 from kprof_inject.runtime.session import Session

@@ -68,8 +68,8 @@ def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Which counter each reading is of, numbered from 0 in the readings' order; and whether it is believed.
 
-    An SM has one counter, or several one after the other: one that stood still in between, or several SMs of the same
-    number (Proton on gfx950 numbers CUs of different XCCs alike)."""
+    An SM has one counter; or several, far apart: one that jumped, or those of several SMs of the same number. (Proton
+    numbers CUs by ``32 * XCC + 10 * SE + CU`` on gfx950, and the last two come to 38.)"""
     count = len(readings.sm)
     agree = np.zeros((_NEIGHBOURS, count), dtype=bool)
     for part in parts(count):

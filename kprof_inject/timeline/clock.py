@@ -37,29 +37,28 @@ class ClockFit:
     """The clock of a launch. ``source`` says whether its rate was "fitted" to readings; is "assumed" to be the device's
     nominal one, because the launch was too short for its readings; or is "nominal" for want of any.
 
-    ``rate_ns`` is nanoseconds per cycle and ``rate_error`` its relative standard error; between parts of the launch, or
-    between SMs, it differs by about ``rate_variation`` of it, as far as readings tell. ``residual_ns`` is the root
-    mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were, and
-    ``readings_left_out`` how many of them contradict the others too much to be true. The timer moved in steps of
-    ``timer_step_ns`` (0 without readings). Times on an SM between two of its readings are as sure as these where they
-    are close together; midway between the two that are furthest apart, the standard error is ``between_ns``.
+    ``rate_ns`` is nanoseconds per cycle on the average, and ``rate_error`` its relative standard error. ``residual_ns``
+    is the root mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were,
+    and ``readings_left_out`` how many contradict the others too much to be true. Between two readings of an SM that are
+    far apart, times are less sure: midway between those that are furthest apart, the standard error is ``between_ns``.
+    The timer moved in steps of ``timer_step_ns`` (0 without readings), and all times are as it shows them: half a step
+    late, on the average.
 
     The tables below have a row for each counter, ascending by ``sms``, its SM, and ``base_cycles``; an SM has more than
-    one if its counter stood still, or if several SMs have its number. ``sms_guessed`` is how many had no reading that
+    one if its counter jumped, or if several SMs have its number. ``counters_guessed`` is how many had no reading that
     could be true, and stand somewhere within the launch. ``base_cycles`` and ``base_ns`` fix each line; ``curves`` are
     added to it.
     """
 
     rate_ns: float
     rate_error: float
-    rate_variation: float
     residual_ns: float
     worst_ns: float
     between_ns: float
     timer_step_ns: int
     readings: int
     readings_left_out: int
-    sms_guessed: int
+    counters_guessed: int
     sms: NDArray[np.int64]
     base_cycles: NDArray[np.int64]
     base_ns: NDArray[np.int64]
@@ -94,21 +93,20 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     fit = fit_curves(lines)
     placed = np.bincount(counter, believed) > 0
     return ClockFit(
-        rate.ns,
-        rate.error,
-        rate.variation,
-        fit.residual_ns,
-        fit.worst_ns,
-        between_ns,
-        readings.step_ns,
-        len(counter),
-        int(np.count_nonzero(~believed)),
-        int(np.count_nonzero(~placed)),
-        readings.sm[np.searchsorted(counter, np.arange(len(placed)))].astype(np.int64),
-        lines.base_cycles,
-        lines.base_ns,
-        fit.curves,
-        rate.source,
+        rate_ns=rate.ns,
+        rate_error=rate.error,
+        residual_ns=fit.residual_ns,
+        worst_ns=fit.worst_ns,
+        between_ns=between_ns,
+        timer_step_ns=readings.step_ns,
+        readings=len(counter),
+        readings_left_out=int(np.count_nonzero(~believed)),
+        counters_guessed=int(np.count_nonzero(~placed)),
+        sms=readings.sm[np.searchsorted(counter, np.arange(len(placed)))].astype(np.int64),
+        base_cycles=lines.base_cycles,
+        base_ns=lines.base_ns,
+        curves=fit.curves,
+        source=rate.source,
     )
 
 
@@ -119,21 +117,20 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
         sm = first_cycles = np.zeros(1, dtype=np.int64)
     sms, row = np.unique(sm, return_inverse=True)
     return ClockFit(
-        nominal_rate(nominal_hz),
-        NOMINAL_SPREAD,
-        0.0,
-        0.0,
-        0.0,
-        0.0,
-        0,
-        0,
-        0,
-        0,
-        sms,
-        smallest(row, first_cycles, len(sms)),
-        np.full(len(sms), begin_ns),
-        flat_curves(len(sms)),
-        "nominal",
+        rate_ns=nominal_rate(nominal_hz),
+        rate_error=NOMINAL_SPREAD,
+        residual_ns=0.0,
+        worst_ns=0.0,
+        between_ns=0.0,
+        timer_step_ns=0,
+        readings=0,
+        readings_left_out=0,
+        counters_guessed=0,
+        sms=sms,
+        base_cycles=smallest(row, first_cycles, len(sms)),
+        base_ns=np.full(len(sms), begin_ns),
+        curves=flat_curves(len(sms)),
+        source="nominal",
     )
 
 

@@ -31,13 +31,11 @@ _MEDIAN_TO_DEVIATION = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``ns`` is nanoseconds per cycle and ``error`` its relative standard error; between parts of the launch, or
-    between SMs, it differs by about ``variation`` of it. All readings have ``more_shift_ns`` in common. ``source`` is
-    "fitted" or "assumed"; a ``constant`` clock is none of an SM's, and does not wander."""
+    """``ns`` is nanoseconds per cycle and ``error`` its relative standard error. All readings have ``more_shift_ns`` in
+    common. ``source`` is "fitted" or "assumed"; a ``constant`` clock is none of an SM's, and does not wander."""
 
     ns: float
     error: float
-    variation: float
     more_shift_ns: float
     source: str
     constant: bool
@@ -65,7 +63,7 @@ def nominal_rate(nominal_hz: float) -> float:
 
 def assumed_rate(nominal_ns: float) -> Rate:
     """That of a launch whose readings do not tell."""
-    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, 0.0, "assumed", constant=False)
+    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, "assumed", constant=False)
 
 
 def fit_rate(
@@ -96,8 +94,7 @@ def fit_rate(
         solution = covariance @ (weighted @ target + prior * (rough_ns, 0.0))
         rest_ns = target - solution @ centred
         scale = max(1.0, _MEDIAN_TO_DEVIATION * float(np.median(np.abs(rest_ns / error_ns))))
-        trusted = trust(rest_ns / error_ns / scale, readings.side)
-        weight = trusted / error_ns**2
+        weight = trust(rest_ns / error_ns / scale, readings.side) / error_ns**2
 
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
@@ -105,10 +102,7 @@ def fit_rate(
     found = _with_prior(float(solution[0]), variance, nominal_rate(nominal_hz))
     # What the readings say of the shift, were the rate the one that was settled on.
     shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
-    if found.source == "fitted":
-        bend_ns = _bend(x, rest_ns, trusted, error_ns)
-        found = replace(found, variation=bend_ns / found.ns, more_shift_ns=float(shift_ns))
-    return found
+    return replace(found, more_shift_ns=float(shift_ns)) if found.source == "fitted" else found
 
 
 def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:
@@ -150,17 +144,4 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
     settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)
     if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
         return assumed_rate(nominal_ns)
-    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, 0.0, "fitted", prior.constant)
-
-
-def _bend(
-    x: NDArray[np.float64],
-    rest_ns: NDArray[np.float64],
-    trusted: NDArray[np.float64],
-    error_ns: NDArray[np.float64],
-) -> float:
-    """By how much, in nanoseconds per cycle, the rate differs between parts of the launch or between SMs: what leaves
-    readings further from straight lines than they are uncertain by."""
-    excess = float(np.average(rest_ns**2 - error_ns**2, weights=trusted))
-    span = float(x.max())
-    return float(np.sqrt(12 * max(excess, 0.0))) / span if span else 0.0
+    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, "fitted", prior.constant)

@@ -41,8 +41,8 @@ class Readings:
     ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the
     record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``. A clock value
     that was reckoned is off by ``reckoned_cycles``, and all such are off alike.
-    The timer moves in steps of ``step_ns``. On the average it is half a step late: so are all times that are fitted to
-    it, and all others that anybody reads from it.
+    The timer moves in steps of ``step_ns``. A reading shows the last one, which is half a step late on the average; so
+    are all times that are fitted to readings, and so they agree with any other reading of that timer.
     """
 
     sm: NDArray[np.int32]

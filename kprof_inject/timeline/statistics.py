@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kprof_inject.timeline.by_scope import ByScope, narrow, take_quantiles
 from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.series import IterationSeries, series_of, turns_of
 from kprof_inject.timeline.spread import CtaBalance, CtaSums, Groups, GroupSums, Spread, spread_of
-from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
 _ITERATION = "iter"

@@ -15,7 +15,7 @@ from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.runtime import steps
-from kprof_inject.runtime.launches import LaunchChoice
+from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.workspace import Workspace
 

@@ -19,7 +19,7 @@ from triton.runtime.driver import driver
 
 from fake_gpu.gpu import FakeGpu, Launch, LoadedKernel
 from fake_gpu.profile_buffer import records_in, timed_words, untimed_words
-from kprof_inject.runtime import cuda_driver
+from kprof_inject.runtime.devices import cuda_driver
 
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 

@@ -23,9 +23,9 @@ from triton import knobs
 
 from kprof_inject.capture.mode import DEFAULT_MODE
 from kprof_inject.capture.reader import Launch, read_capture
-from kprof_inject.runtime.capture import LaunchCapture
 from kprof_inject.runtime.compiler import wrap_compiler
 from kprof_inject.runtime.jit_caches import fresh_jit_caches
+from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.live import _install_once
 from kprof_inject.runtime.override import RunStep, WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport

@@ -28,7 +28,7 @@ from kprof_inject.capture.record_cost import CostKey, RecordCost, read_costs
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime import calibration_kernel
-from kprof_inject.runtime.lower import lower
+from kprof_inject.runtime.checking.lower import lower
 from kprof_inject.workspace import Workspace
 
 TESTS = LAUNCHES.parents[1]

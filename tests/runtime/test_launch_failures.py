@@ -16,8 +16,8 @@ from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime import override
-from kprof_inject.runtime.capture import LaunchCapture
-from kprof_inject.runtime.device import Device
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.launching.capture import LaunchCapture
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk refused: No space left on device"

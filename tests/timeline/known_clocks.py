@@ -49,12 +49,14 @@ Harm = Callable[[NDArray[np.uint64]], None]
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fit of a launch; for each record its SM, whether it ends or begins the function, the fitted and true time."""
+    """The fit of a launch; for each record its SM, whether it ends or begins the function,
+    its true time, and how much later the fitted one is."""
 
     clock: ClockFit
     sm: NDArray[np.int64]
     cycles: NDArray[np.int64]
     at_function: NDArray[np.bool_]
+    true_ns: NDArray[np.float64]
     error_ns: NDArray[np.float64]
 
     def worst_ns(self, where: NDArray[np.bool_] | bool = True) -> float:
@@ -147,7 +149,7 @@ def run(
     sm = decoder.ctas.sm[records.group // 2]
     true_ns = np.concatenate([np.empty(0), *(times[cta] for cta in decoder.ctas.cta.tolist())])
     error_ns = (clock.to_ns(records.cycles, sm) - BEGIN_NS) - true_ns
-    return Fitted(clock, sm, records.cycles, records.scope == FUNC, error_ns)
+    return Fitted(clock, sm, records.cycles, records.scope == FUNC, true_ns, error_ns)
 
 
 def decoder_of(raw: RawCtas) -> RecordDecoder:

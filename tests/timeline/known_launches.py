@@ -242,7 +242,7 @@ def _shifted(warp: Warp, cycles: int) -> Warp:
 _SHORT_GAP = 60
 # Less than half of 32 bits.
 _LONG_GAP = 1 << 30
-_LONG_SHARE = 0.1
+_LONG_SHARE = 0.4
 _LEAVES = ("op", _MARK, "cross")
 
 
@@ -295,7 +295,7 @@ def launches(draw: st.DrawFn, *, long: bool = True, most_ctas: int = 8) -> Known
 
     scopes = range(len(scope_table(sites)))
     # Counters that are about to overflow, that have just done so, and of any value.
-    ahead = [chance.choice([recording.period - 300, 5, chance.randrange(recording.period)]) for _ in range(3)]
+    ahead = [chance.choice([recording.period - chance.randrange(3_000), 5, chance.randrange(recording.period)]) for _ in range(3)]
     records = [frozenset(chance.sample(scopes, chance.randint(0, len(scopes)))) for _ in range(num_warps)]
     begins = [0, 0, 0]
     ctas: list[KnownCta | None] = []

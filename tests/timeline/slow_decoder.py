@@ -6,7 +6,7 @@ It follows the same rules and shares no code with ``kprof_inject``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
@@ -51,7 +51,12 @@ class _Seen:
 
 
 def decode_slowly(
-    words: NDArray[np.uint32], num_warps: int, scope_of_id: Mapping[int, int], *, stores_moved: bool = False
+    words: NDArray[np.uint32],
+    num_warps: int,
+    scope_of_id: Mapping[int, int],
+    parents: Sequence[int],
+    *,
+    stores_moved: bool = False,
 ) -> SlowDecode:
     """Decode a buffer whose headers are sound, of a launch that does not outlast half the counter's period."""
     rows = [row for row in words.tolist() if row[0] == PREAMBLE]
@@ -71,8 +76,14 @@ def decode_slowly(
             _mark_contradicted_slowly([entry for entry in ring if entry.is_end or not stores_moved])
             if stores_moved:
                 _mark_parted_slowly(ring)
-            loss = _pair_slowly(result, row[1], warp, ring, stores_moved)
-            loss = loss._replace(lost=max(0, row[10 + warp] // 2 - len(ring)))
+            lost = max(0, row[10 + warp] // 2 - len(ring))
+            sound = [entry for entry in ring if not entry.damaged]
+            # Where a start is stored beside its end, the ring may have lost scopes that ran in that one.
+            oldest = next((entry.cycles for entry in sound if entry.is_end or not stores_moved), 0)
+            if stores_moved:
+                sound.sort(key=lambda entry: _time_of_moved(entry, ring))
+            late = _amid_inner_slowly(sound, oldest, parents) if lost else []
+            loss = _pair_slowly(result, row[1], warp, ring, sound, late, stores_moved)._replace(lost=lost)
             if any(loss):
                 result.incomplete[row[1], warp] = loss
     result.scopes.sort()
@@ -158,11 +169,39 @@ def _mark_parted_slowly(ring: list[_Seen]) -> None:
             entry.damaged = True
 
 
-def _pair_slowly(result: SlowDecode, cta: int, warp: int, ring: list[_Seen], stores_moved: bool) -> WarpLoss:
-    """Add a warp's scopes, and what has no partner."""
-    sound = [entry for entry in ring if not entry.damaged]
-    if stores_moved:
-        sound.sort(key=lambda entry: _time_of_moved(entry, ring))
+def _amid_inner_slowly(sound: list[_Seen], oldest: int, parents: Sequence[int]) -> list[int]:
+    """The places of starts, each its scope's first record, before which a scope in theirs has records, or behind which
+    its next record is an end; of those that began no earlier than the ``oldest`` thing in the ring. ``sound`` are in the
+    order of time."""
+    wrong = []
+    for entry in sound:
+        first = next(other for other in sound if other.scope == entry.scope)
+        if entry is not first or entry.is_end or entry.cycles < oldest:
+            continue
+        at = sound.index(entry)
+        for inner in range(len(parents)):
+            around = parents[inner]
+            while around not in (-1, entry.scope):
+                around = parents[around]
+            following = next((other for other in sound[at:] if other.scope == inner), None)
+            if around == entry.scope and (
+                any(other.scope == inner for other in sound[:at]) or (following and following.is_end)
+            ):
+                wrong.append(entry.place)
+    return wrong
+
+
+def _pair_slowly(
+    result: SlowDecode,
+    cta: int,
+    warp: int,
+    ring: list[_Seen],
+    sound: list[_Seen],
+    late: list[int],
+    stores_moved: bool,
+) -> WarpLoss:
+    """Add a warp's scopes, and what has no partner. ``sound`` are its records in the order of time, ``late`` the places
+    of those that cannot be the starts they seem to be."""
     open_starts, stray_ends = Counter[int](), Counter[int]()
     for scope in sorted({entry.scope for entry in sound if entry.scope is not None}):
         mine = [entry for entry in sound if entry.scope == scope]
@@ -176,6 +215,7 @@ def _pair_slowly(result: SlowDecode, cta: int, warp: int, ring: list[_Seen], sto
                 and kinds[max(place - 1, 0) : place] in {"", "e"}
                 and kinds[place + 2 : place + 3] in {"", "s"}
                 and (stores_moved or between < 2)
+                and first.place not in late
             ):
                 result.scopes.append((cta, warp, scope, first.cycles, second.cycles))
                 place += 2

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,7 +19,7 @@ import pytest
 from buffers import Entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_launches import KnownCta, KnownLaunch, Ran, Recording, Site, Warp, launches, survivors
+from known_launches import KnownLaunch, launches, survivors
 from numpy.typing import NDArray
 
 from kprof_inject.errors import KprofError

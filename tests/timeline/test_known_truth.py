@@ -3,15 +3,15 @@ what is true."""
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from hypothesis import given, settings
 from known_launches import KnownLaunch, Survivors, launches, survivors
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.timeline import decode_launch
 
 
 def found_in(launch: KnownLaunch) -> Survivors:

@@ -21,6 +21,8 @@ from kprof_inject.timeline.pairs import pair_records
 # Ids 2 and 3 are two ends of one scope, 4 belongs to none.
 SCOPE_OF_ID = {0: 0, 1: 1, 2: 2, 3: 2, 5: 3}
 UNKNOWN = 4
+# What stands in what, if the table of scopes says so.
+PARENTS = (-1, 0, 1, 1)
 
 
 class Paired(NamedTuple):
@@ -32,10 +34,12 @@ class Paired(NamedTuple):
     incomplete: dict[tuple[int, int], WarpLoss]
 
 
-def paired(words: NDArray[np.uint32], num_warps: int, *, stores_moved: bool = False) -> Paired:
+def paired(
+    words: NDArray[np.uint32], num_warps: int, parents: Sequence[int] = (), *, stores_moved: bool = False
+) -> Paired:
     raw = TimedLayout().read(words, num_warps, range(num_warps))
     records = decoded(raw, SCOPE_OF_ID, stores_moved=stores_moved)
-    pairs = pair_records(records)
+    pairs = pair_records(records, parents)
     row, warp = np.divmod(records.group[pairs.start_at], num_warps)
     columns = (raw.cta[row], warp, pairs.scope, records.cycles[pairs.start_at], records.cycles[pairs.end_at])
     without = [Counter(records.scope[places].tolist()) for places in (pairs.open_starts, pairs.stray_ends)]
@@ -212,8 +216,8 @@ def test_any_records_decode_as_one_by_one(
         if words[row % len(words), 0]:
             words[row % len(words), 13 + column % (words.shape[1] - 13)] = word
 
-    result = paired(words, 3, stores_moved=stores_moved)
-    slow = decode_slowly(words, 3, SCOPE_OF_ID, stores_moved=stores_moved)
+    result = paired(words, 3, PARENTS, stores_moved=stores_moved)
+    slow = decode_slowly(words, 3, SCOPE_OF_ID, PARENTS, stores_moved=stores_moved)
     assert sorted(result.scopes) == slow.scopes
     assert result.open_starts == slow.open_starts
     assert result.stray_ends == slow.stray_ends

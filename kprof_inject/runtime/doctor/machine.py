@@ -82,9 +82,9 @@ def compiler() -> Iterator[Finding]:
         import_module("triton")
     except ImportError:
         return  # said of Triton already
-    from kprof_inject.runtime.check import Lower
-    from kprof_inject.runtime.compiler_process import CompilerProcess
-    from kprof_inject.runtime.module_target import ModuleTarget
+    from kprof_inject.runtime.checking.check import Lower
+    from kprof_inject.runtime.checking.compiler_process import CompilerProcess
+    from kprof_inject.runtime.checking.module_target import ModuleTarget
 
     target = ModuleTarget(*(_present_target() or ("cuda", 90, 32)))
     text = _KERNEL.format(target=target, warp_size=target.warp_size)

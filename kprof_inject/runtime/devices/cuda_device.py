@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from kprof_inject.runtime.cuda_driver import relaxed_capture
-from kprof_inject.runtime.cuda_kernels import CudaKernels
-from kprof_inject.runtime.cuda_memory import CudaBuffer, CudaEvent, CudaMemory, Driver
-from kprof_inject.runtime.device import ClockReading
-from kprof_inject.runtime.torch_device import TorchDevice
+from kprof_inject.runtime.devices.cuda_driver import relaxed_capture
+from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
+from kprof_inject.runtime.devices.cuda_memory import CudaBuffer, CudaEvent, CudaMemory, Driver
+from kprof_inject.runtime.devices.device import ClockReading
+from kprof_inject.runtime.devices.torch_device import TorchDevice
 
 
 class CudaDevice(TorchDevice):

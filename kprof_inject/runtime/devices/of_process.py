@@ -6,11 +6,11 @@ import functools
 
 import torch
 
-from kprof_inject.runtime.cuda_device import CudaDevice
-from kprof_inject.runtime.cuda_driver import loaded_driver
-from kprof_inject.runtime.cuda_memory import Driver
-from kprof_inject.runtime.device import Device
-from kprof_inject.runtime.torch_device import TorchDevice
+from kprof_inject.runtime.devices.cuda_device import CudaDevice
+from kprof_inject.runtime.devices.cuda_driver import loaded_driver
+from kprof_inject.runtime.devices.cuda_memory import Driver
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.torch_device import TorchDevice
 
 
 @functools.cache

@@ -15,12 +15,12 @@ import torch
 import triton
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.clock_readings import DeviceClocks
-from kprof_inject.runtime.copier import BufferCopier
-from kprof_inject.runtime.device import Device, NoDeviceMemory
+from kprof_inject.runtime.devices.clock_readings import DeviceClocks
+from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.last_launches import LastLaunches
-from kprof_inject.runtime.launch_buffers import (
+from kprof_inject.runtime.launching.copier import BufferCopier
+from kprof_inject.runtime.launching.last_launches import LastLaunches
+from kprof_inject.runtime.launching.launch_buffers import (
     CapturedKernel,
     ChosenLaunches,
     FullBuffer,
@@ -28,10 +28,10 @@ from kprof_inject.runtime.launch_buffers import (
     LaunchInfo,
     Place,
 )
-from kprof_inject.runtime.launches import parse_launches
+from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.timing import LaunchTimer
 from kprof_inject.version import __version__
 
 _MOST_ON_DEVICE = 4

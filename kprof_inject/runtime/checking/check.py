@@ -12,10 +12,10 @@ from typing import Any
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.runtime.compiler_messages import errors_in
-from kprof_inject.runtime.compiler_process import CompilerProcess
-from kprof_inject.runtime.module_target import ModuleTarget, module_target
-from kprof_inject.runtime.nesting import NestedName, disagreement
+from kprof_inject.runtime.checking.compiler_messages import errors_in
+from kprof_inject.runtime.checking.compiler_process import CompilerProcess
+from kprof_inject.runtime.checking.module_target import ModuleTarget, module_target
+from kprof_inject.runtime.checking.nesting import NestedName, disagreement
 from kprof_inject.select.legality import RECORD
 from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.nodes import Module
@@ -93,9 +93,9 @@ class Verify:
     def run(self, written: Path) -> Sequence[NestedName]:
         import triton
 
+        from kprof_inject.runtime.checking.lower import target_of
+        from kprof_inject.runtime.checking.nesting import places_of_triton
         from kprof_inject.runtime.instrumentation import read_module
-        from kprof_inject.runtime.lower import target_of
-        from kprof_inject.runtime.nesting import places_of_triton
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "kernel.ttgir")
@@ -121,7 +121,7 @@ class Lower:
     def run(self, written: Path) -> tuple[int, int]:
         import triton
 
-        from kprof_inject.runtime.lower import lower, lower_without_records, target_of
+        from kprof_inject.runtime.checking.lower import lower, lower_without_records, target_of
 
         target = target_of(self.target.backend, self.target.arch, self.target.warp_size)
         try:

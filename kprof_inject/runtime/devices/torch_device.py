@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from kprof_inject.runtime.cuda_driver import relaxed_capture
-from kprof_inject.runtime.device import Buffer, ClockReading, Event, NoDeviceMemory
+from kprof_inject.runtime.devices.cuda_driver import relaxed_capture
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, Event, NoDeviceMemory
 
 # Long enough for the host to have queued a launch and the event behind it, at the rates of GPUs of today (1 to 2 GHz).
 _HOLD_CYCLES = 200_000

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kprof_inject.runtime.device import Buffer, Device, Event
-from kprof_inject.runtime.launches import LaunchFilter
+from kprof_inject.runtime.devices.device import Buffer, Device, Event
+from kprof_inject.runtime.launching.launches import LaunchFilter
 
 Grid = tuple[int, int, int]
 

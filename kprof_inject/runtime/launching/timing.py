@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kprof_inject.runtime.autotuning import is_benchmarking
-from kprof_inject.runtime.device import Device, Event
+from kprof_inject.runtime.devices.device import Device, Event
+from kprof_inject.runtime.launching.autotuning import is_benchmarking
 
 # The first launches load code and fill caches.
 _WARM_UP = 3

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kprof_inject.runtime.device import Buffer, Device, NoDeviceMemory
-from kprof_inject.runtime.launch_buffers import FullBuffer, Grid, LaunchInfo, Place, Save, own_place
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.launching.launch_buffers import FullBuffer, Grid, LaunchInfo, Place, Save, own_place
 
 _SAVE_EVERY_NS = 1_000_000_000
 """How often the last launch so far is saved, for the case that the program is killed."""

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from triton.runtime import _allocation
 
-from kprof_inject.runtime.autotuning import is_benchmarking
-from kprof_inject.runtime.device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
-from kprof_inject.runtime.launch_buffers import CapturedKernel, Place
-from kprof_inject.runtime.timing import LaunchTimer
+from kprof_inject.runtime.launching.autotuning import is_benchmarking
+from kprof_inject.runtime.launching.launch_buffers import CapturedKernel, Place
+from kprof_inject.runtime.launching.timing import LaunchTimer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler_messages import last_words
+from kprof_inject.runtime.checking.compiler_messages import last_words
 
 
 class Request(Protocol):

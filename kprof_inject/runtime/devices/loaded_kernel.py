@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kprof_inject.runtime.cuda_driver import ctas_per_sm
+from kprof_inject.runtime.devices.cuda_driver import ctas_per_sm
 
 # A stack that the PTX asks for itself, such as the one in which Proton keeps the place of its next record.
 _STACK = re.compile(r"\.local\s+\.align\s+\d+\s+\.b8\s+__local_depot\d+\[(\d+)\]")

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from kprof_inject.runtime.cuda_driver import relaxed_capture
-from kprof_inject.runtime.cuda_memory import CudaBuffer, CudaMemory, Driver
-from kprof_inject.runtime.device import ClockReading
+from kprof_inject.runtime.devices.cuda_driver import relaxed_capture
+from kprof_inject.runtime.devices.cuda_memory import CudaBuffer, CudaMemory, Driver
+from kprof_inject.runtime.devices.device import ClockReading
 
 _PTX = b"""
 .version 7.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.device import ClockReading
+from kprof_inject.runtime.devices.device import ClockReading
 
 _READ_EVERY_NS = 5_000_000_000
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.clock_readings import DeviceClocks
-from kprof_inject.runtime.device import Device, NoDeviceMemory
+from kprof_inject.runtime.devices.clock_readings import DeviceClocks
+from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launch_buffers import FullBuffer
+from kprof_inject.runtime.launching.launch_buffers import FullBuffer
 from kprof_inject.runtime.process_report import ProcessReport
 
 MAX_WAITING_BYTES = 1 << 30

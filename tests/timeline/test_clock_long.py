@@ -1,0 +1,61 @@
+"""Long launches, whose clock drifts: as far as readings tell, it is followed; where they do not, that is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from known_clocks import Counter, falling, run, steady, waves
+
+THROTTLED = falling(1.98e9, 1.48e9, 2e6)
+
+
+def swinging(sm: int, ns: float) -> float:
+    """Between 1.9 and 1.5 GHz, once in 300 µs."""
+    swing = 300e3 / (2 * np.pi)
+    return float(1.7 * ns + 0.2 * swing * np.sin(ns / swing))
+
+
+def at_once(sm: int, ns: float) -> float:
+    """1.98 GHz for a millisecond, and then at once 1.48."""
+    return 1.98 * min(ns, 1e6) + 1.48 * max(ns - 1e6, 0)
+
+
+@pytest.mark.parametrize("counter", [THROTTLED, swinging, at_once], ids=["falling", "swinging", "at once"])
+@pytest.mark.parametrize("step_ns", [32, 1024])
+def test_many_waves_follow_the_clock(counter: Counter, step_ns: int) -> None:
+    fitted = run(waves(3000, 30, 20e3), counter, iterations=3, step_ns=step_ns)
+    within_cta_ns = 0.36 / 8 * 24e3  # a rate that changes at once, in the middle of the longest CTA
+    assert fitted.worst_ns(fitted.at_function) <= 2 * step_ns + (within_cta_ns if counter is at_once else 0)
+    assert fitted.error_ns.std() <= 3 * step_ns
+    assert fitted.is_monotonic
+    assert fitted.clock.readings_left_out == 0
+
+
+def test_a_rate_that_falls_in_the_first_microseconds_is_followed_there_too() -> None:
+    fitted = run(waves(2000, 20, 10e3), falling(1.98e9, 1.48e9, 1e4), iterations=3)
+    assert fitted.worst_ns(fitted.at_function) <= 64
+    assert fitted.is_monotonic
+
+
+@pytest.mark.parametrize("ctas", [1, 132])
+def test_one_cta_on_each_sm_for_the_whole_launch_is_exact_at_its_ends_and_says_so_of_its_middle(ctas: int) -> None:
+    fitted = run(waves(ctas, ctas, 4e6), falling(1.98e9, 1.48e9, 4e6), iterations=50)
+    assert fitted.worst_ns(fitted.at_function) <= 32
+    assert 50e3 < fitted.worst_ns() <= 3 * fitted.clock.between_ns
+    assert fitted.is_monotonic
+
+
+def test_what_is_said_of_the_middle_grows_with_the_time_between_readings() -> None:
+    short, long, many = (
+        run(waves(ctas, 4, work_ns), steady(1.7e9), iterations=2).clock.between_ns
+        for ctas, work_ns in ((4, 3e3), (4, 3e6), (400, 3e3))
+    )
+    assert short < 100
+    assert long == pytest.approx(0.0156 * 3.6e6, rel=0.3)
+    assert many < 200
+
+
+def test_a_cta_of_a_second() -> None:
+    fitted = run(waves(1, 1, 1e9), steady(1.7e9))
+    assert fitted.worst_ns() <= 32
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=1e-6)
