@@ -16,8 +16,8 @@ from kprof_inject.cli.axis_lines import axis_lines
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import TRACE_ENDINGS, choice_options, path_type
 from kprof_inject.errors import KprofError
+from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.registry import format_of, trace_writer, write_trace
-from kprof_inject.export.tracks import LAYOUTS
 from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline, decode_launch

@@ -11,11 +11,22 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kprof_inject.export.drawing import draw
-from kprof_inject.export.json_text import json_inside, json_text
-from kprof_inject.export.scene import Arrows, Counters, Events, Kind, Numbers, Part, Picked, Process, Scene, Threads
-from kprof_inject.export.text_rows import THOUSANDTHS, Column, Field, Same, text_rows
-from kprof_inject.export.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.draw import draw
+from kprof_inject.export.drawing.scene import (
+    Arrows,
+    Counters,
+    Events,
+    Kind,
+    Numbers,
+    Part,
+    Picked,
+    Process,
+    Scene,
+    Threads,
+)
+from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.text.json_text import json_inside, json_text
+from kprof_inject.export.text.rows import THOUSANDTHS, Column, Field, Same, text_rows
 from kprof_inject.timeline.timeline import Timeline
 
 # Each event has this before it, so that it can be told of the first alone that it has none.

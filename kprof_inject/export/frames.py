@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kprof_inject.export.arrow import arrow_batches, arrow_schema
-from kprof_inject.export.optional import optional_module
-from kprof_inject.export.scope_rows import COLUMN_TYPES, scope_rows
+from kprof_inject.export.tables.arrow import arrow_batches, arrow_schema
+from kprof_inject.export.tables.optional import optional_module
+from kprof_inject.export.tables.scope_rows import COLUMN_TYPES, scope_rows
 from kprof_inject.timeline.timeline import Timeline
 
 if TYPE_CHECKING:

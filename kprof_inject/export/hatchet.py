@@ -15,7 +15,7 @@ from typing import Any
 
 from kprof_inject.capture.origin import place_names
 from kprof_inject.capture.reader import Launch
-from kprof_inject.export.scope_tree import scope_tree
+from kprof_inject.export.tables.scope_tree import scope_tree
 from kprof_inject.timeline.timeline import Timeline
 
 _NO_NAME = "(no name)"

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.export.drawing import draw
-from kprof_inject.export.perfetto_events import samples, slices_and_instants
-from kprof_inject.export.perfetto_fields import field
-from kprof_inject.export.perfetto_interning import Interned
-from kprof_inject.export.perfetto_packets import CHROME_EVENTS, INTERNED_DATA, first_packet, packet
-from kprof_inject.export.perfetto_tracks import (
+from kprof_inject.export.drawing.draw import draw
+from kprof_inject.export.drawing.scene import Counters, Events, Part, Process, Scene, Threads
+from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.packets.events import samples, slices_and_instants
+from kprof_inject.export.packets.fields import field
+from kprof_inject.export.packets.interning import Interned
+from kprof_inject.export.packets.packets import CHROME_EVENTS, INTERNED_DATA, first_packet, packet
+from kprof_inject.export.packets.tracks import (
     FIRST_COUNTER_UUID,
     counter_tracks,
     process_track,
     root_track,
     thread_tracks,
 )
-from kprof_inject.export.scene import Counters, Events, Part, Process, Scene, Threads
-from kprof_inject.export.tracks import BY_SM, TrackLayout
 from kprof_inject.timeline.timeline import Timeline
 
 _CHUNK_SAMPLES = 1 << 15

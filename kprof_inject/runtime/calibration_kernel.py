@@ -24,7 +24,7 @@ _CUDA_CHAIN = tl.constexpr("mov.f32 $0, $1;" + CHAIN_LENGTH * " fma.rn.f32 $0, $
 _HIP_CHAIN = tl.constexpr("v_mov_b32 $0, $1" + CHAIN_LENGTH * "\nv_fma_f32 $0, $0, 0.5, 0.5")
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator]
 def _chain(value, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
     """Multiply and add, each waiting for the one before. The compiler leaves it where it is; the assembler may let it
     begin while the record before it is still being made, as it does with any work."""
@@ -35,7 +35,7 @@ def _chain(value, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
     return value
 
 
-@triton.jit(do_not_specialize=["rounds"])
+@triton.jit(do_not_specialize=["rounds"])  # type: ignore[untyped-decorator]
 def calibration_kernel(rounds, BACKEND: tl.constexpr):  # type: ignore[no-untyped-def]
     # kprof: mark straight_0
     # kprof: mark straight_1

@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.scene import Arg, Events, Kind, Part, Process, Scene, Threads
+from kprof_inject.export.drawing.scene import Arg, Events, Kind, Part, Process, Scene, Threads
 
 PID = 1
 KINDS = [

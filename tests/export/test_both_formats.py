@@ -20,8 +20,8 @@ from trace_processor.processor import Row, query_many
 
 from kprof_inject.export import chrome, perfetto
 from kprof_inject.export.chrome import chrome_trace
+from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.export.tracks import LAYOUTS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SLICES = (

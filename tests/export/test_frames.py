@@ -17,7 +17,7 @@ from tabled import NAMES, decode_ranks, rows_of
 import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.export.frames import to_arrow, to_pandas
-from kprof_inject.export.scope_rows import COLUMN_TYPES
+from kprof_inject.export.tables.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

@@ -14,8 +14,8 @@ from drawn import ARROWS
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 
 from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.drawing import draw
-from kprof_inject.export.scene import Events, Process, Threads
+from kprof_inject.export.drawing.draw import draw
+from kprof_inject.export.drawing.scene import Events, Process, Threads
 from kprof_inject.timeline.timeline import Timeline
 
 TIMER = Timer(5_000_000)

@@ -24,10 +24,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 from trace_processor.processor import Row, query_many
 
-from kprof_inject.export import perfetto, perfetto_order
-from kprof_inject.export.gzip import gzipped
-from kprof_inject.export.perfetto import encode, perfetto_trace
-from kprof_inject.export.scene import (
+from kprof_inject.export import perfetto
+from kprof_inject.export.drawing.scene import (
     Arg,
     Arrows,
     Counters,
@@ -40,6 +38,9 @@ from kprof_inject.export.scene import (
     Scene,
     Threads,
 )
+from kprof_inject.export.gzip import gzipped
+from kprof_inject.export.packets import order as perfetto_order
+from kprof_inject.export.perfetto import encode, perfetto_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"

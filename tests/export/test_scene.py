@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from drawn import DRAWN
 
-from kprof_inject.export import launch_events
-from kprof_inject.export.drawing import draw
-from kprof_inject.export.scene import Counters, Events, Part, Picked, Process, Threads
-from kprof_inject.export.tracks import BY_SM, LAYOUTS
+from kprof_inject.export.drawing import launch_events
+from kprof_inject.export.drawing.draw import draw
+from kprof_inject.export.drawing.scene import Counters, Events, Part, Picked, Process, Threads
+from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS
 from kprof_inject.timeline.timeline import Timeline
 
 

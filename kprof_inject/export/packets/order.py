@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kprof_inject.export.scene import Events, Mask, Numbers
+from kprof_inject.export.drawing.scene import Events, Mask, Numbers
 
 # So few that a chunk's rows stay in the processor's cache.
 _CHUNK_ORDERS = 1 << 15

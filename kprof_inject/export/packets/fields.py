@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.varints import ByteColumn, constant, strings, varints
+from kprof_inject.export.packets.varints import ByteColumn, constant, strings, varints
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _LENGTHS_STEP = 64

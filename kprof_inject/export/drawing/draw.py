@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from functools import partial
 
 from kprof_inject.capture.origin import Origin
-from kprof_inject.export.counters import active_ctas
-from kprof_inject.export.host_launches import Call, host_launches, host_process_name
-from kprof_inject.export.launch_events import launch_events
-from kprof_inject.export.launch_facts import launch_facts
-from kprof_inject.export.scene import Part, Process, Scene
-from kprof_inject.export.tracks import BY_SM, TrackLayout
+from kprof_inject.export.drawing.counters import active_ctas
+from kprof_inject.export.drawing.host_launches import Call, host_launches, host_process_name
+from kprof_inject.export.drawing.launch_events import launch_events
+from kprof_inject.export.drawing.launch_facts import launch_facts
+from kprof_inject.export.drawing.scene import Part, Process, Scene
+from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.timeline import Timeline
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.digits import number_width, thousandths_width, write_numbers, write_thousandths
+from kprof_inject.export.text.digits import number_width, thousandths_width, write_numbers, write_thousandths
 
 # The array of so many rows stays in the processor's cache from the first field to the last.
 _CHUNK_ROWS = 1 << 11

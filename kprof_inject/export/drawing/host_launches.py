@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kprof_inject.capture.origin import Origin
-from kprof_inject.export.scene import Arg, Arrows, Events, Kind, Numbers, Part, Threads
+from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Numbers, Part, Threads
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.host_calls import HostCall
 

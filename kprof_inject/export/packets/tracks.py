@@ -8,11 +8,11 @@ by ``sibling_order_rank`` only if the root track, whose uuid is 0, says so; olde
 
 from __future__ import annotations
 
-from kprof_inject.export.perfetto_fields import field, message_fields, varint_fields
-from kprof_inject.export.perfetto_packets import TRACK_DESCRIPTOR, packet, packets
-from kprof_inject.export.perfetto_rows import one_behind_the_other, side_by_side
-from kprof_inject.export.scene import Counters, Numbers, Picked, Process, Text, Threads
-from kprof_inject.export.varints import ByteColumn, constant, decimals, strings
+from kprof_inject.export.drawing.scene import Counters, Numbers, Picked, Process, Text, Threads
+from kprof_inject.export.packets.fields import field, message_fields, varint_fields
+from kprof_inject.export.packets.packets import TRACK_DESCRIPTOR, packet, packets
+from kprof_inject.export.packets.rows import one_behind_the_other, side_by_side
+from kprof_inject.export.packets.varints import ByteColumn, constant, decimals, strings
 
 FIRST_COUNTER_UUID = 1 << 32
 """What a counter's uuid is more than its number: those of processes and threads are their pids and tids, of 32 bits."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.scene import Counters, Numbers
+from kprof_inject.export.drawing.scene import Counters, Numbers
 from kprof_inject.timeline.axis import DeviceClock
 
 _CHUNK_CTAS = 1 << 16

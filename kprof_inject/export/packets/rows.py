@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.varints import ByteColumn
+from kprof_inject.export.packets.varints import ByteColumn
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.scene import Numbers, Picked, Text
+from kprof_inject.export.drawing.scene import Numbers, Picked, Text
 from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from kprof_inject.export.perfetto_fields import field
+from kprof_inject.export.packets.fields import field
 
 _IID, _TEXT = 1, 2
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kprof_inject.export.optional import optional_module
-from kprof_inject.export.scope_rows import COLUMN_TYPES, ScopeRows
+from kprof_inject.export.tables.optional import optional_module
+from kprof_inject.export.tables.scope_rows import COLUMN_TYPES, ScopeRows
 
 
 def arrow_schema(rows: ScopeRows) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kprof_inject.export.perfetto_fields import field, message_fields, varint_key
-from kprof_inject.export.scene import Numbers
-from kprof_inject.export.varints import ByteColumn, constant, varints
+from kprof_inject.export.drawing.scene import Numbers
+from kprof_inject.export.packets.fields import field, message_fields, varint_key
+from kprof_inject.export.packets.varints import ByteColumn, constant, varints
 
 # Fields of ``Trace`` and of ``TracePacket``.
 _PACKET = 1

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kprof_inject.export.perfetto_fields import field, fixed64_key, message_fields, varint_fields, varint_key
-from kprof_inject.export.perfetto_interning import Interned, Table
-from kprof_inject.export.perfetto_order import chunks, places
-from kprof_inject.export.perfetto_packets import event_packets
-from kprof_inject.export.perfetto_rows import Rows, merged, one_behind_the_other, side_by_side
-from kprof_inject.export.scene import Arg, Arrows, Events, Kind, Mask, Numbers
-from kprof_inject.export.varints import ByteColumn, constant, fixed64, strings, varints
+from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers
+from kprof_inject.export.packets.fields import field, fixed64_key, message_fields, varint_fields, varint_key
+from kprof_inject.export.packets.interning import Interned, Table
+from kprof_inject.export.packets.order import chunks, places
+from kprof_inject.export.packets.packets import event_packets
+from kprof_inject.export.packets.rows import Rows, merged, one_behind_the_other, side_by_side
+from kprof_inject.export.packets.varints import ByteColumn, constant, fixed64, strings, varints
 
 # Fields of ``TrackEvent``, and the values of its type.
 _CATEGORY, _ARG, _TYPE, _NAME, _TRACK, _COUNTER_VALUE, _FLOW = 3, 4, 9, 10, 11, 30, 47

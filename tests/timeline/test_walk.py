@@ -1,0 +1,90 @@
+"""The likeliest walks, against the normal equations written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.lines import Left
+from kprof_inject.timeline.walk import likeliest_walks
+
+
+def readings(heights_ns: NDArray[np.float64], times_ns: NDArray[np.float64], error_ns: float = 9.0) -> Left:
+    """Of one counter; early ones and late ones are trusted alike."""
+    count = len(heights_ns)
+    return Left(
+        np.zeros(count, dtype=np.int32),
+        times_ns.astype(np.int64),
+        times_ns,
+        heights_ns,
+        np.full(count, error_ns),
+        np.zeros(count, dtype=np.int8),
+        np.ones(count, dtype=bool),
+    )
+
+
+def written_out(left: Left, linked: NDArray[np.bool_], walk_ns2_per_ns: float) -> NDArray[np.float64]:
+    matrix = np.diag(1 / left.error_ns**2)
+    for at in np.flatnonzero(linked):
+        stiffness = 1 / ((left.line_ns[at] - left.line_ns[at - 1]) * walk_ns2_per_ns)
+        matrix[at - 1 : at + 1, at - 1 : at + 1] += stiffness * np.array([[1, -1], [-1, 1]])
+    return np.linalg.solve(matrix, left.height_ns / left.error_ns**2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 17, 100])
+def test_readings_that_nobody_doubts(count: int) -> None:
+    random = np.random.default_rng(count)
+    times_ns = np.cumsum(random.integers(1, 3000, count)).astype(np.float64)
+    left = readings(random.normal(0, 5, count), times_ns)
+    linked = np.arange(count) > 0
+    linked[count // 2] = False
+    heights_ns, trusted = likeliest_walks(left, linked, 0.05)
+    assert heights_ns == pytest.approx(written_out(left, linked, 0.05), abs=1e-9)
+    assert trusted.tolist() == [1.0] * count
+
+
+def test_a_stiff_walk_is_the_mean_and_a_loose_one_goes_through_all() -> None:
+    times_ns = np.arange(1, 51) * 1000.0
+    heights_ns = np.random.default_rng(1).normal(0, 5, 50)
+    linked = np.arange(50) > 0
+    stiff, _ = likeliest_walks(readings(heights_ns, times_ns), linked, 1e-6)
+    loose, _ = likeliest_walks(readings(heights_ns, times_ns), linked, 1e6)
+    assert stiff == pytest.approx(heights_ns.mean(), abs=0.1)
+    assert loose == pytest.approx(heights_ns, abs=0.1)
+
+
+def test_walks_that_are_not_linked_know_nothing_of_each_other() -> None:
+    times_ns = np.arange(1, 21) * 100.0
+    heights_ns = np.repeat((0.0, 1e6), 10)
+    linked = np.arange(20) % 10 > 0
+    found, trusted = likeliest_walks(readings(heights_ns, times_ns), linked, 3.6)
+    assert found == pytest.approx(heights_ns, abs=1e-6)
+    assert trusted.min() == 1.0
+
+
+def test_a_reading_far_off_hardly_counts() -> None:
+    times_ns = np.arange(1, 101) * 1000.0
+    heights_ns = np.zeros(100)
+    heights_ns[40] = 10_000
+    found, trusted = likeliest_walks(readings(heights_ns, times_ns), np.arange(100) > 0, 3.6)
+    assert np.abs(found).max() <= 20
+    assert trusted[40] <= 1e-3
+    assert np.delete(trusted, 40).min() == 1.0
+
+
+def test_readings_that_are_not_believed_are_passed_by() -> None:
+    times_ns = np.arange(1, 11) * 1000.0
+    left = readings(np.arange(10) * 10.0, times_ns)
+    left.height_ns[5] = -1e12
+    left.believed[5] = False
+    found, trusted = likeliest_walks(left, np.arange(10) > 0, 3.6)
+    assert found[5] == pytest.approx(50, abs=5)
+    assert trusted[5] == 0.0
+
+
+def test_a_walk_without_any_reading_to_believe_rests_at_zero() -> None:
+    left = readings(np.full(6, 77.0), np.arange(1, 7) * 1000.0)
+    left.believed[:] = False
+    found, _ = likeliest_walks(left, np.arange(6) > 0, 3.6)
+    assert found.tolist() == [0.0] * 6
