@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ class RecordCost:
     the start and the end of a scope. They differ where stores are moved, from behind the start to behind the end.
 
     How much it is hangs on what stands beside the record: work may be done while the record is being made. So each is
-    the middle between two figures, next to another record and next to work, and what a record really adds may be
-    ``error_cycles`` more or less. ``source`` says where the figures come from: "measured" on that device when the
-    capture was made, or "shipped", measured by us on a device of the same name."""
+    the middle between the least and the most that was measured, next to other records and next to work, and what a
+    record really adds may be ``error_cycles`` more or less. ``source`` says where the figures come from: "measured" on
+    that device when the capture was made, or "shipped", measured by us on a device of the same name."""
 
     after_start_cycles: float
     after_end_cycles: float
@@ -75,11 +75,13 @@ class MeasuredCost:
     @property
     def record_cost(self) -> RecordCost:
         """What is to be subtracted for a record of this key."""
-        start = (self.after_start_cycles, self.after_start_beside_work_cycles)
-        end = (self.after_end_cycles, self.after_end_beside_work_cycles)
-        # Where stores are moved, a start adds more beside work than alone.
-        error_cycles = max(abs(alone - beside_work) / 2 for alone, beside_work in (start, end))
-        return RecordCost(sum(start) / 2, sum(end) / 2, error_cycles, "measured")
+        start = [self.after_start_cycles, self.after_start_beside_work_cycles]
+        end = [self.after_end_cycles, self.after_end_beside_work_cycles]
+        if not self.key.sched_stores:
+            # The same instructions: how the compiler mixes them with the work was not the kind of record's doing.
+            start = end = start + end
+        error_cycles = max((max(costs) - min(costs)) / 2 for costs in (start, end))
+        return RecordCost(_middle(start), _middle(end), error_cycles, "measured")
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
@@ -95,6 +97,10 @@ class MeasuredCost:
         ):
             raise KprofError(f"{path} is damaged: the cost of a record is none")
         return cls(CostKey(**{name: found[name] for name in _KEY_TYPES}), **numbers)
+
+
+def _middle(costs: Sequence[float]) -> float:
+    return (min(costs) + max(costs)) / 2
 
 
 _KEY_TYPES = {

@@ -9,13 +9,22 @@ Settings = tuple[str, int, bool, bool]
 
 SHIPPED: Mapping[tuple[str, str], Mapping[Settings, tuple[float, float, float]]] = {
     ("NVIDIA H200", "3.6"): {
-        ("shared", 64, False, False): (16.8, 16.5, 13.8),
-        ("shared", 64, False, True): (24.2, 24.0, 6.2),
-        ("shared", 64, True, False): (9.0, 26.0, 12.0),
-        ("shared", 32, False, False): (15.0, 14.5, 13.0),
-        ("global", 64, False, False): (22.5, 22.0, 18.5),
-        ("global", 64, True, False): (10.8, 27.5, 13.5),
-        ("global", 32, False, False): (20.8, 20.5, 17.8),
+        ("shared", 64, False, False): (15.2, 15.2, 15.2),
+        ("shared", 64, False, True): (16.2, 16.2, 14.2),
+        ("shared", 64, True, False): (12.0, 20.0, 20.0),
+        ("shared", 64, True, True): (13.0, 20.5, 18.5),
+        ("shared", 32, False, False): (13.5, 13.5, 13.5),
+        ("shared", 32, False, True): (14.8, 14.8, 11.8),
+        ("shared", 32, True, False): (9.0, 8.5, 7.5),
+        ("shared", 32, True, True): (10.5, 17.5, 15.5),
+        ("global", 64, False, False): (18.2, 18.2, 18.2),
+        ("global", 64, False, True): (20.0, 20.0, 20.0),
+        ("global", 64, True, False): (13.8, 20.0, 20.0),
+        ("global", 64, True, True): (10.0, 29.5, 21.5),
+        ("global", 32, False, False): (18.2, 18.2, 16.2),
+        ("global", 32, False, True): (20.0, 20.0, 18.0),
+        ("global", 32, True, False): (8.0, 10.0, 10.0),
+        ("global", 32, True, True): (11.5, 23.5, 21.5),
     },
 }
 """Cycles of a start, cycles of an end, and by how many either may be off (see ``RecordCost``): by the device's name and

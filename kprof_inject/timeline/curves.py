@@ -17,8 +17,8 @@ from kprof_inject.timeline.rate import means
 from kprof_inject.timeline.walk import likeliest_walks
 
 # How far walks go if readings do not tell: as much as a rate that is 3 % off for 4 µs, and with the square root of the
-# time. How far they go at most: a rate that is 25 % off. And at least, of the usual: a launch never tells enough to rule
-# out that its clocks wander.
+# time. How far at most: a rate that is 25 % off. And at least: a launch never tells enough to rule out that its clocks
+# wander.
 USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
 _MOST_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
 _LEAST_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
@@ -142,7 +142,7 @@ def _common_curve(left: Left) -> _CommonCurve:
 
 def _most_walk(left: Left) -> float:
     """Where the timer is finer than what a busy memory holds its readings up by, that looks like wandering too."""
-    is_fine = np.median(left.error_ns) < _HELD_UP_NS
+    is_fine = left.error_ns.min() < _HELD_UP_NS
     return USUAL_WALK_NS2_PER_NS if is_fine else _MOST_WALK_NS2_PER_NS
 
 

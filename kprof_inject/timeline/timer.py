@@ -34,6 +34,9 @@ _SINGLE_SHARE = 0.6
 # By how much of a step the durations of CTAs differ from what their cycles say: the tenth that differs most.
 _UNUSUAL_SHARE = 0.9
 _LEAST_DIFFERENCE = 0.25
+# So many CTAs can differ. Steps of a fiftieth of their duration hardly matter.
+_ENOUGH_CTAS = 3
+_HARDLY = 1 / 200
 
 
 def timer_step(
@@ -82,6 +85,9 @@ def _standstill(gaps: NDArray[np.int64]) -> int:
 
 
 def _unusual_difference(durations_ns: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
-    """By how much the durations of CTAs differ from what their cycles say, in nanoseconds."""
+    """By how much the durations of CTAs differ from what their cycles say, in nanoseconds. Of few CTAs, which tell
+    nothing: by what steps make of them that hardly matter."""
+    if durations_ns.size < _ENOUGH_CTAS:
+        return float(durations_ns.min()) * _HARDLY
     rest_ns = durations_ns - np.median(durations_ns / np.maximum(cycles, 1)) * cycles
     return float(np.quantile(np.abs(rest_ns - np.median(rest_ns)), _UNUSUAL_SHARE))

@@ -16,7 +16,7 @@ from kprof_inject.timeline.readings import trust
 _LEAST_STEP_NS2 = 1e-3
 # By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading
 # that is off, which then shows as such; a walk that went through it at once would never find out.
-_CAUTION = (10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
+_CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 
 
 def likeliest_walks(

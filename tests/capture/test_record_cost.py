@@ -104,32 +104,32 @@ def test_a_kernel_gets_the_cost_of_its_device_and_mode(tmp_path: Path) -> None:
     newer = measured(CostKey.of("H200", "3.7.0", Mode(warps=(5,))), 99.0)
     write_costs(tmp_path / "record_costs.json", [*costs, mine, newer])
     found = capture(tmp_path, names=["H200"], mode={"warps": [0], "buffer_bytes": 4096})
-    assert costs_of(found) == [RecordCost(18.25, 19.75, 15.75, "measured")]
+    assert costs_of(found) == [RecordCost(19.25, 19.25, 16.25, "measured")]
 
 
 @pytest.mark.parametrize(
-    ("alone", "beside_work", "cost"),
+    ("sched_stores", "alone", "beside_work", "cost"),
     [
-        ((30.5, 30.0), (3.0, 4.0), RecordCost(16.75, 17.0, 13.75, "measured")),
-        ((4.0, 38.0), (14.0, 15.0), RecordCost(9.0, 26.5, 11.5, "measured")),
-        ((24.0, 2.0), (24.0, 16.0), RecordCost(24.0, 9.0, 7.0, "measured")),
-        ((20.0, 20.0), (20.0, 20.0), RecordCost(20.0, 20.0, 0.0, "measured")),
+        (False, (30.5, 30.0), (26.0, 0.0), RecordCost(15.25, 15.25, 15.25, "measured")),
+        (False, (20.0, 20.0), (20.0, 20.0), RecordCost(20.0, 20.0, 0.0, "measured")),
+        (True, (4.0, 38.0), (14.0, 15.0), RecordCost(9.0, 26.5, 11.5, "measured")),
+        (True, (24.0, 2.0), (24.0, 16.0), RecordCost(24.0, 9.0, 7.0, "measured")),
     ],
-    ids=["less beside work", "more after a start", "more after an end", "the same"],
+    ids=["whichever kind it is", "the same", "moved, more after a start", "moved, more after an end"],
 )
-def test_a_record_costs_the_middle_of_what_it_does_alone_and_beside_work(
-    alone: tuple[float, float], beside_work: tuple[float, float], cost: RecordCost
+def test_a_record_costs_the_middle_between_the_least_and_the_most(
+    sched_stores: bool, alone: tuple[float, float], beside_work: tuple[float, float], cost: RecordCost
 ) -> None:
-    measured = MeasuredCost(KEY, sum(alone) / 2, *alone, *beside_work, 30.0, 0.5, 6912)
-    assert cost_of(KEY, {KEY: measured}) == cost
-    assert cost.cycles == (sum(alone) + sum(beside_work)) / 4
+    key = CostKey.of("H200", "3.6.0", Mode(sched_stores=sched_stores))
+    measured = MeasuredCost(key, sum(alone) / 2, *alone, *beside_work, 30.0, 0.5, 6912)
+    assert cost_of(key, {key: measured}) == cost
 
 
 def test_one_variant_on_two_kinds_of_device_has_two_costs(tmp_path: Path) -> None:
     keys = [CostKey.of(name, "3.6.0", Mode()) for name in ("H200", "B200")]
     write_costs(tmp_path / "record_costs.json", [measured(keys[0], 34.0), measured(keys[1], 40.0)])
     found = capture(tmp_path, names=["H200", "B200", "H200"], devices=(0, 1, 2, 0))
-    assert [cost and cost.cycles for cost in costs_of(found)] == [18.75, 21.75, 18.75, 18.75]
+    assert [cost and cost.cycles for cost in costs_of(found)] == [19.0, 22.0, 19.0, 19.0]
     kernels = [launch.kernel for launch in found.launches]
     assert kernels[0] is kernels[2] is kernels[3]
 
@@ -157,7 +157,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_measured_goes_before_what_is_shipped(tmp_path: Path) -> None:
     assert costs_of(capture(tmp_path, names=["H200"])) == [RecordCost(33.0, 35.0, 12.0, "shipped")]
     write_costs(tmp_path / "record_costs.json", [measured(KEY, 34.5)])
-    assert costs_of(read_capture(tmp_path)) == [RecordCost(18.25, 19.75, 15.75, "measured")]
+    assert costs_of(read_capture(tmp_path)) == [RecordCost(19.25, 19.25, 16.25, "measured")]
 
 
 @pytest.mark.usefixtures("shipped")

@@ -23,7 +23,7 @@ def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
     # 256 CTAs of 4 warps, and 16 steps along K.
     events = json.loads(kprof.read("ws/trace.json"))["traceEvents"]
     names = Counter(event["name"] for event in events if event["ph"] == "X")
-    assert names == {"func": 1024, "loop[0]": 1024, "iter[0]": 16384}
+    assert names == {"matmul_kernel": 1, "func": 1024, "loop[0]": 1024, "iter[0]": 16384}
 
     assert sorted(os.listdir(kprof.folder)) == ["home", "ws"]
     assert os.listdir(kprof.folder / "home") == []

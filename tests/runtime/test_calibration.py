@@ -18,6 +18,7 @@ import triton
 from fake_gpu.kernels import RECORD_CYCLES
 from fake_runs import LAUNCHES, FakeRuns, environment
 from programs.child import Ended, python_path, run_child
+from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -184,7 +185,10 @@ def with_records(target: GPUTarget) -> str:
     """The kernel's TTGIR with its records."""
     kernel = calibration_kernel.calibration_kernel
     signature, values = {"rounds": "i32", "BACKEND": "constexpr"}, {"BACKEND": target.backend}
-    compiled = triton.compile(ASTSource(kernel, signature, values, {}), target=target, options=OPTIONS)
+    with knobs.compilation.scope():
+        # A cached one may name the source file of another checkout.
+        knobs.compilation.always_compile = True
+        compiled = triton.compile(ASTSource(kernel, signature, values, {}), target=target, options=OPTIONS)
     file = str(inspect.getsourcefile(kernel.fn))
     return insert_module(view_of(compiled.asm["ttgir"], "k.ttgir", {file: Path(file).read_text()}), ()).text
 

@@ -1,22 +1,24 @@
-"""What can be said of a launch whose counts and entries were damaged.
+"""What can be said of a launch whose words were damaged.
 
 A word that became another valid one cannot be told from a sound one:
 
-- a clock value that is the record's no more, but may be another time of the CTA (any, if no timer was read);
-- an id or an end flag that makes an entry another record, if it is not the only damage to its warp; or if the warp could
-  have made that record there: the ring's oldest may be the start of any scope around it, as the ring may have lost that,
-  and of two scopes that cross either may.
+- a clock value that is no more the record's, but may be another time of its CTA (any, if no timer was read);
+- an id or an end flag that makes an entry another record, if it is not the only damage to its warp;
+- an id that makes an end the start of a scope around it, if the ring lost that one's start and has no record before it
+  of what is in there; or one that makes it a record of a scope that crosses its own.
 
-Nor can it be told what is sound where half of a CTA or more is not, by count of the records that could be some.
+Nor can it be told what is sound where half of a CTA's records, or of the ends of its SM's rings, are not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from buffers import Entry
-from known_launches import KnownLaunch, scope_table
+from buffers import Entry, Scope
+from known_launches import CYCLES_PER_NS, KnownCta, KnownLaunch, Site, scope_table
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint32]
@@ -24,11 +26,15 @@ Words = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Judge:
-    """Of the ``words`` that a launch wrote, those behind the headers were ``damaged``."""
+    """``words`` are what a launch wrote, ``damaged`` what was left of it."""
 
     launch: KnownLaunch
     words: Words
     damaged: Words
+
+    def has_new_header(self, cta: int) -> bool:
+        header = slice(0, self.launch.counts_at)
+        return bool((self.words[cta, header] != self.damaged[cta, header]).any())
 
     def is_untouched(self, cta: int, warp: int) -> bool:
         return not self._has_new_count(cta, warp) and not self._changes(cta, warp)
@@ -36,30 +42,115 @@ class Judge:
     def is_clear(self, cta: int, warp: int) -> bool:
         """Whether the damage to a warp does not look like something else that it could have done."""
         changes = self._changes(cta, warp)
-        possible = [(old, new) for old, new in changes if new.scope_id < len(self._parents)]
-        if any(old.cycles != new.cycles and self._could_be(cta, new.cycles) for old, new in possible):
+        possible = [change for change in changes if change.is_known(self._scopes)]
+        if any(self._could_be_its_time(cta, change) for change in possible):
             return False
-        others = [(old, new) for old, new in possible if old.cycles == new.cycles]
+        others = [change for change in possible if change.old.cycles == change.new.cycles]
         is_alone = len(changes) == 1 and not self._has_new_count(cta, warp)
-        return not others or (is_alone and not self._could_be_made(cta, warp, *others[0]))
+        return not others or (is_alone and not self._could_be_its_record(cta, warp, others[0]))
 
-    def is_mostly_sound(self, cta: int) -> bool:
+    def is_mostly_sound(self, number: int) -> bool:
         """Whether most of a CTA's records, and most ends of its SM's rings, are as they were."""
-        mine, of_sm = self.launch.ctas[cta], 0
-        assert mine is not None
-        wrong = sum(
-            len(self._changes(cta, warp)) + self.launch.recording.slots * self._has_new_count(cta, warp)
+        mine = self._cta(number)
+        records = [
+            self._is_right(number, warp, slot)
             for warp in self.launch.recorded
-        )
-        right = sum(
-            min(self._count(words, cta, warp) // 2, self.launch.recording.slots) if not self._has_new_count(cta, warp) else 0
-            for warp in self.launch.recorded
-            for words in [self.words]
-        )
-        return right > 2 * wrong
+            for slot in self._slots_read(number, warp)
+            if self._ring(self.damaged, number, warp)[slot].scope_id < self._scopes
+        ]
+        ends = [
+            self._is_right(cta, warp, slots[place]) and not self.has_new_header(cta)
+            for cta, warp, _ in self.launch.warps()
+            if self.has_new_header(cta) or self._cta(cta).sm == mine.sm
+            for slots in [self._slots_read(cta, warp)]
+            for place in (0, -1)
+            if slots
+        ]
+        return 2 * sum(records) > len(records) and 2 * sum(ends) > len(ends)
+
+    @property
+    def _scopes(self) -> int:
+        return len(scope_table(self.launch.sites))
+
+    def _cta(self, number: int) -> KnownCta:
+        cta = self.launch.ctas[number]
+        assert cta is not None
+        return cta
 
     def _has_new_count(self, cta: int, warp: int) -> bool:
-        return self._count(self.words, cta, warp) != self._count(self.damaged, cta, warp)
+        at = cta, self.launch.counts_at + warp
+        return bool(self.words[at] != self.damaged[at])
 
-    def _count(self, words: Words, cta: int, warp: int) -> int:
-        return int(words[cta, self.launch.counts_at + warp])
+    def _ring(self, words: Words, cta: int, warp: int) -> list[Entry]:
+        slots = self.launch.recording.slots
+        at = self.launch.counts_at + self.launch.num_warps + 2 * slots * self.launch.recorded.index(warp)
+        pairs = words[cta, at : at + 2 * slots].reshape(-1, 2).tolist()
+        return [Entry(high >> 23 & 0xFF, high >> 31 == 1, (high & 0x7FF) << 32 | low) for high, low in pairs]
+
+    def _changes(self, cta: int, warp: int) -> list[Change]:
+        rings = self._ring(self.words, cta, warp), self._ring(self.damaged, cta, warp)
+        return [Change(slot, old, new) for slot, (old, new) in enumerate(zip(*rings, strict=True)) if old != new]
+
+    def _slots_read(self, cta: int, warp: int, words: Words | None = None) -> list[int]:
+        """Those that the count says were written, the oldest first."""
+        slots = self.launch.recording.slots
+        count = int((self.damaged if words is None else words)[cta, self.launch.counts_at + warp]) // 2
+        return [place % slots for place in range(max(0, count - slots), count)] if count <= 1 << 20 else [*range(slots)]
+
+    def _is_right(self, cta: int, warp: int, slot: int) -> bool:
+        was_written = slot in self._slots_read(cta, warp, self.words)
+        return was_written and all(slot != change.slot for change in self._changes(cta, warp))
+
+    def _could_be_its_time(self, number: int, change: Change) -> bool:
+        cta, period = self._cta(number), self.launch.recording.period
+        # Of two that are so far apart that one is too far from the middle, the middle may be the other.
+        most = 5 * ((cta.end - cta.begin) // CYCLES_PER_NS + 4_001) + cta.end - cta.begin
+        away = (change.new.cycles - cta.ahead - cta.begin + period // 2) % period - period // 2
+        is_possible = abs(away) <= most or not self.launch.recording.timed
+        return change.old.cycles != change.new.cycles and is_possible
+
+    def _could_be_its_record(self, cta: int, warp: int, change: Change) -> bool:
+        scopes = scope_table(self.launch.sites)
+        old, new = change.old.scope_id, change.new.scope_id
+        crossing = [{site.scope, site.body[0].scope} for site in all_sites(self.launch.sites) if site.kind == "cross"]
+        if {old, new} in crossing:
+            return True
+        inside = [scope for scope in range(len(scopes)) if new in around(scopes, scope)]
+        if not change.old.is_end or change.new.is_end or old not in inside:
+            return False
+        slots = self._slots_read(cta, warp)
+        before = [self._ring(self.words, cta, warp)[slot].scope_id for slot in slots[: slots.index(change.slot)]]
+        return not set(before) & set(inside)
+
+
+class Change(NamedTuple):
+    """An entry that is no more what it was."""
+
+    slot: int
+    old: Entry
+    new: Entry
+
+    def is_known(self, scopes: int) -> bool:
+        return self.new.scope_id < scopes
+
+
+def all_sites(sites: Sequence[Site]) -> Iterator[Site]:
+    for site in sites:
+        yield site
+        yield from all_sites(site.body)
+
+
+def around(scopes: Sequence[Scope], scope: int) -> set[int]:
+    """The scopes of the table that one stands in."""
+    parent = scopes[scope].parent
+    return {parent} | around(scopes, parent) if parent >= 0 else set()
+
+
+def true_scopes(launch: KnownLaunch) -> set[tuple[int, ...]]:
+    """All that ran, left or not: CTA, warp, scope, start by the counter, and length."""
+    return {
+        (cta, number, ran.scope, begin % launch.recording.period, warp.entries[ran.end].cycles - begin)
+        for cta, number, warp in launch.warps()
+        for ran in warp.scopes
+        for begin in [warp.entries[ran.start].cycles]
+    }

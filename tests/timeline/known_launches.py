@@ -1,16 +1,14 @@
-"""Launches of a made-up kernel, of which it is known what every warp did: what a decoder must find in their buffers."""
+"""Launches of which it is known what every warp did, their buffers, and what a decoder must find in them."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from buffers import Cta, Entry, Scope, buffer_words, kernel_json, save_launches, with_moved_stores
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kprof_inject.capture.reader import Launch
@@ -18,7 +16,6 @@ from kprof_inject.capture.reader import Launch
 BEGIN_NS = 1_764_000_000_000_000_000
 CYCLES_PER_NS = 2
 _TIMER_WORDS = range(4, 10)
-_MARK = "mark"
 
 
 @dataclass(frozen=True)
@@ -102,8 +99,13 @@ class KnownLaunch:
     def num_warps(self) -> int:
         return next(len(cta.warps) for cta in self.ctas if cta)
 
+    @property
+    def counts_at(self) -> int:
+        """Where in a row the counts stand."""
+        return 10 if self.recording.timed else 4
+
     def words(self) -> NDArray[np.uint32]:
-        ctas = [cta and cta.as_written(self.recording) for cta in self.ctas]
+        ctas = [cta.as_written(self.recording) if cta else None for cta in self.ctas]
         bits = 32 if self.recording.clock_bits == 32 else 43
         words = buffer_words(ctas, self.recording.slots, recorded=self.recorded, clock_bits=bits)
         return words if self.recording.timed else np.delete(words, _TIMER_WORDS, axis=1)
@@ -124,9 +126,9 @@ class KnownLaunch:
 class Survivors:
     """What is left of a launch in its rings.
 
-    ``scopes`` are rows of CTA, warp, scope, start and end cycles, start and end record, depth and iteration, in order of
-    CTA, warp and start; ``stray_ends`` has one for each scope of the table, ``losses`` rows of CTA, warp, and how many
-    records were written, lost, and are without a partner.
+    ``scopes`` are rows of CTA, warp, scope, start and end cycles, start and end record, depth and iteration, in the
+    order of CTA, warp and start; ``stray_ends`` has one for each scope of the table, ``losses`` rows of CTA, warp, and
+    how many records were written, lost, and are without a partner.
     """
 
     scopes: list[tuple[int, ...]] = field(default_factory=list)
@@ -196,133 +198,3 @@ def scope_table(sites: Sequence[Site]) -> list[Scope]:
     for site in sites:
         add(site, -1)
     return [rows[scope] for scope in sorted(rows)]
-
-
-@dataclass
-class _Clockwork:
-    """Runs the kernel in one warp, which records the scopes ``records``."""
-
-    records: frozenset[int]
-    chance: random.Random
-    least_gap: int
-    most_gap: int
-    clock: int
-    entries: list[Entry] = field(default_factory=list)
-    scopes: list[Ran] = field(default_factory=list)
-
-    def run(self, site: Site) -> None:
-        for _ in range(self.chance.randrange(5) if site.kind == "iter" else 1):
-            start = self._record(site.scope, is_end=False)
-            if site.kind == "cross":
-                inner = self._record(site.body[0].scope, is_end=False)
-                self._end(site.scope, start)
-                self._end(site.body[0].scope, inner)
-                continue
-            for part in site.body:
-                self.run(part)
-            self._end(site.scope, start)
-
-    def _end(self, scope: int, start: int) -> None:
-        end = self._record(scope, is_end=True)
-        if scope in self.records:
-            self.scopes.append(Ran(scope, start, end))
-
-    def _record(self, scope: int, *, is_end: bool) -> int:
-        is_long = self.chance.random() < _LONG_SHARE
-        self.clock += self.chance.randint(self.least_gap, self.most_gap if is_long else _SHORT_GAP)
-        if scope in self.records:
-            self.entries.append(Entry(scope, is_end, self.clock))
-        return len(self.entries) - 1
-
-
-def _shifted(warp: Warp, cycles: int) -> Warp:
-    return replace(warp, entries=tuple(entry._replace(cycles=entry.cycles + cycles) for entry in warp.entries))
-
-
-_SHORT_GAP = 60
-# Less than half of 32 bits.
-_LONG_GAP = 1 << 30
-_LONG_SHARE = 0.4
-_LEAVES = ("op", _MARK, "cross")
-
-
-@st.composite
-def kernels(draw: st.DrawFn) -> tuple[Site, ...]:
-    """A function perhaps, and in it operations, marks, loops with iterations, and scopes that cross."""
-    count = iter(range(100))
-
-    def body(depth: int) -> tuple[Site, ...]:
-        return tuple(site(kind, depth) for kind in draw(st.lists(st.sampled_from((*_LEAVES, "loop", "iter")), max_size=3)))
-
-    def site(kind: str, depth: int) -> Site:
-        scope = next(count)
-        if kind == "cross":
-            return Site(kind, scope, (Site("op", next(count)),))
-        if kind in _LEAVES or depth == 3:
-            return Site(_MARK if kind == _MARK else "op", scope)
-        if kind == "loop":
-            return Site(kind, scope, (Site("iter", next(count), body(depth + 1)),))
-        return Site(kind, scope, body(depth + 1))
-
-    if draw(st.booleans()):
-        return (Site("func", next(count), body(1)),)
-    return (*body(1), Site("iter", next(count)))
-
-
-@st.composite
-def recordings(draw: st.DrawFn, num_warps: int, *, long: bool = True) -> Recording:
-    moved = draw(st.booleans())
-    timed = draw(st.integers(0, 3)) > 0
-    clock_bits = draw(st.sampled_from([64, 32]))
-    warps = draw(st.sets(st.integers(0, num_warps - 1), min_size=1).map(sorted).map(tuple) | st.just(()))
-    slots = draw(st.sampled_from([1, 2, 3, 4, 8, 13, 32, 128]))
-    # Of a scope that takes longer than half a period, moved stores hide how long.
-    long = long and timed and not moved and clock_bits == 32 and draw(st.booleans())
-    return Recording(slots, clock_bits, warps, moved, timed, long)
-
-
-@st.composite
-def launches(draw: st.DrawFn, *, long: bool = True, most_ctas: int = 8) -> KnownLaunch:
-    """Of up to three SMs, on which CTAs follow each other or run side by side. Each warp records other scopes if the
-    kernel is specialised."""
-    sites = draw(kernels())
-    num_warps = draw(st.integers(1, 4))
-    specialised = draw(st.booleans())
-    # Long pauses: between two records that a warp makes, not two that it could make.
-    recording = draw(recordings(num_warps, long=long and not specialised))
-    grid = [0, *draw(st.lists(st.none() | st.integers(0, 2), max_size=most_ctas - 1))]
-    chance = random.Random(draw(st.integers(0, 1 << 32)))
-
-    scopes = range(len(scope_table(sites)))
-    # Counters that are about to overflow, that have just done so, and of any value.
-    ahead = [chance.choice([recording.period - chance.randrange(3_000), 5, chance.randrange(recording.period)]) for _ in range(3)]
-    records = [frozenset(chance.sample(scopes, chance.randint(0, len(scopes)))) for _ in range(num_warps)]
-    begins = [0, 0, 0]
-    ctas: list[KnownCta | None] = []
-    for sm in grid:
-        if sm is None:
-            ctas.append(None)
-            continue
-        begins[sm] += chance.randrange(2_000)
-        made = []
-        for number in range(num_warps):
-            work = _Clockwork(
-                records[number] if specialised else frozenset(scopes),
-                chance,
-                # Moved stores do not tell in which order records of one clock value were made.
-                int(recording.sched_stores),
-                _LONG_GAP if recording.long else _SHORT_GAP,
-                ahead[sm] + begins[sm] + chance.randrange(100),
-            )
-            for site in sites:
-                work.run(site)
-            made.append(Warp(tuple(work.entries), tuple(work.scopes)))
-        lasts = [warp.entries[-1].cycles for warp in made if warp.entries]
-        last = max(lasts, default=ahead[sm] + begins[sm])
-        if recording.long:
-            made = [_shifted(warp, last - warp.entries[-1].cycles) if warp.entries else warp for warp in made]
-        end = last - ahead[sm] + 56
-        ctas.append(KnownCta(sm, ahead[sm], begins[sm], end, tuple(made)))
-        begins[sm] = chance.choice([end, begins[sm]])
-    chance.shuffle(ctas)
-    return KnownLaunch(sites, tuple(ctas), recording)

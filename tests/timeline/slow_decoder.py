@@ -120,8 +120,8 @@ def _spread_over_half(rings: list[list[_Seen]]) -> bool:
 
 
 def _unwrap_slowly(rings: list[list[_Seen]]) -> None:
-    """In place: all records of an SM are taken the short way round from one that has most of the ends of its rings close
-    behind it."""
+    """In place: all records of an SM are taken the short way round from one that has most of the ends of its rings
+    close behind it."""
     ends = _ends_of(rings)
     if not ends:
         return
@@ -171,8 +171,8 @@ def _mark_parted_slowly(ring: list[_Seen]) -> None:
 
 def _amid_inner_slowly(sound: list[_Seen], oldest: int, parents: Sequence[int]) -> list[int]:
     """The places of starts, each its scope's first record, before which a scope in theirs has records, or behind which
-    its next record is an end; of those that began no earlier than the ``oldest`` thing in the ring. ``sound`` are in the
-    order of time."""
+    its next record is an end; of those that began no earlier than the ``oldest`` thing in the ring. ``sound`` are in
+    the order of time."""
     wrong = []
     for entry in sound:
         first = next(other for other in sound if other.scope == entry.scope)

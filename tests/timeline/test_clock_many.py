@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from known_clocks import BEGIN_NS, Work, run, slowing, steady, waves
+from numpy.typing import NDArray
 
 from kprof_inject.timeline.clock import ClockFit, fit_clock
 from kprof_inject.timeline.readings import Readings
@@ -49,7 +50,7 @@ def test_many_identical_ctas_on_one_sm() -> None:
     assert fitted.is_monotonic
 
 
-def many_readings(ctas: int, sms: int, rate_ns: float = 1e9 / HZ) -> tuple[Readings, np.ndarray]:
+def many_readings(ctas: int, sms: int, rate_ns: float = 1e9 / HZ) -> tuple[Readings, NDArray[np.float64]]:
     """Those of CTAs of 20 µs that follow each other on each SM, and when they truly were."""
     random = np.random.default_rng(0)
     turn = np.arange(2 * ctas // sms) // 2
@@ -71,7 +72,7 @@ def many_readings(ctas: int, sms: int, rate_ns: float = 1e9 / HZ) -> tuple[Readi
     return readings, true_ns
 
 
-def worst_ns(clock: ClockFit, readings: Readings, true_ns: np.ndarray) -> float:
+def worst_ns(clock: ClockFit, readings: Readings, true_ns: NDArray[np.float64]) -> float:
     found_ns = clock.to_ns(readings.cycles, readings.sm.astype(np.int64)) - BEGIN_NS
     return float(np.abs(found_ns - true_ns).max())
 
@@ -94,7 +95,7 @@ def test_the_work_takes_no_more_memory_than_the_readings() -> None:
     finally:
         tracemalloc.stop()
     assert clock.readings == 1_000_000
-    # A curve's knot takes 16 bytes. Beside them: which counter, whether it is believed, what is left; and a part's work.
+    # A curve's knot takes 16 bytes. Beside them: which counter, whether it is believed, how much it counts; and a part.
     assert kept <= 17 * clock.readings
     assert most <= 50 * clock.readings
 

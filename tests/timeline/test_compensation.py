@@ -114,7 +114,7 @@ def test_one_warps_records_cost_another_nothing() -> None:
 
 
 def test_as_recorded_nothing_is_taken_out() -> None:
-    records, pairs, _, ns = run([start(0, 10), start(1, 100), end(1, 110), end(0, 300)])
+    records, _, _, ns = run([start(0, 10), start(1, 100), end(1, 110), end(0, 300)])
     elapsed = as_recorded(records, ns)
     assert (elapsed.cycles is records.cycles, elapsed.ns is ns) == (True, True)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from generated_launches import launches
 from hypothesis import given, settings
-from known_launches import KnownLaunch, Survivors, launches, survivors
+from known_launches import KnownLaunch, Survivors, survivors
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.timeline import decode_launch

@@ -55,8 +55,8 @@ def test_a_start_that_its_end_does_not_follow_is_damaged(written: list[Entry], d
     st.booleans(),
 )
 def test_the_order_of_time_is_found_again(steps: list[tuple[int, int]], crossing: bool) -> None:
-    """Scopes that nest, or cross as they like, with many records at one clock value; none that takes no time at the very
-    begin of another: that may as well stand before it."""
+    """Scopes that nest, or cross as they like, with many records at one clock value; none that takes no time at the
+    very begin of another: that may as well stand before it."""
     clock = 100
     entries: list[Entry] = []
     opened: list[int] = []

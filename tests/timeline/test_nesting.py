@@ -233,9 +233,7 @@ def test_after_damage_no_iteration_of_a_warp_with_moved_stores_has_a_number() ->
     assert numbers_of(damaged(with_moved_stores(ITERATING), 13), stores_moved=True) == [-1] * 5
 
 
-spans = st.lists(
-    st.lists(st.integers(0, 30), min_size=2, max_size=2, unique=True).map(sorted), max_size=6
-)
+spans = st.lists(st.lists(st.integers(0, 30), min_size=2, max_size=2, unique=True).map(sorted), max_size=6)
 
 
 @given(spans)

@@ -42,7 +42,9 @@ def paired(
     pairs = pair_records(records, parents)
     row, warp = np.divmod(records.group[pairs.start_at], num_warps)
     columns = (raw.cta[row], warp, pairs.scope, records.cycles[pairs.start_at], records.cycles[pairs.end_at])
-    without = [Counter(records.scope[places].tolist()) for places in (pairs.open_starts, pairs.stray_ends)]
+    open_starts, stray_ends = (
+        Counter(records.scope[places].tolist()) for places in (pairs.open_starts, pairs.stray_ends)
+    )
     counts = [
         np.bincount(groups, minlength=len(raw.cta) * num_warps).reshape(-1, num_warps)
         for groups in (records.group[pairs.open_starts], records.group[pairs.stray_ends], records.damaged)
@@ -52,7 +54,8 @@ def paired(
         (int(raw.cta[row]), warp): WarpLoss(*lacking[row, warp].tolist())
         for row, warp in np.argwhere(lacking.any(axis=-1)).tolist()
     }
-    return Paired(list(zip(*(column.tolist() for column in columns), strict=True)), *without, incomplete)
+    scopes = list(zip(*(column.tolist() for column in columns), strict=True))
+    return Paired(scopes, open_starts, stray_ends, incomplete)
 
 
 def scopes_of(entries: Sequence[Entry]) -> list[tuple[int, ...]]:

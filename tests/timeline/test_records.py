@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,7 +42,8 @@ def test_the_newest_records_survive_in_order(count: int) -> None:
 
 
 def test_each_warp_has_its_own_ring_and_count() -> None:
-    first, second, third = [start(1, 5)], [], [start(2, 10 + n) for n in range(6)]
+    first, third = [start(1, 5)], [start(2, 10 + n) for n in range(6)]
+    second: list[Entry] = []
     raw = read([None, Cta([first, second, third], sm=1), Cta([third, first, second], sm=2)], slots=2)
 
     assert [entries_of(decoded(raw), group) for group in range(6)] == [first, [], third[-2:], third[-2:], first, []]
@@ -73,13 +75,13 @@ def test_the_rows_of_a_block_decode_as_they_do_with_all() -> None:
 @pytest.mark.parametrize("ctas", [1, 3, 70_000])
 def test_blocks_cover_each_row_once(ctas: int) -> None:
     raw = read([Cta([[start(0, 9), end(0, 12)]])], slots=2)
-    many = type(raw)(
-        raw.warps,
-        *(np.repeat(column, ctas, axis=0) for column in (raw.cta, raw.sm, raw.init_ns, raw.pre_final_ns)),
-        *(np.repeat(column, ctas, axis=0) for column in (raw.post_final_ns, raw.written_words, raw.entries)),
-        never_ran=0,
-        damaged=0,
-        timed=True,
+    many = replace(
+        raw,
+        sm=np.repeat(raw.sm, ctas),
+        init_ns=np.repeat(raw.init_ns, ctas),
+        pre_final_ns=np.repeat(raw.pre_final_ns, ctas),
+        written_words=np.repeat(raw.written_words, ctas, axis=0),
+        entries=np.repeat(raw.entries, ctas, axis=0),
     )
     decoder = record_decoder(many, lookup(EVERY_ID))
     blocks = [(rows.start, rows.stop) for rows in decoder.blocks()]

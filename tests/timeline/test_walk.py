@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from kprof_inject.timeline.lines import Left
 from kprof_inject.timeline.walk import likeliest_walks
 
 
-def readings(heights_ns: NDArray[np.float64], times_ns: NDArray[np.float64], error_ns: float = 9.0) -> Left:
+def readings(heights_ns: NDArray[Any], times_ns: NDArray[Any], error_ns: float = 9.0) -> Left:
     """Of one counter; early ones and late ones are trusted alike."""
     count = len(heights_ns)
     return Left(
@@ -29,7 +31,7 @@ def written_out(left: Left, linked: NDArray[np.bool_], walk_ns2_per_ns: float) -
     for at in np.flatnonzero(linked):
         stiffness = 1 / ((left.line_ns[at] - left.line_ns[at - 1]) * walk_ns2_per_ns)
         matrix[at - 1 : at + 1, at - 1 : at + 1] += stiffness * np.array([[1, -1], [-1, 1]])
-    return np.linalg.solve(matrix, left.height_ns / left.error_ns**2)
+    return np.asarray(np.linalg.solve(matrix, left.height_ns / left.error_ns**2))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 17, 100])
