@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.parts import parts
+from kprof_inject.timeline.rate import LARGEST_RATE_NS, LEAST_RATE_NS
 from kprof_inject.timeline.readings import Readings
 
-# No counter counts faster or slower.
-_LEAST_RATE_NS = 0.1
-_LARGEST_RATE_NS = 100.0
 # A time of fewer steps says nothing of the rate, and one of enough of them all that needs to be known of it here.
 _LEAST_STEPS = 8
 _ENOUGH_STEPS = 64
@@ -44,7 +42,7 @@ def rough_rate(readings: Readings, nominal_ns: float) -> float:
     order = np.argsort(slopes)
     below = np.cumsum(weight[order])
     rate_ns = float(slopes[order[np.searchsorted(below, below[-1] / 2)]])
-    return rate_ns if _LEAST_RATE_NS <= rate_ns <= _LARGEST_RATE_NS else nominal_ns
+    return rate_ns if LEAST_RATE_NS <= rate_ns <= LARGEST_RATE_NS else nominal_ns
 
 
 def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -22,6 +22,7 @@ from kprof_inject.timeline.agreement import agreement, rough_rate
 from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
 from kprof_inject.timeline.groups import smallest
 from kprof_inject.timeline.lines import Lines, straight_lines
+from kprof_inject.timeline.parts import parts
 from kprof_inject.timeline.rate import NOMINAL_SPREAD, Rate, assumed_rate, fit_rate, nominal_rate
 from kprof_inject.timeline.readings import Readings
 
@@ -73,12 +74,15 @@ class ClockFit:
         """Clock values of the given SMs on the device's globaltimer, rounded to whole nanoseconds.
 
         An SM without readings has no time of its own; it is given that of the next."""
-        row = np.searchsorted(_place(self.sms, self.base_cycles), _place(sm, cycles), side="right")
-        row = np.maximum(row - 1, 0)
-        # Before its first base, an SM goes by that all the same.
-        row = np.where(self.sms[row] == sm, row, np.minimum(row + 1, len(self.sms) - 1))
-        since = cycles - self.base_cycles[row]
-        return self.base_ns[row] + np.rint(since * self.rate_ns + self.curves.at(row, since)).astype(np.int64)
+        places = _place(self.sms, self.base_cycles)
+        ns = np.empty(len(cycles), dtype=np.int64)
+        for part in parts(len(cycles)):
+            row = np.maximum(np.searchsorted(places, _place(sm[part], cycles[part]), side="right") - 1, 0)
+            # Before its first base, an SM goes by that all the same.
+            row = np.where(self.sms[row] == sm[part], row, np.minimum(row + 1, len(self.sms) - 1))
+            since = cycles[part] - self.base_cycles[row]
+            ns[part] = self.base_ns[row] + np.rint(since * self.rate_ns + self.curves.at(row, since)).astype(np.int64)
+        return ns
 
 
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
@@ -136,7 +140,7 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
 
 def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
     """SM and clock value as one number."""
-    return (sm << COUNTER_SHIFT) + cycles
+    return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
 
 
 def _rate(

@@ -16,8 +16,8 @@ _FALLBACK_CLOCK_HZ = 1.5e9
 # What else a launch may be timed by: a counter of 100 MHz (AMD's constant clock), or anything between these.
 _CONSTANT_RATE_NS = 10.0
 _CONSTANT_SPREAD = 0.001
-_LEAST_RATE_NS = 0.1
-_LARGEST_RATE_NS = 100.0
+LEAST_RATE_NS = 0.1
+LARGEST_RATE_NS = 100.0
 # How much likelier the nominal clock is than each of these, before anything was read.
 _RARE = 20.0
 # By how much what lies between a timer reading and its record may be misjudged, alike for all.
@@ -83,7 +83,7 @@ def fit_rate(
     error_ns = reading_errors(readings, rough_ns)
     columns = np.stack((x, -readings.side.astype(np.float64)))
     # No prior for the rate as yet, or hardly one: without a cycle between any two readings it is anything.
-    prior = np.array([1 / (100 * _LARGEST_RATE_NS) ** 2, 1 / readings.more_shift_ns**2])
+    prior = np.array([1 / (100 * LARGEST_RATE_NS) ** 2, 1 / readings.more_shift_ns**2])
     weight = 1 / error_ns**2
     scale = 1.0
     for _ in range(_ROUNDS):
@@ -137,8 +137,8 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
     """The rate that was read, or what it would be expected to be, or something between the two: as sure as each is."""
     priors = [_Prior(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0)]
     priors.append(_Prior(_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE, constant=True))
-    if _LEAST_RATE_NS <= rate_ns <= _LARGEST_RATE_NS:
-        priors.append(_Prior(rate_ns, _LARGEST_RATE_NS, 1 / _RARE))
+    if LEAST_RATE_NS <= rate_ns <= LARGEST_RATE_NS:
+        priors.append(_Prior(rate_ns, LARGEST_RATE_NS, 1 / _RARE))
     prior = max(priors, key=lambda prior: prior.log_evidence(rate_ns, variance))
     sure, expected = 1 / variance, 1 / prior.spread_ns**2
     settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)

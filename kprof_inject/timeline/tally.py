@@ -27,15 +27,15 @@ class WarpTally:
     ring kept end; ``lost_cycles`` is how long before the first record they began, by the mean distance of the others.
     ``damaged`` entries are none of a record's; ``open_starts`` and ``stray_ends`` have no partner."""
 
-    kept: NDArray[np.int64]
+    kept: NDArray[np.int32]
     lost: NDArray[np.int64]
     first_cycles: NDArray[np.int64]
     last_cycles: NDArray[np.int64]
     oldest_cycles: NDArray[np.int64]
     lost_cycles: NDArray[np.float64]
-    damaged: NDArray[np.int64]
-    open_starts: NDArray[np.int64]
-    stray_ends: NDArray[np.int64]
+    damaged: NDArray[np.int32]
+    open_starts: NDArray[np.int32]
+    stray_ends: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,13 @@ def tally_launch(decoder: RecordDecoder, scope_count: int, parents: Sequence[int
     ``pair_records``."""
     lost = lost_records(decoder.ctas)
     warps = WarpTally(
-        np.zeros_like(lost),
+        np.zeros(lost.shape, dtype=np.int32),
         lost,
         np.full_like(lost, NO_SMALLEST),
         np.full_like(lost, NO_LARGEST),
         np.full_like(lost, NO_SMALLEST),
         np.zeros(lost.shape),
-        np.zeros_like(lost),
-        np.zeros_like(lost),
-        np.zeros_like(lost),
+        *np.zeros((3, *lost.shape), dtype=np.int32),
     )
     scopes = 0
     open_starts, stray_ends = np.zeros((2, scope_count), dtype=np.int64)

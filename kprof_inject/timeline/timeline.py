@@ -24,6 +24,7 @@ from kprof_inject.timeline.tally import WarpTally, tally_launch
 from kprof_inject.timeline.untimed import assumed_times
 
 _IDS = 256
+_ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,22 +178,31 @@ def _cta_columns(raw: RawCtas) -> NDArray[np.void]:
 def _incomplete(raw: RawCtas, warps: WarpTally, clock: ClockFit) -> NDArray[np.void]:
     """A ring loses the records that were written first: the window goes from the CTA's begin to the oldest that is left
     in it."""
-    row, warp = np.nonzero(warps.lost + warps.damaged + warps.open_starts + warps.stray_ends)
-    lost, kept, begin_ns = warps.lost[row, warp], warps.kept[row, warp], raw.init_ns[row]
-    # Without a sound record, the window is the CTA's whole time.
-    oldest_ns = raw.pre_final_ns[row]
-    has_any = kept > 0
-    sound_ns = clock.to_ns(warps.oldest_cycles[row, warp][has_any], raw.sm[row][has_any])
-    oldest_ns[has_any] = np.maximum(sound_ns, begin_ns[has_any])
-    columns = np.zeros(len(row), dtype=INCOMPLETE_COLUMNS)
+    lacks = (warps.lost > 0) | (warps.damaged > 0) | (warps.open_starts > 0) | (warps.stray_ends > 0)
+    row, warp = np.nonzero(lacks)
+    columns = np.empty(len(row), dtype=INCOMPLETE_COLUMNS)
     columns["cta"] = raw.cta[row]
     columns["sm"] = raw.sm[row]
     columns["warp"] = raw.warps[warp]
-    columns["records_written"] = raw.written_words[row, warp] // WORDS_PER_ENTRY
-    columns["records_lost"] = lost
-    columns["open_starts"] = warps.open_starts[row, warp]
-    columns["stray_ends"] = warps.stray_ends[row, warp]
-    columns["records_damaged"] = warps.damaged[row, warp]
-    columns["lost_start_ns"] = begin_ns
-    columns["lost_end_ns"] = np.where(lost > 0, oldest_ns, begin_ns)
+    columns["records_written"] = raw.written_words[lacks] // WORDS_PER_ENTRY
+    columns["records_lost"] = warps.lost[lacks]
+    columns["open_starts"] = warps.open_starts[lacks]
+    columns["stray_ends"] = warps.stray_ends[lacks]
+    columns["records_damaged"] = warps.damaged[lacks]
+    columns["lost_start_ns"] = columns["lost_end_ns"] = raw.init_ns[row]
+    for begin in range(0, len(row), _ROWS_AT_ONCE):
+        part = slice(begin, begin + _ROWS_AT_ONCE)
+        lost = begin + np.flatnonzero(columns["records_lost"][part])
+        columns["lost_end_ns"][lost] = _lost_until(raw, warps, clock, row[lost], warp[lost])
     return columns
+
+
+def _lost_until(
+    raw: RawCtas, warps: WarpTally, clock: ClockFit, row: NDArray[np.int64], warp: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Without a sound record, a warp's window is the CTA's whole time."""
+    until_ns = raw.pre_final_ns[row]
+    kept = warps.kept[row, warp] > 0
+    oldest_ns = clock.to_ns(warps.oldest_cycles[row[kept], warp[kept]], raw.sm[row[kept]])
+    until_ns[kept] = np.maximum(oldest_ns, raw.init_ns[row[kept]])
+    return until_ns

@@ -78,34 +78,34 @@ def counter_of(
     stores were moved."""
     size = int(sm_of_row.max(initial=0)) + 1
     row, warp = np.nonzero(newest >= 0)
-    ends = np.concatenate((oldest[row, warp], newest[row, warp]))
-    sm = np.tile(sm_of_row[row], 2)
-    lowest, highest = smallest(sm, ends, size), largest(sm, ends, size)
+    sm, first, last = sm_of_row[row], oldest[row, warp], newest[row, warp]
+    lowest = np.minimum(smallest(sm, first, size), smallest(sm, last, size))
+    highest = np.maximum(largest(sm, first, size), largest(sm, last, size))
     # One damaged value looks the same.
-    may_have_overflowed = (highest - np.minimum(lowest, highest) > 1 << (bits - 1)) | (
-        stores_moved & (highest >= lowest)
-    )
-    if not may_have_overflowed.any():
+    has_overflowed = (highest >= lowest) & (stores_moved | (highest - np.minimum(lowest, highest) > 1 << (bits - 1)))
+    if not has_overflowed.any():
         return NeverOverflowed()
-    return OverflowedOnce(np.repeat(_references(sm, ends, size, 1 << bits)[sm_of_row], newest.shape[1]), 1 << bits)
+    return OverflowedOnce(np.repeat(_references(sm, first, last, 1 << bits)[sm_of_row], newest.shape[1]), 1 << bits)
 
 
-def _references(sm: NDArray[np.int64], ends: NDArray[np.int64], size: int, period: int) -> NDArray[np.int64]:
-    """For each of ``size`` SMs a value that is amid the others: most of the values stand right behind it, the short way
-    round. A period more where some stand before 0."""
-    order = np.lexsort((ends, sm))
-    sm, ends = sm[order], ends[order]
-    begin, end = np.searchsorted(sm, sm), np.searchsorted(sm, sm, "right")
-    count, place = end - begin, np.arange(len(sm)) - begin
-    ahead = place + count // 2
-    reach = ends[begin + ahead % count] + (ahead >= count) * period - ends
-    narrowest = np.lexsort((reach, sm))
-    first = np.flatnonzero(np.append(True, np.diff(sm) != 0))
-    references = np.zeros(size, dtype=np.int64)
-    references[sm[first]] = ends[narrowest[first]]
-    counted = references[sm] + _nearest(ends - references[sm], period)
-    lowest = smallest(sm, np.where(np.abs(counted - references[sm]) < period // 4, counted, period), size)
-    return references + (lowest < 0) * period
+def _references(
+    sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], period: int
+) -> NDArray[np.int64]:
+    """For each SM one of the ``last`` values of its warps, that which most others stand close behind, the short way
+    round; a period more where values stand before 0. 0 for an SM without any."""
+    order = np.lexsort((last, sm))
+    first, last = first[order], last[order]
+    begin = np.searchsorted(sm[order], np.arange(sm.max(initial=-1) + 2))
+    references = np.zeros(len(begin) - 1, dtype=np.int64)
+    for number in np.flatnonzero(np.diff(begin)).tolist():
+        mine = slice(begin[number], begin[number + 1])
+        ahead = (begin[number + 1] - begin[number]) // 2
+        reach = np.append(last[mine][ahead:], last[mine][:ahead] + period) - last[mine]
+        reference = last[mine][np.argmin(reach)]
+        away = _nearest(np.append(first[mine], last[mine]) - reference, period)
+        is_before_0 = (away < -reference) & (away > -period // 4)
+        references[number] = reference + period * is_before_0.any()
+    return references
 
 
 def often_overflowing(newest: NDArray[np.int64], ctas: RawCtas, bits: int, clock_hz: float) -> OverflowsOften:

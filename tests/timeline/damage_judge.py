@@ -7,7 +7,7 @@ A word that became another valid one cannot be told from a sound one:
 - an id that makes an end the start of a scope around it, if the ring lost that one's start and has no record before it
   of what is in there; or one that makes it a record of a scope that crosses its own.
 
-Nor can it be told what is sound where half of a CTA's records, or of the ends of its SM's rings, are not.
+Nor can it be told what is sound where half of a CTA's records, or of the newest in the rings of its SM, are not.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Judge:
         return not others or (is_alone and not self._could_be_its_record(cta, warp, others[0]))
 
     def is_mostly_sound(self, number: int) -> bool:
-        """Whether most of a CTA's records, and most ends of its SM's rings, are as they were."""
+        """Whether most of a CTA's records, and the newest of most rings of its SM, are as they were."""
         mine = self._cta(number)
         records = [
             self._is_right(number, warp, slot)
@@ -59,11 +59,10 @@ class Judge:
             if self._ring(self.damaged, number, warp)[slot].scope_id < self._scopes
         ]
         ends = [
-            self._is_right(cta, warp, slots[place]) and not self.has_new_header(cta)
+            self._is_right(cta, warp, slots[-1]) and not self.has_new_header(cta)
             for cta, warp, _ in self.launch.warps()
             if self.has_new_header(cta) or self._cta(cta).sm == mine.sm
             for slots in [self._slots_read(cta, warp)]
-            for place in (0, -1)
             if slots
         ]
         return 2 * sum(records) > len(records) and 2 * sum(ends) > len(ends)

@@ -110,12 +110,15 @@ def run(
     nominal_hz: float = SM_CLOCK_HZ,
     harm: Harm | None = None,
     number: Callable[[int], int] = lambda sm: sm,
+    around_ns: tuple[float, float] = (AFTER_INIT_NS, BEFORE_FINAL_NS),
+    spans_function: bool = True,
 ) -> Fitted:
     """Make the buffer of a launch of two warps a CTA, and fit its clock.
 
     ``loop`` says from where to where in the function the loop is. Each SM's counter begins at a number of its own, or
     at ``offset_cycles``. The timer moves in steps of ``step_ns``. ``harm`` changes its readings afterwards.
-    ``number`` is the number under which an SM goes."""
+    ``number`` is the number under which an SM goes. The first and the last record of a CTA are ``around_ns`` from its
+    readings, and ``spans_function`` is what the fit is told."""
     random = np.random.default_rng(seed)
     offsets = random.integers(0, 1 << 42, 1 + max(work.sm for work in works)).tolist()
     if offset_cycles is not None:
@@ -123,9 +126,9 @@ def run(
     ctas, times = [], []
     for work in works:
         warps = [
-            record_times(work.begin_ns + AFTER_INIT_NS, work.end_ns - BEFORE_FINAL_NS, iterations, loop, random),
+            record_times(work.begin_ns + around_ns[0], work.end_ns - around_ns[1], iterations, loop, random),
             # The other warp begins a little later and ends a little sooner: only the first one reads the timer.
-            record_times(work.begin_ns + 90, work.end_ns - 50, iterations, loop, random),
+            record_times(work.begin_ns + around_ns[0] + 60, work.end_ns - around_ns[1] - 22, iterations, loop, random),
         ]
         shown = (work.begin_ns + work.init_late_ns, work.end_ns + work.final_late_ns)
         ctas.append(
@@ -143,7 +146,7 @@ def run(
     if harm:
         harm(words[:, 4:10].view("<u8"))
     decoder = decoder_of(TimedLayout().read(words, 2, range(2)))
-    clock = fitted_clock(decoder, nominal_hz)
+    clock = fitted_clock(decoder, nominal_hz, spans_function=spans_function)
     records = decoder.decode(slice(0, len(decoder.ctas.cta)))
     assert not records.damaged.size
     sm = decoder.ctas.sm[records.group // 2]

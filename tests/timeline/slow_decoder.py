@@ -109,26 +109,23 @@ def _ring_entries(row: list[int], num_warps: int, warp: int, scope_of_id: Mappin
     return entries
 
 
-def _ends_of(rings: list[list[_Seen]]) -> list[int]:
-    return sorted(ring[place].cycles for ring in rings if ring for place in (0, -1))
-
-
 def _spread_over_half(rings: list[list[_Seen]]) -> bool:
     """Whether an SM's counter has wrapped, or an end of one of its rings is damaged."""
-    ends = _ends_of(rings)
-    return bool(ends) and ends[-1] - ends[0] > CLOCK_PERIOD // 2
+    ends = [ring[place].cycles for ring in rings if ring for place in (0, -1)]
+    return bool(ends) and max(ends) - min(ends) > CLOCK_PERIOD // 2
 
 
 def _unwrap_slowly(rings: list[list[_Seen]]) -> None:
-    """In place: all records of an SM are taken the short way round from one that has most of the ends of its rings
-    close behind it."""
-    ends = _ends_of(rings)
+    """In place: all records of an SM are taken the short way round from the newest of one of its rings, that which has
+    most of the others' close behind it."""
+    ends = sorted(ring[-1].cycles for ring in rings if ring)
+    oldest = [ring[0].cycles for ring in rings if ring]
     if not ends:
         return
     round_and_round = ends + [end + CLOCK_PERIOD for end in ends]
     reach = [round_and_round[place + len(ends) // 2] - end for place, end in enumerate(ends)]
     reference = ends[reach.index(min(reach))]
-    if any(-CLOCK_PERIOD // 4 < _short_way(end - reference) < -reference for end in ends):
+    if any(-CLOCK_PERIOD // 4 < _short_way(end - reference) < -reference for end in ends + oldest):
         reference += CLOCK_PERIOD
     for entry in (entry for ring in rings for entry in ring):
         entry.cycles = reference + _short_way(entry.cycles - reference)

@@ -154,3 +154,23 @@ def test_a_launch_too_short_for_its_readings_has_an_assumed_rate_and_begins_wher
     cycles, sm = np.array([1_980_000, 1_980_105]), np.array([3, 3])
     begin, finish = fit.to_ns(cycles, sm) - BEGIN_NS
     assert -STEP_NS <= begin <= finish <= 52 + STEP_NS
+
+
+@pytest.mark.parametrize("around_ns", [(20.0, 20.0), (45.0, 35.0)])
+def test_records_that_are_elsewhere_than_on_an_h200_are_within_the_error(around_ns: tuple[float, float]) -> None:
+    for ctas, sms in ((1, 1), (132, 132), (300, 40)):
+        fitted = run(waves(ctas, sms, 3e3), steady(1.7e9), around_ns=around_ns, step_ns=1)
+        assert abs(fitted.clock.clock_hz / 1.7e9 - 1) <= 3 * fitted.clock.rate_error
+        assert fitted.worst_ns() <= 32
+
+
+def test_without_a_scope_around_the_function_the_launch_tells_how_far_its_records_are_from_the_readings() -> None:
+    # CTAs of many lengths: only one distance fits all of them.
+    works = [work for seed in range(3) for work in waves(200, 40, 5e3 * (1 + 3 * seed), seed=seed)]
+    works = [
+        work._replace(begin_ns=work.begin_ns + 1e6 * (at // 200), end_ns=work.end_ns + 1e6 * (at // 200))
+        for at, work in enumerate(works)
+    ]
+    fitted = run(works, steady(1.7e9), around_ns=(230, 228), spans_function=False, iterations=2)
+    assert fitted.worst_ns() <= 100
+    assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=1e-3)

@@ -36,6 +36,14 @@ def test_counters_of_any_kind_are_told_from_the_readings(name: str, hz: float) -
     assert fitted.is_monotonic
 
 
+@pytest.mark.parametrize("hz", [25e6, 400e6])
+def test_counters_of_which_nothing_is_known(hz: float) -> None:
+    fitted = run(waves(4, 4, 2e3), steady(hz), iterations=1, step_ns=STEP_NS, nominal_hz=NOMINAL_HZ)
+    assert fitted.clock.source == "fitted"
+    assert abs(fitted.clock.clock_hz / hz - 1) <= 3 * fitted.clock.rate_error
+    assert fitted.clock.clock_hz == pytest.approx(hz, rel=0.03)
+
+
 def test_counters_that_all_cus_share() -> None:
     fitted = run(waves(60, 30, 5e3), steady(100e6), offset_cycles=123_456_789, step_ns=STEP_NS, nominal_hz=NOMINAL_HZ)
     assert fitted.worst_ns() <= 15

@@ -1,0 +1,69 @@
+"""What the scope table tells of records: which start cannot be that of a scope around others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from buffers import Cta, Entry, end, start
+from decoding import decoded, read
+
+from kprof_inject.timeline.containment import inner_scopes
+from kprof_inject.timeline.pairs import pair_records
+
+FUNC, LOOP, ITER, OTHER = range(4)
+PARENTS = (-1, FUNC, LOOP, FUNC)
+SCOPES = {scope: scope for scope in range(4)}
+
+
+def test_inner_scopes_are_those_at_any_depth() -> None:
+    assert inner_scopes(PARENTS) == [[LOOP, ITER, OTHER], [ITER], [], []]
+    assert inner_scopes(()) == []
+
+
+def test_a_table_whose_scopes_are_in_each_other_is_read_as_far_as_it_makes_sense() -> None:
+    assert inner_scopes((1, 0, 2, 7)) == [[1], [], [], []]
+
+
+def scopes_of(entries: Sequence[Entry], lost: int = 4, parents: Sequence[int] = PARENTS) -> list[int]:
+    """The scopes of a warp whose ring lost records, those before ``entries``."""
+    before = [Entry(OTHER, number % 2 == 1, number) for number in range(lost)]
+    records = decoded(read([Cta([[*before, *entries]])], slots=len(entries)), SCOPES)
+    return list(pair_records(records, parents).scope.tolist())
+
+
+ITERATION = [start(ITER, 30), end(ITER, 40)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "scopes"),
+    [
+        # As it may be: what began before the oldest record was lost.
+        ([*ITERATION, end(LOOP, 50), end(FUNC, 60)], [ITER]),
+        ([start(LOOP, 20), *ITERATION, end(LOOP, 50), end(FUNC, 60)], [LOOP, ITER]),
+        ([start(OTHER, 10), end(OTHER, 15), start(LOOP, 20), *ITERATION, end(LOOP, 50)], [OTHER, LOOP, ITER]),
+        # An iteration's start that became the function's: that iteration's end stands in it.
+        ([start(FUNC, 20), end(ITER, 25), *ITERATION, end(LOOP, 50), end(FUNC, 60)], [ITER]),
+        ([start(LOOP, 20), end(ITER, 25), *ITERATION, end(LOOP, 50), end(FUNC, 60)], [ITER]),
+        # An iteration's end that became the loop's start: another ran before it.
+        ([*ITERATION, start(LOOP, 45), start(ITER, 47), end(ITER, 48), end(LOOP, 50), end(FUNC, 60)], [ITER, ITER]),
+        # A loop that runs a second time.
+        (
+            [*ITERATION, end(LOOP, 42), start(LOOP, 45), start(ITER, 47), end(ITER, 48), end(LOOP, 50)],
+            [ITER, LOOP, ITER],
+        ),
+    ],
+)
+def test_a_scope_does_not_begin_amid_those_in_it(entries: list[Entry], scopes: list[int]) -> None:
+    assert scopes_of(entries) == scopes
+
+
+def test_what_is_not_known_to_be_in_a_scope_tells_nothing_of_it() -> None:
+    entries = [start(FUNC, 20), end(ITER, 25), *ITERATION, end(LOOP, 50), end(FUNC, 60)]
+    assert scopes_of(entries, parents=()) == scopes_of(entries, parents=[-1, -1, LOOP, FUNC]) == [FUNC, ITER]
+
+
+def test_a_warp_that_lost_nothing_has_every_start() -> None:
+    # Its first iteration's start is missing, which is no fault of the function's.
+    entries = [start(FUNC, 20), end(ITER, 25), *ITERATION, end(FUNC, 60)]
+    assert scopes_of(entries, lost=0) == [FUNC, ITER]
