@@ -85,18 +85,19 @@ def counter_of(
     has_overflowed = (highest >= lowest) & (stores_moved | (highest - np.minimum(lowest, highest) > 1 << (bits - 1)))
     if not has_overflowed.any():
         return NeverOverflowed()
-    return OverflowedOnce(np.repeat(_references(sm, first, last, 1 << bits)[sm_of_row], newest.shape[1]), 1 << bits)
+    references = _references(sm, first, last, size, 1 << bits)
+    return OverflowedOnce(np.repeat(references[sm_of_row], newest.shape[1]), 1 << bits)
 
 
 def _references(
-    sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], period: int
+    sm: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64], size: int, period: int
 ) -> NDArray[np.int64]:
-    """For each SM one of the ``last`` values of its warps, that which most others stand close behind, the short way
-    round; a period more where values stand before 0. 0 for an SM without any."""
+    """For each of ``size`` SMs one of the ``last`` values of its warps, that which most others stand close behind, the
+    short way round; a period more where values stand before 0. 0 for an SM without any."""
     order = np.lexsort((last, sm))
     first, last = first[order], last[order]
-    begin = np.searchsorted(sm[order], np.arange(sm.max(initial=-1) + 2))
-    references = np.zeros(len(begin) - 1, dtype=np.int64)
+    begin = np.searchsorted(sm[order], np.arange(size + 1))
+    references = np.zeros(size, dtype=np.int64)
     for number in np.flatnonzero(np.diff(begin)).tolist():
         mine = slice(begin[number], begin[number + 1])
         ahead = (begin[number + 1] - begin[number]) // 2
