@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.report.quantities import time_text
-from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.clocks.axis import PlacedLaunch
 
 _MOST_NAMES = 4
 

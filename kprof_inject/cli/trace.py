@@ -18,8 +18,8 @@ from kprof_inject.cli.options import TRACE_ENDINGS, choice_options, path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.registry import format_of, trace_writer, write_trace
-from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.choice import EVERYTHING, Choice
+from kprof_inject.timeline.clocks.axis import place_launches
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace
 

@@ -9,8 +9,8 @@ from kprof_inject.report.quantities import counted, percent, ratio, short_time
 from kprof_inject.report.shortfall import Shortfall
 from kprof_inject.report.spread_notes import spread_notes
 from kprof_inject.report.summary import LaunchSummary
-from kprof_inject.timeline.series import IterationSeries
-from kprof_inject.timeline.waves import Waves
+from kprof_inject.timeline.statistics.series import IterationSeries
+from kprof_inject.timeline.statistics.waves import Waves
 
 # By the clock's source.
 _CLOCK_NOTES = {

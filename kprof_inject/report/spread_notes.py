@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kprof_inject.report.quantities import percent, ratio
 from kprof_inject.report.summary import ScopeSummary
-from kprof_inject.timeline.spread import Spread
+from kprof_inject.timeline.statistics.spread import Spread
 
 # A quarter more than the median: less is how any kernel's CTAs differ.
 _NOTABLE = 1.25

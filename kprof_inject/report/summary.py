@@ -11,9 +11,9 @@ import numpy as np
 from kprof_inject.capture.origin import Place
 from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.report.shortfall import Shortfall, shortfall_of
-from kprof_inject.timeline.statistics import ScopeStatistics, scope_statistics
+from kprof_inject.timeline.statistics.scopes import ScopeStatistics, scope_statistics
+from kprof_inject.timeline.statistics.waves import Waves, waves_of
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.waves import Waves, waves_of
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

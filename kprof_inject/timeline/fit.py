@@ -9,8 +9,8 @@ from kprof_inject.capture.buffer_size import RECORD_BYTES, in_whole_rings, keeps
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import Kernel, Launch
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.decoding.records import WORDS_PER_ENTRY, lost_records
 from kprof_inject.timeline.raw import read_raw
-from kprof_inject.timeline.records import WORDS_PER_ENTRY, lost_records
 
 
 @dataclass(frozen=True, slots=True)

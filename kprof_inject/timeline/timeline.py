@@ -12,16 +12,16 @@ from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.clocks.clock import ClockFit, fit_clock
+from kprof_inject.timeline.clocks.readings import readings_of
+from kprof_inject.timeline.clocks.untimed import assumed_times
 from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
-from kprof_inject.timeline.containment import parents_of
+from kprof_inject.timeline.decoding.containment import parents_of
+from kprof_inject.timeline.decoding.records import WORDS_PER_ENTRY, record_decoder
+from kprof_inject.timeline.decoding.scope_blocks import ScopeBlocks
+from kprof_inject.timeline.decoding.tally import WarpTally, tally_launch
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.raw import read_raw, recorded_warps
-from kprof_inject.timeline.readings import readings_of
-from kprof_inject.timeline.records import WORDS_PER_ENTRY, record_decoder
-from kprof_inject.timeline.scope_blocks import ScopeBlocks
-from kprof_inject.timeline.tally import WarpTally, tally_launch
-from kprof_inject.timeline.untimed import assumed_times
 
 _IDS = 256
 _ROWS_AT_ONCE = 1 << 16

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.export.drawing import counters
 from kprof_inject.export.drawing.counters import active_ctas
-from kprof_inject.timeline.axis import Axis, DeviceClock
+from kprof_inject.timeline.clocks.axis import Axis, DeviceClock
 from kprof_inject.timeline.columns import CTA_COLUMNS
 
 ZERO_NS = 1_000_000

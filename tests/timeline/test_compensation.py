@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kprof_inject.capture.record_cost import RecordCost
-from kprof_inject.timeline.compensation import as_recorded, without_records
-from kprof_inject.timeline.nesting import Nesting, nest, within_children
-from kprof_inject.timeline.pairs import Pairs, pair_records
-from kprof_inject.timeline.records import Records
+from kprof_inject.timeline.decoding.compensation import as_recorded, without_records
+from kprof_inject.timeline.decoding.nesting import Nesting, nest, within_children
+from kprof_inject.timeline.decoding.pairs import Pairs, pair_records
+from kprof_inject.timeline.decoding.records import Records
 
 # Nanoseconds of a cycle.
 RATE = 0.57

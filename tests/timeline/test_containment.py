@@ -8,8 +8,8 @@ import pytest
 from buffers import Cta, Entry, end, start
 from decoding import decoded, read
 
-from kprof_inject.timeline.containment import inner_scopes
-from kprof_inject.timeline.pairs import pair_records
+from kprof_inject.timeline.decoding.containment import inner_scopes
+from kprof_inject.timeline.decoding.pairs import pair_records
 
 FUNC, LOOP, ITER, OTHER = range(4)
 PARENTS = (-1, FUNC, LOOP, FUNC)

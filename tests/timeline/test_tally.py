@@ -9,9 +9,9 @@ import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
 from decoding import lookup, read
 
+from kprof_inject.timeline.decoding.records import record_decoder
+from kprof_inject.timeline.decoding.tally import Tally, tally_launch
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
-from kprof_inject.timeline.records import record_decoder
-from kprof_inject.timeline.tally import Tally, tally_launch
 
 SCOPES = {scope: scope for scope in range(3)}
 FUNC, LOOP, ITER = SCOPES

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.export.drawing.scene import Counters, Numbers
-from kprof_inject.timeline.axis import DeviceClock
+from kprof_inject.timeline.clocks.axis import DeviceClock
 
 _CHUNK_CTAS = 1 << 16
 _UNIT = "CTAs"

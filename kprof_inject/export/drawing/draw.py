@@ -12,7 +12,7 @@ from kprof_inject.export.drawing.launch_events import launch_events
 from kprof_inject.export.drawing.launch_facts import launch_facts
 from kprof_inject.export.drawing.scene import Part, Process, Scene
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.clocks.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.timeline import Timeline
 
 _Drawn = Generator[Part, None, int]

@@ -9,8 +9,8 @@ import numpy as np
 
 from kprof_inject.capture.origin import Origin
 from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Numbers, Part, Threads
-from kprof_inject.timeline.axis import PlacedLaunch
-from kprof_inject.timeline.host_calls import HostCall
+from kprof_inject.timeline.clocks.axis import PlacedLaunch
+from kprof_inject.timeline.clocks.host_calls import HostCall
 
 _NO_END = "when the call returned was not recorded"
 

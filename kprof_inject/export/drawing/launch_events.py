@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.scopes import ScopeInfo
 from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
-from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.clocks.axis import PlacedLaunch
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge

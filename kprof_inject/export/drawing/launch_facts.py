@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.clocks.axis import PlacedLaunch
 from kprof_inject.timeline.trust import judge
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.timeline.crossings import innermost_around
+from kprof_inject.timeline.decoding.crossings import innermost_around
 from kprof_inject.timeline.timeline import Timeline
 
 _Numbers = NDArray[np.int64]

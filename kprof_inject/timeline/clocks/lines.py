@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.parts import parts
-from kprof_inject.timeline.rate import Rate, reading_errors
-from kprof_inject.timeline.readings import Readings
+from kprof_inject.timeline.clocks.parts import parts
+from kprof_inject.timeline.clocks.rate import Rate, reading_errors
+from kprof_inject.timeline.clocks.readings import Readings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.lines import Left, Lines
-from kprof_inject.timeline.parts import PART, parts
-from kprof_inject.timeline.rate import means
-from kprof_inject.timeline.walk import likeliest_walks
+from kprof_inject.timeline.clocks.lines import Left, Lines
+from kprof_inject.timeline.clocks.parts import PART, parts
+from kprof_inject.timeline.clocks.rate import means
+from kprof_inject.timeline.clocks.walk import likeliest_walks
 
 # How far walks go if readings do not tell: as much as a rate that is 3 % off for 4 µs, and with the square root of the
 # time. How far at most: a rate that is 25 % off. And at least: a launch never tells enough to rule out that its clocks

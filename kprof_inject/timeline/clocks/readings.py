@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.timeline.clocks.timer import timer_step
+from kprof_inject.timeline.decoding.tally import WarpTally
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
-from kprof_inject.timeline.tally import WarpTally
-from kprof_inject.timeline.timer import timer_step
 
 # From init to the first record of a scope around the function, in the warp that reads the timer, and from the last of
 # all warps to pre-final. Measured on an H200 against readings of the kernel's own (tests/gpu/timed_kernels.py).

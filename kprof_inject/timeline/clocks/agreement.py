@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.parts import parts
-from kprof_inject.timeline.rate import LARGEST_RATE_NS, LEAST_RATE_NS
-from kprof_inject.timeline.readings import Readings
+from kprof_inject.timeline.clocks.parts import parts
+from kprof_inject.timeline.clocks.rate import LARGEST_RATE_NS, LEAST_RATE_NS
+from kprof_inject.timeline.clocks.readings import Readings
 
 # A time of fewer steps says nothing of the rate, and one of enough of them all that needs to be known of it here.
 _LEAST_STEPS = 8

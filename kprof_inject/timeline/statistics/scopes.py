@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.by_scope import ByScope, narrow, take_quantiles
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.raw import recorded_warps
-from kprof_inject.timeline.series import IterationSeries, series_of, turns_of
-from kprof_inject.timeline.spread import CtaBalance, CtaSums, Groups, GroupSums, Spread, spread_of
+from kprof_inject.timeline.statistics.by_scope import ByScope, narrow, take_quantiles
+from kprof_inject.timeline.statistics.series import IterationSeries, series_of, turns_of
+from kprof_inject.timeline.statistics.spread import CtaBalance, CtaSums, Groups, GroupSums, Spread, spread_of
 from kprof_inject.timeline.timeline import Timeline
 
 _ITERATION = "iter"

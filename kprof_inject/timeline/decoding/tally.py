@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.crossings import crossing_kinds, lanes_of
+from kprof_inject.timeline.decoding.crossings import crossing_kinds, lanes_of
+from kprof_inject.timeline.decoding.nesting import nest
+from kprof_inject.timeline.decoding.pairs import Pairs, pair_records
+from kprof_inject.timeline.decoding.records import RecordDecoder, Records, lost_records
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
-from kprof_inject.timeline.nesting import nest
-from kprof_inject.timeline.pairs import Pairs, pair_records
-from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
 # The share of distances that count as they are.
 _USUAL_DISTANCES = 0.96

@@ -12,9 +12,9 @@ import numpy as np
 
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.reader import Launch
-from kprof_inject.timeline.clock import ClockFit, nominal_clock
-from kprof_inject.timeline.readings import first_cycles
-from kprof_inject.timeline.tally import WarpTally
+from kprof_inject.timeline.clocks.clock import ClockFit, nominal_clock
+from kprof_inject.timeline.clocks.readings import first_cycles
+from kprof_inject.timeline.decoding.tally import WarpTally
 
 
 def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:

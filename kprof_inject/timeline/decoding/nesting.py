@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.crossings import innermost_around
-from kprof_inject.timeline.pairs import Pairs
-from kprof_inject.timeline.records import Records
+from kprof_inject.timeline.decoding.crossings import innermost_around
+from kprof_inject.timeline.decoding.pairs import Pairs
+from kprof_inject.timeline.decoding.records import Records
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.by_scope import ByScope, narrow
+from kprof_inject.timeline.statistics.by_scope import ByScope, narrow
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.containment import begun_amid_inner
-from kprof_inject.timeline.records import Records
+from kprof_inject.timeline.decoding.containment import begun_amid_inner
+from kprof_inject.timeline.decoding.records import Records
 
 # An end and a start that were both damaged may have parted what now looks like one scope.
 _TOO_MANY_DAMAGED = 2

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.lines import Left
-from kprof_inject.timeline.readings import trust
+from kprof_inject.timeline.clocks.lines import Left
+from kprof_inject.timeline.clocks.readings import trust
 
 _LEAST_STEP_NS2 = 1e-3
 # By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.timeline.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
+from kprof_inject.timeline.decoding.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
+from kprof_inject.timeline.decoding.moved_stores import order_in_time, parted_starts
+from kprof_inject.timeline.decoding.unwrap import Counter, counter_of, often_overflowing
 from kprof_inject.timeline.groups import NO_SMALLEST, smallest
-from kprof_inject.timeline.moved_stores import order_in_time, parted_starts
-from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 # The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
 _END_SHIFT = 31

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.record_cost import RecordCost
-from kprof_inject.timeline.records import Records
+from kprof_inject.timeline.decoding.records import Records
 
 
 @dataclass(frozen=True, slots=True)

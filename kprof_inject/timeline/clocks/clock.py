@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.agreement import agreement, rough_rate
-from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
+from kprof_inject.timeline.clocks.agreement import agreement, rough_rate
+from kprof_inject.timeline.clocks.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
+from kprof_inject.timeline.clocks.lines import Lines, straight_lines
+from kprof_inject.timeline.clocks.parts import parts
+from kprof_inject.timeline.clocks.rate import NOMINAL_SPREAD, Rate, assumed_rate, fit_rate, nominal_rate
+from kprof_inject.timeline.clocks.readings import Readings
 from kprof_inject.timeline.groups import smallest
-from kprof_inject.timeline.lines import Lines, straight_lines
-from kprof_inject.timeline.parts import parts
-from kprof_inject.timeline.rate import NOMINAL_SPREAD, Rate, assumed_rate, fit_rate, nominal_rate
-from kprof_inject.timeline.readings import Readings
 
 # The rate of a launch is as exact as it can be with so many readings.
 _MOST_FOR_RATE = 1 << 16

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.readings import Readings, trust
+from kprof_inject.timeline.clocks.readings import Readings, trust
 
 # A GPU under load runs within this share of its nominal clock.
 NOMINAL_SPREAD = 0.25

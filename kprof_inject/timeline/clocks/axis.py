@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.origin import HostReading, place_names
 from kprof_inject.capture.reader import Launch
-from kprof_inject.timeline.host_calls import HostCall, host_call
-from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
+from kprof_inject.timeline.clocks.host_calls import HostCall, host_call
+from kprof_inject.timeline.clocks.host_clock import HostClock, fit_host_clock
 from kprof_inject.timeline.timeline import Timeline
 
 _GLOBALTIMER = "the device's own globaltimer"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kprof_inject.capture.reader import Launch
-from kprof_inject.timeline.host_clock import HostClock
+from kprof_inject.timeline.clocks.host_clock import HostClock
 
 
 @dataclass(frozen=True, slots=True)

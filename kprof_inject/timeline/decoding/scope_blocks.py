@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.reader import Launch
 from kprof_inject.capture.record_cost import RecordCost
-from kprof_inject.timeline.clock import ClockFit
+from kprof_inject.timeline.clocks.clock import ClockFit
 from kprof_inject.timeline.columns import SCOPE_COLUMNS, ScopeFlag
-from kprof_inject.timeline.compensation import as_recorded, without_records
-from kprof_inject.timeline.containment import parents_of
-from kprof_inject.timeline.crossings import crossing
-from kprof_inject.timeline.damage import most_cycles
-from kprof_inject.timeline.nesting import Nesting, iterations, nest, within_children
-from kprof_inject.timeline.pairs import Pairs, pair_records
+from kprof_inject.timeline.decoding.compensation import as_recorded, without_records
+from kprof_inject.timeline.decoding.containment import parents_of
+from kprof_inject.timeline.decoding.crossings import crossing
+from kprof_inject.timeline.decoding.damage import most_cycles
+from kprof_inject.timeline.decoding.nesting import Nesting, iterations, nest, within_children
+from kprof_inject.timeline.decoding.pairs import Pairs, pair_records
+from kprof_inject.timeline.decoding.records import RecordDecoder
+from kprof_inject.timeline.decoding.unwrap import Counter
 from kprof_inject.timeline.raw import read_raw
-from kprof_inject.timeline.records import RecordDecoder
-from kprof_inject.timeline.unwrap import Counter
 
 
 @dataclass(frozen=True, slots=True)

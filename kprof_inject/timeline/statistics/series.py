@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.by_scope import take_quantiles
+from kprof_inject.timeline.statistics.by_scope import take_quantiles
 
 _KEY_BITS = 63
 
