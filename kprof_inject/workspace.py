@@ -83,10 +83,6 @@ class Workspace:
             )
         return cls(folder)
 
-    @staticmethod
-    def is_one(folder: Path) -> bool:
-        return (folder / _MARK).exists()
-
     @property
     def kernels_folder(self) -> Path:
         return self.folder / "kernels"

@@ -103,12 +103,13 @@ class Launch:
         except OSError as error:
             raise KprofError(f"cannot read {self.path}: {error.strerror}") from None
         stride = self.kernel.stride_bytes // 4
-        if stride == 0 or raw.size % stride or raw.size * 4 != self.buffer_bytes:
-            raise KprofError(
-                f"{self.path} is damaged: {raw.size * 4} bytes, where {self.buffer_bytes} were saved "
-                f"in rows of {self.kernel.stride_bytes}",
-                hint="capture again: kprof-inject run",
-            )
+        hint = "capture again: kprof-inject run"
+        if raw.size * 4 != self.buffer_bytes:
+            wrong = f"{raw.size * 4} bytes, where {self.buffer_bytes} were saved"
+            raise KprofError(f"{self.path} is damaged: {wrong}", hint=hint)
+        if stride == 0 or raw.size % stride:
+            wrong = f"{self.buffer_bytes} bytes are no whole number of rows of {self.kernel.stride_bytes}"
+            raise KprofError(f"{self.path} is damaged: {wrong}", hint=hint)
         return raw.reshape(-1, stride)
 
 

@@ -21,7 +21,7 @@ _COMMANDS = {
     "strip": "Remove all records from a .ttgir file.",
     "check": "Have Triton verify and lower .ttgir files, without a GPU.",
     "run": "Rerun the program with the records; save raw buffers and times.",
-    "trace": "Decode a capture and write a trace file.",
+    "trace": "Decode a capture; write a trace, or a table of its scopes.",
     "report": "Show what each scope of a capture takes, and how far to trust it.",
     "profile": "dump, insert, run, trace and report in one go.",
     "demo": "Profile a shipped example, or replay a recorded capture.",

@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
-from kprof_inject.cli.completion import complete_scopes, complete_selectors
+from kprof_inject.cli.completion import complete_selectors
+from kprof_inject.cli.parameter_types import ByteCount
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -121,13 +122,6 @@ def capture_options(function: Function) -> Function:
     return cast(Function, mode_options(kernel_option(decorated)))
 
 
-class ByteCount(click.IntRange):
-    """A number of bytes, or ``auto``, which is 0."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return 0 if value == "auto" else super().convert(value, param, ctx)
-
-
 def mode_options(function: Function) -> Function:
     """How records are made. The command gets them as one ``mode``."""
 
@@ -179,42 +173,6 @@ def mode_options(function: Function) -> Function:
     ):
         decorated = option(decorated)
     return cast(Function, decorated)
-
-
-def choice_options(function: Function) -> Function:
-    """Which part of a capture to show. The command gets them as one ``choice``."""
-
-    @functools.wraps(function)
-    def with_choice(*args: Any, kernel: str, scopes: tuple[str, ...], **others: Any) -> Any:
-        # With it comes numpy, which the commands that show nothing do without.
-        from kprof_inject.timeline.choice import Choice
-        from kprof_inject.timeline.number_set import NumberSet
-
-        texts = {name: others.pop(name) for name in _NUMBERS}
-        numbers = {name: text and NumberSet.parse(text, _NUMBERS[name][0]) for name, text in texts.items()}
-        kernels = () if kernel == "*" else (kernel,)
-        return function(*args, choice=Choice(kernels=kernels, scopes=scopes, **numbers), **others)
-
-    decorated: Any = click.option(
-        "--scope",
-        "scopes",
-        multiple=True,
-        metavar="GLOB",
-        shell_complete=complete_scopes,
-        help="Only scopes of this name, as the table has it; * and ? stand for others. Repeatable. [default: all]",
-    )(with_choice)
-    for name, (option, what) in reversed(_NUMBERS.items()):
-        decorated = click.option(option, name, metavar="SPEC", help=f"Only these {what}. [default: all]")(decorated)
-    return cast(Function, kernel_option(decorated))
-
-
-_NUMBERS = {
-    "launches": ("--launch", "launches of each kernel: numbers as the table has them, such as 0,4-7,12-"),
-    "sms": ("--sm", "SMs, by number, such as 0,4-7,12-"),
-    "ctas": ("--cta", "CTAs, by number"),
-    "warps": ("--warp", "warps of each CTA, by number"),
-}
-"""By their names in ``Choice``: the option, and what its numbers are."""
 
 
 def trace_option(function: Function) -> Function:

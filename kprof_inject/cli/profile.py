@@ -24,6 +24,7 @@ from kprof_inject.cli.options import (
 from kprof_inject.cli.report import print_report
 from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.cli.trace import decode_capture, write_and_say
+from kprof_inject.cli.view_options import layout_for, layout_option
 from kprof_inject.export.registry import trace_writer
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.select.selectors import parse_selectors
@@ -36,6 +37,7 @@ from kprof_inject.workspace import Workspace
 @split_option
 @capture_options
 @trace_option
+@layout_option
 @json_option
 @program_argument
 @click.pass_context
@@ -48,13 +50,15 @@ def command(
     mode: Mode,
     fit: bool,
     trace_path: Path | None,
+    layout: str | None,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
     """Run PROGRAM twice (once to dump, once with records) and show where its kernels' time goes."""
     trace_path = trace_path or workspace / "trace.json"
     # Whatever can be wrong with the options is found before the program runs.
-    trace_writer(trace_path)
+    layout = layout_for(ctx, trace_path, layout)
+    trace_writer(trace_path, layout)
     parse_selectors(selectors)
 
     opened = Workspace.create(workspace)
@@ -66,6 +70,6 @@ def command(
     runner = run_and_fit if fit else run_into
     capture_folder, exit_code = runner(opened, choice, mode, program)
     timelines = decode_capture(read_capture(capture_folder))
-    write_and_say(trace_path, timelines)
+    write_and_say(trace_path, timelines, layout)
     print_report(timelines, as_json)
     ctx.exit(exit_code or dump_exit_code)

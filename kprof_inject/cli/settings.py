@@ -17,19 +17,21 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import ByteCount
+from kprof_inject.cli.parameter_types import ByteCount, Numbers
 from kprof_inject.errors import KprofError, Position
 
 _FILE = "pyproject.toml"
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?kprof-inject[\"']?[ \t]*\]", re.MULTILINE)
 _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 
-# What makes sense for a single call alone, such as the file of its result; ``output`` as a setting is the workspace.
-_OF_ONE_CALL = frozenset({"output", "plan_path", "dry_run", "as_diff", "as_json"})
+# What makes sense for a single call alone, such as the file of its result or the names that go with a buffer;
+# ``output`` as a setting is the workspace.
+_OF_ONE_CALL = frozenset({"output", "plan_path", "dry_run", "as_diff", "as_json", "names_path"})
 
 # What TOML may hold for an option: the first row whose kind of parameter fits.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
     (ByteCount, (int, str), 'a whole number or "auto"'),
+    (Numbers, (int, str), 'a whole number, or a string such as "0,4-7,12-"'),
     (click.types.IntParamType, (int,), "a whole number"),
     (click.types.FloatParamType, (int, float), "a number"),
     (click.types.BoolParamType, (bool,), "true or false"),
@@ -163,6 +165,8 @@ def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Cont
             option.type.convert(item, option, ctx)
         except click.BadParameter as error:
             raise settings.error(key, f"{key} cannot be this: {error.message}") from None
+        except KprofError as error:
+            raise settings.error(key, f"{key} cannot be this: {error.what}", error.hint) from None
     return items if option.multiple else value
 
 

@@ -14,9 +14,10 @@ from kprof_inject.capture.proton_names import read_scope_names
 from kprof_inject.capture.reader import Capture, is_capture, read_capture
 from kprof_inject.cli.axis_lines import axis_lines
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import TRACE_ENDINGS, choice_options, path_type
+from kprof_inject.cli.loss_lines import loss_lines
+from kprof_inject.cli.options import TRACE_ENDINGS, path_type
+from kprof_inject.cli.view_options import choice_options, layout_for, layout_option, scope_names_option
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.registry import format_of, trace_writer, write_trace
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.clocks.axis import place_launches
@@ -33,31 +34,37 @@ from kprof_inject.workspace import Workspace
     help=f"The file; {TRACE_ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or beside BUFFER]",
 )
 @choice_options
-@click.option(
-    "--layout",
-    type=click.Choice(list(LAYOUTS)),
-    help="What a drawing has below each other: an SM's warps, a CTA's, or those that ran the same scope. [default: sm]",
-)
-@click.option(
-    "--scope-names",
-    "names_path",
-    type=path_type(),
-    metavar="FILE",
-    help="For a BUFFER: what its scope ids are called; the kernel's .ttgir with its records, or JSON.",
-)
-def command(place: Path, output: Path | None, choice: Choice, layout: str | None, names_path: Path | None) -> None:
+@layout_option
+@scope_names_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    place: Path,
+    output: Path | None,
+    choice: Choice,
+    layout: str | None,
+    names_path: Path | None,
+) -> None:
     """Decode a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's host_buffer) and write a trace, or
     a table of its scopes."""
     output = output or (place.parent if place.is_file() else place) / "trace.json"
+    layout = layout_for(ctx, output, layout)
     trace_writer(output, layout)
-    write_and_say(output, decode_capture(open_capture(place, names_path), choice), layout)
+    timelines = decode_capture(open_capture(place, names_path), choice)
+    for line in loss_lines(timelines):
+        say(line)
+    write_and_say(output, timelines, layout)
 
 
 def open_capture(place: Path, names_path: Path | None = None) -> Capture:
     """A capture's folder; a workspace: then its last capture; or a file with Proton's ``host_buffer``, for which
-    ``names_path`` may have the names of its scopes."""
+    ``names_path`` may have the names of its scopes. Raises ``KprofError`` for anything else."""
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
+    if not place.exists():
+        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a Proton buffer")
+    if not place.is_dir():
+        raise KprofError(f"{place} is no Proton buffer", hint="save one: host_buffer.numpy().tofile(PATH)")
     if names_path is not None:
         raise KprofError(
             f"--scope-names is for a file with Proton's host_buffer, and {place} is none",
@@ -88,7 +95,8 @@ def decode_capture(capture: Capture, choice: Choice = EVERYTHING) -> list[Timeli
     choice.require_ctas([timeline.ctas for timeline in timelines])
     if choice == EVERYTHING:
         return timelines
-    return [part for part in (timeline.chosen(choice) for timeline in timelines) if part.ctas.size]
+    parts = [timeline.chosen(choice) for timeline in timelines]
+    return [part for part in parts if part.ctas.size or not choice.names_ctas]
 
 
 def _say_what_is_missing(capture: Capture) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from kprof_inject.capture.origin import place_names
 from kprof_inject.capture.reader import Launch
 from kprof_inject.export.tables.scope_tree import scope_tree
+from kprof_inject.printable import printable
 from kprof_inject.timeline.timeline import Timeline
 
 _NO_NAME = "(no name)"
@@ -29,7 +30,8 @@ def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
     If launches are of several processes or devices, these stand around the kernels.
 
     ``cycles`` are the SM's, of all warps together, without what records cost; ``normalized_cycles`` the same for a warp
-    on average, each launch's added. ``count`` is how often a scope ran, and of a kernel the launches."""
+    on average, each launch's added. ``count`` is how often a scope ran, and of a kernel the launches; marks have that
+    alone."""
     root = _Frame("ROOT", {"cycles": 0, "normalized_cycles": 0})
     names = place_names(timeline.launch.place for timeline in timelines)
     for timeline in timelines:
@@ -71,13 +73,15 @@ def _add_launch(kernel: _Frame, timeline: Timeline) -> None:
     kernel.add(count=1)
     for node in scope_tree(timeline):
         frame = kernel.child(*(_frame_name(scopes[index].name) for index in node.path))
-        frame.add(cycles=node.self_cycles, normalized_cycles=node.self_cycles / warps, count=node.count)
+        frame.add(count=node.count)
+        if node.self_cycles is not None:
+            frame.add(cycles=node.self_cycles, normalized_cycles=node.self_cycles / warps)
         frame.metrics |= _properties(timeline.launch, scopes[node.path[-1]].source)
 
 
 def _frame_name(name: str) -> str:
-    """What a terminal can show. Hatchet takes no frame without a name."""
-    return "".join(c if c.isprintable() else " " for c in name) or _NO_NAME
+    """Hatchet takes no frame without a name."""
+    return printable(name) or _NO_NAME
 
 
 def _properties(launch: Launch, source: str) -> dict[str, str]:

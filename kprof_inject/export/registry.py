@@ -117,8 +117,9 @@ def format_of(path: Path) -> Format:
 
 
 def _ending(path: Path) -> str:
+    name = path.name.lower()
     for ending in _FORMATS:
-        if path.name.endswith(ending) and path.name != ending:
+        if name.endswith(ending) and name != ending:
             return ending
     raise KprofError(
         f"the name {path.name} does not say in which format to write",

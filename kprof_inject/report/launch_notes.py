@@ -16,11 +16,11 @@ from kprof_inject.timeline.statistics.waves import Waves
 _CLOCK_NOTES = {
     "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over all warps",
-    "assumed": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: the launch was too short for its "
-    "timer readings to measure it. Durations may be off by {percent:.0f} %; totals and shares are over all warps",
-    "nominal": "clock: {mhz:.0f} MHz is an assumption, the device's nominal rate: there are no timer readings to "
-    "measure it by. All times may be off by {percent:.0f} %, and each SM's first record is taken for the launch's "
-    "begin; totals and shares are over all warps",
+    "assumed": "clock: {mhz:.0f} MHz is an assumption, {assumption}: the launch was too short for its timer readings "
+    "to measure it. Durations may be off by {doubt}; totals and shares are over all warps",
+    "nominal": "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure it by. "
+    "All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
+    "totals and shares are over all warps",
 }
 _ITERATION = "iter"
 # By the slots' source.
@@ -29,15 +29,26 @@ _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {
 
 def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     """Each is a line, if there is something to say."""
-    yield _CLOCK_NOTES[summary.clock_source].format(
-        mhz=summary.clock_mhz, percent=100 * summary.clock_error, residual_ns=summary.residual_ns
-    )
+    yield _clock(summary)
     yield _record_cost(summary)
     yield from _iterations(summary)
     yield from spread_notes(summary.scopes)
     if summary.waves:
         yield from _waves(summary.waves)
+    elif summary.ctas:
+        yield "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
     yield from _missing(summary)
+
+
+def _clock(summary: LaunchSummary) -> str:
+    known = summary.nominal_mhz is not None
+    return _CLOCK_NOTES[summary.clock_source].format(
+        mhz=summary.clock_mhz,
+        percent=100 * summary.clock_error,
+        residual_ns=summary.residual_ns,
+        assumption="the device's nominal rate" if known else "for the device's nominal rate is unknown too",
+        doubt=f"{100 * summary.clock_error:.0f} %" if known else "any factor",
+    )
 
 
 def _record_cost(summary: LaunchSummary) -> str:
@@ -103,6 +114,8 @@ def _waves(waves: Waves) -> Iterator[str]:
             f"tail: the first SM is done {short_time(tail.duration_ns)} before the end, {percent(tail.share)} of the "
             f"launch; from then on {tail.busy_sms:.1f} of {waves.sms} SMs are still at work on average"
         )
+    if waves.idle_sm_share is None or waves.idle_slot_share is None:
+        return
     yield (
         f"idle: these SMs have no CTA for {percent(waves.idle_sm_share)} of the launch, on average; "
         f"{percent(waves.idle_slot_share)} of their room for CTAs stays empty"
@@ -117,20 +130,20 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
             f"newest{_whose(summary.lost)}. --fit runs once more with rings that keep them all"
         )
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
-        yield f"unpaired: {unpaired} records whose start or end is missing; they are in no row above"
+        yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, in no row above"
         if summary.open_starts:
             yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts)}"
         if summary.stray_ends:
             yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends)}"
     if summary.records_damaged:
         yield (
-            f"damaged: {summary.records_damaged} entries are none of this kernel's records{_whose(summary.damaged)}; "
-            "they were left out"
+            f"damaged: {summary.records_damaged} of {summary.records_written} entries left out, for they are none of "
+            f"this kernel's records{_whose(summary.damaged)}"
         )
     if summary.ctas_never_ran:
-        yield f"never ran: {summary.ctas_never_ran} CTAs of the grid wrote nothing"
+        yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
     if summary.ctas_damaged:
-        yield f"damaged: {summary.ctas_damaged} CTAs whose header contradicts itself; they were left out"
+        yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, for the header contradicts itself"
 
 
 def _whose(shortfall: Shortfall | None) -> str:

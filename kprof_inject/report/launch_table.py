@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from kprof_inject.capture.origin import place_names
+from kprof_inject.printable import printable
 from kprof_inject.report.launch_notes import launch_notes
-from kprof_inject.report.quantities import percent, short_time, time_text
+from kprof_inject.report.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 
 # By the clock's source.
@@ -40,15 +41,15 @@ def print_summaries(summaries: Sequence[LaunchSummary], console: Console) -> Non
         # No figure is ever cut: on a terminal that is narrower still, lines are wrapped.
         console.print(_fitted(summary, _title(summary, names[summary.place]), console), crop=False)
         for note in launch_notes(summary):
-            console.print(Text(note))
+            console.print(_shown(note))
 
 
 def _fitted(summary: LaunchSummary, title: str, console: Console) -> Table:
     """The table with lines between its columns, or without them where there is no room for those."""
-    table = _filled(Table(title=Text(title), title_justify="left"), summary)
+    table = _filled(Table(title=_shown(title), title_justify="left"), summary)
     if console.measure(table, options=console.options.update_width(_ANY_WIDTH)).maximum <= console.width:
         return table
-    bare = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    bare = Table(title=_shown(title), title_justify="left", box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     least = console.measure(_filled(bare, summary), options=console.options.update_width(_ANY_WIDTH)).minimum
     if least > console.width:
         bare.width = least
@@ -63,12 +64,17 @@ def _filled(table: Table, summary: LaunchSummary) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for scope in summary.scopes:
         table.add_row(
-            Text("  " * scope.depth + scope.scope),
-            Text(PurePath(scope.source).name if scope.source else "-"),
+            _shown("  " * scope.depth + scope.scope),
+            _shown(PurePath(scope.source).name if scope.source else "-"),
             f"{scope.count}",
             *("-" if scope.kind == _INSTANT else figure(scope) for figure in _FIGURES.values()),
         )
     return table
+
+
+def _shown(text: str) -> Text:
+    """A kernel's names are anything, and neither rich's nor the terminal's commands."""
+    return Text(printable(text))
 
 
 def _title(summary: LaunchSummary, place_name: str) -> str:
@@ -76,6 +82,6 @@ def _title(summary: LaunchSummary, place_name: str) -> str:
     replay = " (last replay of a CUDA graph)" if summary.graph else ""
     grid = "x".join(map(str, summary.grid))
     return (
-        f"{place}{summary.kernel}, launch {summary.launch}{replay}: grid {grid}, {summary.warps} warps, "
+        f"{place}{summary.kernel}, launch {summary.launch}{replay}: grid {grid}, {counted(summary.warps, 'warp')}, "
         f"{time_text(summary.duration_ns)}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
     )

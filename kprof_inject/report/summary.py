@@ -12,7 +12,7 @@ from kprof_inject.capture.origin import Place
 from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.report.shortfall import Shortfall, shortfall_of
 from kprof_inject.timeline.statistics.scopes import ScopeStatistics, scope_statistics
-from kprof_inject.timeline.statistics.waves import Waves, waves_of
+from kprof_inject.timeline.statistics.waves import Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -31,7 +31,8 @@ class ScopeSummary(ScopeStatistics):
 @dataclass(frozen=True, slots=True)
 class LaunchSummary:
     """One launch: the clock that was fitted, what was lost, and its scopes. ``graph`` says that it is the last replay
-    of a CUDA graph, ``place`` on which process and device it ran.
+    of a CUDA graph, ``place`` on which process and device it ran, and ``nominal_mhz`` is that device's nominal clock,
+    None if unknown.
 
     ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
     what is missing, ``lost`` and the three after it say in which warps, None if nothing is."""
@@ -49,6 +50,7 @@ class LaunchSummary:
     clock_error: float
     residual_ns: float
     clock_source: str
+    nominal_mhz: float | None
     record_cost: RecordCost | None
     subtracted_ns: int
     warp_time_ns: int
@@ -72,7 +74,6 @@ class LaunchSummary:
 def summarise(timeline: Timeline) -> LaunchSummary:
     launch, incomplete = timeline.launch, timeline.incomplete
     scopes = tuple(_scope_summaries(timeline))
-    waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
         variant=launch.kernel.variant,
@@ -82,11 +83,12 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         grid=launch.grid,
         warps=launch.kernel.num_warps,
         ctas=len(timeline.ctas),
-        duration_ns=waves.duration_ns if waves else 0,
+        duration_ns=launch_duration_ns(timeline),
         clock_mhz=timeline.clock.clock_hz / 1e6,
         clock_error=timeline.clock.rate_error,
         residual_ns=timeline.clock.residual_ns,
         clock_source=timeline.clock.source,
+        nominal_mhz=launch.kernel.sm_clock_hz / 1e6 or None,
         record_cost=launch.kernel.record_cost,
         subtracted_ns=sum(scope.subtracted_ns for scope in scopes),
         warp_time_ns=timeline.warp_time_ns,
@@ -99,7 +101,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         damaged=shortfall_of(incomplete, "records_damaged"),
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
-        waves=waves,
+        waves=waves_of(timeline),
         scopes=scopes,
     )
 

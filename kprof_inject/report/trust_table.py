@@ -12,6 +12,7 @@ from rich.text import Text
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.origin import Origin
 from kprof_inject.capture.reader import Launch
+from kprof_inject.printable import printable
 from kprof_inject.report.quantities import time_text
 from kprof_inject.timeline.overhead import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
@@ -40,10 +41,10 @@ def print_trust(launches: Iterable[Launch], console: Console) -> None:
     for title in ("time", "overhead", *_BUILD_COLUMNS):
         table.add_column(title, justify="right", overflow="fold")
     for name, verdict in verdicts:
-        table.add_row(Text(name), Text(verdict.level.value, _COLOURS[verdict.level]), *_figures(verdict))
+        table.add_row(Text(printable(name)), Text(verdict.level.value, _COLOURS[verdict.level]), *_figures(verdict))
     console.print(table)
     for name, verdict in verdicts:
-        console.print(Text(f"{name}: {verdict.text}"))
+        console.print(Text(printable(f"{name}: {verdict.text}")))
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:

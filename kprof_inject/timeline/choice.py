@@ -70,13 +70,13 @@ class Choice:
         if not launches:
             return ()
         for glob in self.kernels:
-            _require_name("--kernel", glob, fnmatchcase, [launch.kernel.name for launch in launches])
+            _require_name("--kernel", "kernels", glob, fnmatchcase, [launch.kernel.name for launch in launches])
         left = [launch for launch in launches if self._keeps_kernel(launch)]
         _require_number("--launch", "launches", self.launches, left, _index)
         left = [launch for launch in left if self.launches is None or launch.index in self.launches]
         names = [scope.name for launch in left for scope in launch.kernel.scopes.scopes]
         for glob in self.scopes:
-            _require_name("--scope", glob, _matches_scope, names)
+            _require_name("--scope", "scopes", glob, _matches_scope, names)
         _require_number("--cta", "CTAs", self.ctas, left, _ctas)
         _require_number("--warp", "recorded warps", self.warps, left, _warps)
         wanted = tuple(launch for launch in left if self.keeps_launch(launch))
@@ -87,14 +87,20 @@ class Choice:
             )
         return wanted
 
+    @property
+    def names_ctas(self) -> bool:
+        """Whether it narrows which CTAs are wanted, so that a launch may be left with none."""
+        return self.sms is not None or self.ctas is not None
+
     def require_ctas(self, ran: Sequence[NDArray[np.void]]) -> None:
-        """Raise ``KprofError`` if of all CTAs that ran (``CTA_COLUMNS`` of each launch) none is wanted, and say what
-        there is: only a launch that is decoded tells which SM a CTA ran on."""
-        if any(self.keep_ctas(ctas).any() for ctas in ran) or not any(len(ctas) for ctas in ran):
+        """Raise ``KprofError`` if CTAs are chosen, and none of those that ran (``CTA_COLUMNS`` of each launch) is
+        wanted, and say what there is: only a launch that is decoded tells which SM a CTA ran on."""
+        if not self.names_ctas or any(self.keep_ctas(ctas).any() for ctas in ran):
             return
         sms = _sms(ran)
         if self.sms is not None and not self.sms.meets(sms):
-            raise KprofError(f"--sm {self.sms} finds nothing", hint=f"there are SMs {sms}")
+            hint = f"there are SMs {sms}" if sms.bounds else "no CTA ran"
+            raise KprofError(f"--sm {self.sms} finds nothing", hint=hint)
         if self.ctas is not None:
             there = _sms([ctas[self.ctas.among(ctas["cta"])] for ctas in ran])
             raise KprofError(
@@ -149,13 +155,14 @@ def _require_number(
     raise KprofError(f"{option} {chosen} finds nothing", hint=f"there are {what} {_listed(known)}")
 
 
-def _require_name(option: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:
+def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:
     """Raise if no name matches, and say which would be near."""
     if any(matches(name, glob) for name in names):
         return
     known = list(dict.fromkeys(names))
     close = get_close_matches(glob, known, 3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"there are {_listed(known)}"
+    there = f"there are {what} {_listed(known)}" if known else f"there are no {what}"
+    hint = f"did you mean {' or '.join(close)}?" if close else there
     raise KprofError(f"{option} {glob} finds nothing", hint=hint)
 
 

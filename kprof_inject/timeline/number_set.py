@@ -45,7 +45,7 @@ class NumberSet:
         ranges = []
         column = 1
         for part in text.split(","):
-            ranges.append(_parse_range(part, option, Position(option, 1, column + _indent(part), text)))
+            ranges.append(_parse_range(part, Position(option, 1, column + _indent(part), text)))
             column += len(part) + 1
         return cls._joined(ranges)
 
@@ -87,13 +87,13 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _parse_range(part: str, option: str, where: Position) -> _Range:
+def _parse_range(part: str, where: Position) -> _Range:
     found = _RANGE.fullmatch(part)
     if found is None:
         raise KprofError(
             f"{part.strip()!r} is no number and no range" if part.strip() else "a number is missing",
             where=where,
-            hint=f"numbers from 0 and ranges, with commas between: {option} 0,4-7,12-",
+            hint="numbers from 0 and ranges, with commas between, such as 0,4-7,12-",
             exit_code=2,
         )
     first = int(found["first"])

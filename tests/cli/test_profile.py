@@ -27,6 +27,20 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
     assert ended.errors() == ["error: the program compiled no kernel: it ended with exit code 3"]
 
 
+def test_a_layout_is_for_drawings(kprof: CommandLine) -> None:
+    ended = kprof("profile", "--trace", "scopes.csv", "--layout", "cta", "--", CROSS_COMPILE)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .csv file is none"
+    assert os.listdir(kprof.folder) == ["home"]
+
+
+def test_a_layout_of_the_settings_stops_no_table(kprof: CommandLine) -> None:
+    kprof.write("pyproject.toml", '[tool.kprof-inject]\nlayout = "cta"\n')
+    kprof.write("prog.py", "")
+    ended = kprof("profile", "--trace", "scopes.csv", "prog.py")
+    assert ended.errors() == ["error: the program never imported Triton"]
+
+
 @pytest.mark.parametrize(
     ("option", "value", "error"),
     [

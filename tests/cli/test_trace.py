@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, start
+from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
 from command_line import CommandLine
 from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
@@ -165,8 +165,15 @@ def test_a_number_that_is_none_is_a_usage_error_at_its_place(kprof: CommandLine,
     assert ended.exit_code == 2
     assert ended.stderr == (
         "--cta:1:3: error: 'a-4' is no number and no range\n  0,a-4\n    ^\n"
-        "hint: numbers from 0 and ranges, with commas between: --cta 0,4-7,12-\n"
+        "hint: numbers from 0 and ranges, with commas between, such as 0,4-7,12-\n"
     )
+
+
+@pytest.mark.parametrize("option", ["--launch", "--sm", "--cta", "--warp"])
+def test_no_number_at_all_is_a_usage_error(kprof: CommandLine, capture: Path, option: str) -> None:
+    ended = kprof("trace", "capture", "-o", "scopes.csv", option, "")
+    assert ended.exit_code == 2
+    assert ended.stderr.startswith(f"{option}:1:1: error: a number is missing\n")
 
 
 def threads(kprof: CommandLine, *options: str) -> list[str]:
@@ -230,11 +237,77 @@ def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capt
     assert warps_of(kprof, "trace.json") == ["CTA 0 warp 1, SM 3", "CTA 1 warp 1, SM 4"]
 
 
-def test_a_setting_that_is_no_number_is_an_error(kprof: CommandLine, capture: Path) -> None:
-    kprof.write("pyproject.toml", "[tool.kprof-inject]\nsm = 7\n")
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ('sm = "x"', "sm cannot be this: 'x' is no number and no range"),
+        ('sm = ""', "sm cannot be this: a number is missing"),
+        ("sm = -1", "sm cannot be this: '-1' is no number and no range"),
+        ("sm = 1.5", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
+        ("sm = true", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
+    ],
+)
+def test_a_setting_that_is_no_number_is_pointed_at(kprof: CommandLine, capture: Path, setting: str, what: str) -> None:
+    kprof.write("pyproject.toml", f"[tool.kprof-inject]\n{setting}\n")
     ended = kprof("trace", "capture")
     assert ended.exit_code == 2
-    assert ended.stderr.startswith("pyproject.toml:2:1: error: sm must be a string\n")
+    assert ended.stderr.startswith(f"pyproject.toml:2:1: error: {what}\n  {setting}\n  ^\n")
+    assert "--sm" not in ended.stderr
+
+
+def test_a_setting_may_be_a_single_number(kprof: CommandLine, capture: Path) -> None:
+    kprof.write("pyproject.toml", "[tool.kprof-inject]\nsm = 10\nlaunch = 0\n")
+    assert counted(kprof) == of_matmul((0,), MATMUL, 4)
+
+
+def test_a_layout_of_the_settings_is_for_drawings(kprof: CommandLine, capture: Path) -> None:
+    kprof.write("pyproject.toml", '[tool.kprof-inject]\nlayout = "cta"\n')
+    assert counted(kprof) == of_matmul((0, 1), MATMUL, 8) | ADD
+    assert threads(kprof)[0].startswith("CTA 0 warp 0")
+    ended = kprof("trace", "capture", "-o", "scopes.csv", "--layout", "sm")
+    assert ended.exit_code == 2
+
+
+def test_the_names_of_a_buffers_scopes_are_no_setting(kprof: CommandLine, capture: Path) -> None:
+    kprof.write("pyproject.toml", '[tool.kprof-inject]\nscope-names = "names.json"\n')
+    ended = kprof("trace", "capture")
+    assert ended.exit_code == 2
+    assert "there is no setting 'scope-names'" in ended.stderr
+
+
+@pytest.fixture
+def never_ran(kprof: CommandLine) -> Path:
+    save_launch(kprof.folder / "idle", KERNELS["add"], [None, None], slots=4)
+    return kprof.folder / "idle"
+
+
+@pytest.mark.parametrize(("option", "hint"), [("--sm", "no CTA ran"), ("--cta", "these CTAs never ran")])
+def test_ctas_that_never_ran_are_not_found(kprof: CommandLine, never_ran: Path, option: str, hint: str) -> None:
+    ended = kprof("trace", "idle", "-o", "scopes.csv", option, "1")
+    assert (ended.exit_code, ended.stderr) == (1, f"error: {option} 1 finds nothing\nhint: {hint}\n")
+    assert not (kprof.folder / "scopes.csv").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--warp", "0"), ("--launch", "0"), ("--scope", "func")])
+def test_a_launch_that_never_ran_is_written_and_said(
+    kprof: CommandLine, never_ran: Path, options: tuple[str, ...]
+) -> None:
+    ended = kprof("trace", "idle", "-o", "trace.json", *options)
+    assert ended.exit_code == 0
+    missing, wrote, _ = ended.stderr.splitlines()
+    assert missing == "kprof-inject: kernel, launch 0: 2 CTAs never ran"
+    assert wrote.startswith("kprof-inject: wrote trace.json: 1 launch(es), 0 scopes")
+    (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
+    assert launch["ctas_never_ran"] == 2
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.csv", "t.parquet", "t.hatchet"])
+def test_what_a_launch_lost_is_said_whatever_is_written(kprof: CommandLine, name: str) -> None:
+    save_launch(kprof.folder / "capture", KERNELS["matmul"], [Cta([_warp(3)] * 2), None], slots=4)
+    ended = kprof("trace", "capture", "-o", name)
+    assert ended.exit_code == 0
+    said = "kprof-inject: kernel, launch 0: 4 of 12 records lost; 4 unpaired records; 1 CTA never ran"
+    assert ended.stderr.splitlines()[0] == said
 
 
 def offered(kprof: CommandLine, *words: str) -> list[str]:
@@ -289,12 +362,35 @@ def test_protons_own_buffer_is_a_capture_too(kprof: CommandLine, host_buffer: Pa
     assert len(told[0]) == 18432
 
 
+def test_the_report_of_a_buffer_has_the_names(kprof: CommandLine, host_buffer: Path) -> None:
+    ended = kprof("report", "matmul.bin", "--scope-names", "names.json", "--json")
+    assert ended.exit_code == 0, ended.stderr
+    (launch,) = json.loads(ended.stdout)
+    assert {scope["scope"] for scope in launch["scopes"]} == set(json.loads(kprof.read("names.json")).values())
+
+
 def test_the_trace_of_a_buffer_stands_beside_it(kprof: CommandLine, host_buffer: Path) -> None:
     ended = kprof("trace", "matmul.bin")
     assert ended.exit_code == 0, ended.stderr
     assert "wrote trace.json: 1 launch(es), 18432 scopes" in ended.stderr
     names = {event["name"] for event in json.loads(kprof.read("trace.json"))["traceEvents"] if event["ph"] == "X"}
     assert {"scope 0", "scope 1", "scope 2"} <= names
+
+
+@pytest.mark.parametrize("command", ["trace", "report"])
+@pytest.mark.parametrize("content", [b"", b"root:x:0:0:root:/root:/bin/bash\n"])
+def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, content: bytes) -> None:
+    (kprof.folder / "passwd").write_bytes(content)
+    ended = kprof(command, "passwd")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    hint = "save one: host_buffer.numpy().tofile(PATH)"
+    assert ended.stderr == f"error: passwd is no Proton buffer\nhint: {hint}\n"
+
+
+def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:
+    ended = kprof("trace", "nowhere", "-o", "t.json")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: nowhere does not exist\nhint: name a workspace, ")
 
 
 def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> None:

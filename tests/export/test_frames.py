@@ -86,6 +86,13 @@ def test_what_is_not_installed_is_named(
     assert caught.value.hint == f"pip install {package}"
 
 
+@pytest.mark.parametrize("make", [to_pandas, to_arrow])
+def test_a_single_timeline_is_told_to_be_a_list(make: Callable[[Any], Any], timelines: list[Timeline]) -> None:
+    with pytest.raises(KprofError, match="takes a list of timelines") as caught:
+        make(timelines[0])
+    assert caught.value.hint == "write [timeline]"
+
+
 def test_they_are_functions_of_the_package(timelines: list[Timeline]) -> None:
     assert kprof_inject.to_pandas is to_pandas
     assert kprof_inject.to_arrow is to_arrow

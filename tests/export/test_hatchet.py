@@ -293,3 +293,13 @@ def test_launches_that_recorded_nothing_are_counted(tmp_path: Path) -> None:
     assert frames(root)["matmul"]["metrics"] == {"count": 1}
     assert frames(root)["matmul"]["children"] == []
     assert json.loads(b"".join(hatchet_tree([])))[0]["children"] == []
+
+
+def test_marks_have_a_count_alone(tmp_path: Path) -> None:
+    scopes = [Scope("func"), Scope("here", "mark", 0)]
+    warp = [start(0, 100), start(1, 200), end(1, 217), start(1, 300), end(1, 317), end(0, 500)]
+    timeline = decode_launch(save_launch(tmp_path, scopes, [Cta([warp])], slots=8))
+    root, _ = json.loads(b"".join(hatchet_tree([timeline])))
+    found = frames(root)
+    assert found["here"]["metrics"] == {"count": 2, "device_id": "0"}
+    assert found["func"]["metrics"]["cycles"] == 400

@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from buffers import Scope, save_launch
+from buffers import Cta, Scope, end, save_launch, start
 from tabled import decode_ranks, rows_of
 
 from kprof_inject.capture.record_cost import RecordCost
@@ -24,6 +24,16 @@ from kprof_inject.export.tables.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.version import __version__
+
+MISSING = {
+    "records_written": 5,
+    "records_lost": 0,
+    "records_damaged": 1,
+    "open_starts": 1,
+    "stray_ends": 1,
+    "ctas_never_ran": 1,
+    "ctas_damaged": 4,
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +97,19 @@ def test_the_file_says_who_wrote_it_and_what_is_known_of_each_launch(timelines: 
     assert tuple(one[key] for key in costs) == (33.5, 12.5, "measured")
     assert (one["host"], one["pid"], one["rank"], one["device"]) == ("a,b", 70, 0, 0)
     assert (other["rank"], *(other[key] for key in costs)) == (1, None, None, None)
+
+
+def test_what_is_missing_of_a_launch_is_told(tmp_path: Path) -> None:
+    warp = [start(0, 100), end(0, 200), end(1, 300), start(1, 400), start(7, 500)]
+    launch = save_launch(tmp_path / "capture", [Scope("k"), Scope("load", "op", 0)], [Cta([warp]), None], slots=8)
+    timeline = replace(decode_launch(launch), ctas_damaged=4)
+    said = json.loads(pq.read_schema(_write(tmp_path, [timeline])).metadata[METADATA_KEY.encode()])["launches"][0]
+    assert {name: said[name] for name in MISSING} == MISSING
+    write_trace(tmp_path / "trace.json", [timeline])
+    trace = json.loads((tmp_path / "trace.json").read_bytes())
+    (event,) = (event for event in trace["traceEvents"] if event.get("cat") == "launch")
+    for facts in (event["args"], trace["otherData"][0]):
+        assert {name: facts[name] for name in MISSING} == MISSING
 
 
 def _write(folder: Path, timelines: Sequence[Timeline]) -> Path:

@@ -88,6 +88,17 @@ def test_what_draws_nothing_has_no_layout(ending: str, timelines: list[Timeline]
     assert not path.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "usual"), [("a.JSON", "a.json"), ("a.Csv.GZ", "a.csv.gz"), ("A.PFTrace", "A.pftrace")]
+)
+def test_an_ending_may_be_in_capitals(name: str, usual: str, timelines: list[Timeline], tmp_path: Path) -> None:
+    for each in (name, usual):
+        (tmp_path / each).unlink(missing_ok=True)
+        write_trace(tmp_path / each, timelines)
+    assert (tmp_path / name).read_bytes() == (tmp_path / usual).read_bytes()
+    assert format_of(Path(name)) is format_of(Path(usual))
+
+
 def test_each_format_says_what_reads_it() -> None:
     advice = {ending: format_of(Path(f"a{ending}")).advice for ending in (".json", ".pftrace.gz", ".csv", ".hatchet")}
     assert "https://ui.perfetto.dev" in advice[".json"]
@@ -124,7 +135,7 @@ def test_any_chunks_are_one_gzip_member() -> None:
         ".json.gz",
         ".csv",
         "trace.json ",
-        "trace.JSON",
+        ".JSON",
     ],
 )
 def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ def launches_in(trace: Path) -> Iterator[tuple[dict[str, Any], float, float]]:
     """What a trace says of each launch, and its first begin and last end in microseconds."""
     loaded = json.loads(trace.read_text())
     events = [event for event in loaded["traceEvents"] if event["ph"] == "X"]
-    for number, data in enumerate(loaded["otherData"]):
-        mine = [event for event in events if event["pid"] == number + 1]
+    pids = [event["pid"] for event in events if event["cat"] == "launch"]
+    for pid, data in zip(pids, loaded["otherData"], strict=True):
+        mine = [event for event in events if event["pid"] == pid and event["cat"] != "launch"]
         assert mine, f"no scope of {data} in the trace"
         yield data, min(event["ts"] for event in mine), max(event["ts"] + event["dur"] for event in mine)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from buffers import Cta, end, save_launch, start
+from buffers import Cta, Scope, end, save_launch, start
 from known_launch import FUNC, ITER, SCOPES, known_launch
 from timelines import Ran, cta_rows, incomplete_rows
 
@@ -19,6 +19,8 @@ from kprof_inject.report.summary import summarise
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
+MARKED = [*SCOPES, Scope("here", "mark", 0)]
+MARK = 4
 MEASURED = {"record_cost": RecordCost(17.0, 16.5, 13.75, "measured")}
 
 
@@ -75,6 +77,49 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
         "All times may be off by 25 %, and each SM's first record is taken for the launch's begin; "
         "totals and shares are over all warps"
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "assumed",
+            "clock: 1500 MHz is an assumption, for the device's nominal rate is unknown too: the launch was too short "
+            "for its timer readings to measure it. Durations may be off by any factor; "
+            "totals and shares are over all warps",
+        ),
+        (
+            "nominal",
+            "clock: 1500 MHz is an assumption, for the device's nominal rate is unknown too: there are no timer "
+            "readings to measure it by. All times may be off by any factor, and each SM's first record is taken for "
+            "the launch's begin; totals and shares are over all warps",
+        ),
+    ],
+)
+def test_a_clock_that_not_even_the_device_told_is_called_so(tmp_path: Path, source: str, said: str) -> None:
+    timeline = known_launch(tmp_path, kernel={"sm_clock_hz": 0.0})
+    assumed = replace(timeline.clock, rate_ns=1 / 1.5, rate_error=0.25, source=source)
+    assert note(replace(timeline, clock=assumed), "clock") == said
+
+
+def test_without_a_timer_nothing_is_said_of_how_the_sms_are_filled(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    untimed = replace(timeline, clock=replace(timeline.clock, source="nominal"))
+    assert note(untimed, "waves") == "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
+    assert not [line for line in notes(untimed) if line.startswith(("tail", "idle"))]
+
+
+def test_a_launch_within_a_step_of_the_timer_says_nothing_of_idle_sms(tmp_path: Path) -> None:
+    timeline = with_ctas(tmp_path, (0, 50, 50), (0, 50, 50), (1, 50, 50))
+    assert note(timeline, "waves") == "waves: 0.75; 3 CTAs on the 2 SMs that ran any, with up to 2 at once on each"
+    assert not [line for line in notes(timeline) if line.startswith(("tail", "idle"))]
+
+
+def test_marks_are_neither_cut_nor_uneven(tmp_path: Path) -> None:
+    marks = [Ran(MARK, 3 * warp, warp=warp, sm=3, start_record=2, flags=ScopeFlag.CUT) for warp in range(2)]
+    rows = [Ran(FUNC, 500, warp=warp, sm=3, start_record=0, end_record=9) for warp in range(2)]
+    with_marks = known_launch(tmp_path / "marks", MARKED, [rows[0], marks[0], rows[1], marks[1]], kernel=MEASURED)
+    assert notes(with_marks) == notes(known_launch(tmp_path / "plain", MARKED, rows, kernel=MEASURED))
 
 
 def test_what_was_subtracted_is_told_with_its_cost(tmp_path: Path) -> None:
@@ -169,7 +214,7 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
                 "incomplete": incomplete_rows(OPEN, STRAY),
             },
             [
-                "unpaired: 3 records whose start or end is missing; they are in no row above",
+                "unpaired: 3 records whose start or end is missing, in no row above",
                 "  starts without an end: 1, in 1 warp of 1 CTA, most in warp 1 of CTA 7 (1 of 8)",
                 "  ends without a start: 2, in 1 warp of 1 CTA, most in warp 0 of CTA 7 (2 of 8)",
             ],
@@ -177,14 +222,16 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
         (
             {"records_damaged": 5, "incomplete": incomplete_rows(DAMAGED)},
             [
-                "damaged: 5 entries are none of this kernel's records, in 1 warp of 1 CTA, most in warp 0 of CTA 0 "
-                "(5 of 8); they were left out"
+                "damaged: 5 of 32 entries left out, for they are none of this kernel's records, in 1 warp of 1 CTA, "
+                "most in warp 0 of CTA 0 (5 of 8)"
             ],
         ),
         ({"ctas_never_ran": 6}, ["never ran: 6 CTAs of the grid wrote nothing"]),
-        ({"ctas_damaged": 7}, ["damaged: 7 CTAs whose header contradicts itself; they were left out"]),
+        ({"ctas_never_ran": 1}, ["never ran: 1 CTA of the grid wrote nothing"]),
+        ({"ctas_damaged": 7}, ["damaged: 7 CTAs left out, for the header contradicts itself"]),
+        ({"ctas_damaged": 1}, ["damaged: 1 CTA left out, for the header contradicts itself"]),
     ],
-    ids=["lost", "unpaired", "damaged", "never ran", "damaged CTAs"],
+    ids=["lost", "unpaired", "damaged", "never ran", "one never ran", "damaged CTAs", "a damaged CTA"],
 )
 def test_what_is_missing_is_told_last(tmp_path: Path, changes: dict[str, Any], lines: list[str]) -> None:
     plain = known_launch(tmp_path)

@@ -113,6 +113,10 @@ def test_the_last_replay_of_a_graph_is_named(tmp_path: Path) -> None:
     assert title.startswith("kernel, launch 0 (last replay of a CUDA graph): grid 1x1x1")
 
 
+def test_one_warp_is_one_warp(tmp_path: Path) -> None:
+    assert "grid 1x1x1, 1 warp, " in printed(known_launch(tmp_path, kernel={"num_warps": 1}, warps=1, rows=[]))[0]
+
+
 def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
     assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
@@ -131,3 +135,14 @@ def test_nothing_is_cut_in_a_pipe(tmp_path: Path) -> None:
 def test_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
     lines = printed(known_launch(tmp_path, [Scope(name), *SCOPES[1:]]))
     assert any(f"│ {name} " in line for line in lines)
+
+
+def test_no_name_gives_the_terminal_orders(tmp_path: Path) -> None:
+    evil = "a\x1b[31mb\nc\u202e"
+    rows = [Ran(0, ns, warp=warp, sm=3) for warp, ns in enumerate((100, 900))]
+    timeline = known_launch(tmp_path, [Scope(evil, source=(f"/src/{evil}.py", 3))], rows, kernel={"name": evil})
+    text = "\n".join(printed(timeline))
+    assert not {"\x1b", "\u202e"} & set(text)
+    shown = "a [31mb c "
+    assert f"{shown}, launch 0" in text and f"│ {shown} │" in text and f"{shown}.py:3" in text
+    assert f"spread of {shown}: " in text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from buffers import Cta, save_launch
+from buffers import SM_CLOCK_HZ, Cta, save_launch
 from known_launch import FUNC, SCOPES, known_launch, known_rows
 from timelines import incomplete_rows
 
@@ -36,6 +36,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         clock_error=0.0125,
         residual_ns=9.6,
         clock_source="fitted",
+        nominal_mhz=SM_CLOCK_HZ / 1e6,
         record_cost=None,
         subtracted_ns=0,
         warp_time_ns=4000,

@@ -23,8 +23,6 @@ def with_kernel(folder: Path, variant: str = "gemm-1", name: str = "gemm") -> tu
 def test_a_new_folder_becomes_one_with_its_parents(tmp_path: Path) -> None:
     Workspace.create(tmp_path / "a" / "b")
     assert json.loads((tmp_path / "a" / "b" / "workspace.json").read_text()) == {"version": 1}
-    assert Workspace.is_one(tmp_path / "a" / "b")
-    assert not Workspace.is_one(tmp_path / "a")
 
 
 def test_an_empty_folder_becomes_one(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_what_a_warp_lost_is_kept_with_the_warp(tmp_path: Path) -> None:
     ("choice", "what", "hint"),
     [
         (Choice(kernels=("matmull*",)), "--kernel matmull* finds nothing", "did you mean matmul_kernel?"),
-        (Choice(kernels=("zzz",)), "--kernel zzz finds nothing", "there are matmul_kernel, add_kernel"),
+        (Choice(kernels=("zzz",)), "--kernel zzz finds nothing", "there are kernels matmul_kernel, add_kernel"),
         (
             Choice(launches=numbers("3-5")),
             "--launch 3-5 finds nothing",
@@ -158,7 +158,7 @@ def test_what_a_warp_lost_is_kept_with_the_warp(tmp_path: Path) -> None:
         (
             Choice(scopes=("zzz*",)),
             "--scope zzz* finds nothing",
-            "there are func, loop[0], iter[0], load a, load x",
+            "there are scopes func, loop[0], iter[0], load a, load x",
         ),
         (Choice(ctas=numbers("4")), "--cta 4 finds nothing", "there are CTAs 0-3 of matmul_kernel, 0-1 of add_kernel"),
         (
@@ -182,7 +182,13 @@ def test_what_finds_nothing_is_told_what_there_is(
 def test_of_many_names_some_are_listed(launches: Sequence[Launch]) -> None:
     kernels = [replace(launches[0], kernel=replace(launches[0].kernel, name=f"k{n}")) for n in range(100)]
     _, hint = complaint(kernels, Choice(kernels=("zzz",)))
-    assert hint == "there are k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11 and 88 more"
+    assert hint == "there are kernels k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, k11 and 88 more"
+
+
+def test_a_kernel_without_scopes_has_none_to_offer(tmp_path: Path) -> None:
+    launch = save_launch(tmp_path, [], [Cta([[]])], slots=2)
+    assert complaint([launch], Choice(scopes=("func",))) == ("--scope func finds nothing", "there are no scopes")
+    assert complaint([launch], Choice(kernels=("k1",)))[1] in ("there are kernels kernel", "did you mean kernel?")
 
 
 def test_the_warps_that_recorded_are_told(tmp_path: Path) -> None:
@@ -226,6 +232,18 @@ def test_one_launch_with_a_chosen_cta_is_enough() -> None:
     Choice(sms=numbers("3")).require_ctas([ctas((0, 0)), ctas((1, 3))])
 
 
-def test_launches_of_which_nothing_ran_are_no_fault_of_the_choice() -> None:
-    Choice(sms=numbers("3"), ctas=numbers("0")).require_ctas([ctas(), ctas()])
-    Choice(sms=numbers("3")).require_ctas([])
+@pytest.mark.parametrize(
+    ("choice", "what", "hint"),
+    [
+        (Choice(sms=numbers("3"), ctas=numbers("0")), "--sm 3 finds nothing", "no CTA ran"),
+        (Choice(ctas=numbers("0")), "--cta 0 finds nothing", "these CTAs never ran"),
+    ],
+)
+def test_where_nothing_ran_no_cta_is_found(choice: Choice, what: str, hint: str) -> None:
+    with pytest.raises(KprofError) as caught:
+        choice.require_ctas([ctas(), ctas()])
+    assert (caught.value.what, caught.value.hint) == (what, hint)
+
+
+def test_where_nothing_ran_a_choice_of_others_than_ctas_is_kept() -> None:
+    Choice(warps=numbers("0"), launches=numbers("0"), scopes=("func",)).require_ctas([ctas()])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from buffers import Cta, Entry, end, start
-from decoding import decoded, read
+from decoded_records import decoded, read
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from buffers import Cta, Entry, end, start
-from decoding import decoded, read
+from decoded_records import decoded, read
 
 from kprof_inject.timeline.decoding.containment import inner_scopes
 from kprof_inject.timeline.decoding.pairs import pair_records

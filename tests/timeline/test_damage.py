@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start
-from decoding import decoded, entries_of, read
+from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,10 +112,12 @@ def test_what_is_damaged_already_contradicts_nothing() -> None:
     assert contradicted([[1, 50, 2, 3, 1]], unusable=(1,)) == [3, 4]
 
 
-def test_of_a_warp_whose_order_is_wrong_nothing_is_left() -> None:
-    # As of a ring that is read from a wrong place on: its first half was written after its second.
-    turned = [*range(100, 120), *range(20)]
-    assert contradicted([[1, 2, 3], turned, [1, 2, 3]]) == list(range(3, 43))
+@pytest.mark.parametrize(("older", "left"), [(1, 19), (8, 12), (9, 0), (20, 0)])
+def test_of_a_warp_whose_order_is_wrong_nothing_is_left(older: int, left: int) -> None:
+    # As of a ring that is read from a wrong place on: what stands behind was written before.
+    turned = [*range(100, 120), *range(older)]
+    found = contradicted([[1, 2, 3], turned, [1, 2, 3]])
+    assert found == list(range(3 + left, 23 + older))
 
 
 @given(st.lists(st.lists(st.integers(0, 20), max_size=40), max_size=4))

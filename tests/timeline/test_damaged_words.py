@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from buffers import Cta, Entry, buffer_words, with_moved_stores
 from damage_judge import Judge, true_scopes
-from decoding import decoded
+from decoded_records import decoded
 from generated_launches import launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from known_launches import KnownLaunch, survivors
+from known_launches import KnownLaunch, scope_table, survivors
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import TimedLayout
@@ -58,6 +58,8 @@ def read_all(timeline: Timeline) -> NDArray[np.void]:
     scopes, incomplete = timeline.scopes, timeline.incomplete
     assert (scopes["end_cycles"] >= scopes["start_cycles"]).all()
     assert (scopes["duration_cycles"] >= 0).all()
+    assert (scopes["end_ns"] >= scopes["start_ns"]).all()
+    assert (scopes["self_ns"] >= 0).all()
     assert len(scopes) == timeline.scope_count
     counts = ("records_written", "records_lost", "open_starts", "stray_ends", "records_damaged")
     assert all((incomplete[count] >= 0).all() for count in counts)
@@ -126,6 +128,22 @@ def test_damaged_counts_and_entries_invent_no_scope(data: st.DataObject, launch:
 def test_one_damaged_word_invents_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
     damaged = data.draw(damages(words, launch.counts_at, most=1))
+    with saved(launch, damaged.tobytes()) as timeline:
+        check(Judge(launch, words, damaged), read_all(timeline))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data(), launches(long=False))
+def test_a_record_that_became_another_invents_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
+    words = launch.words()
+    cta = data.draw(st.sampled_from([number for number, cta in enumerate(launch.ctas) if cta]))
+    rings_at = launch.counts_at + launch.num_warps
+    slots = len(launch.recorded) * launch.recording.slots
+    entry = rings_at + 2 * data.draw(st.integers(0, slots - 1))
+    scope = data.draw(st.integers(0, len(scope_table(launch.sites)) - 1))
+    damaged = words.copy()
+    is_end = data.draw(st.booleans())
+    damaged[cta, entry] = is_end << 31 | scope << 23 | int(words[cta, entry]) & 0x7FF
     with saved(launch, damaged.tobytes()) as timeline:
         check(Judge(launch, words, damaged), read_all(timeline))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
-from decoding import decoded, entries_of, read
+from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
 

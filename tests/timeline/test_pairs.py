@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, buffer_words, end, start, with_moved_stores
-from decoding import decoded
+from decoded_records import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
-from decoding import EVERY_ID, decoded, entries_of, lookup, read
+from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
 
 from kprof_inject.timeline.decoding.records import lost_records, record_decoder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from statistics import mean
 
@@ -200,3 +201,23 @@ def test_no_block_is_kept(tmp_path: Path) -> None:
     assert iteration.count == 1_000_000
     # One block and what is reckoned of it, and at most 24 bytes a scope; the blocks alone would be 88.
     assert peak_bytes < 20e6 + 24 * iteration.count
+
+
+def test_marks_have_a_count_alone(tmp_path: Path) -> None:
+    scopes = [*SCOPES, Scope("here", "mark", 0)]
+    ran = [
+        Ran(FUNC, 900, sm=3, self_ns=880, record_ns=30, start_record=0, end_record=9),
+        *[Ran(3, 17, sm=3, start_record=at, end_record=at + 1, flags=ScopeFlag.CUT) for at in (1, 3)],
+    ]
+    alone = [Ran(3, 17, 1, sm=9, record_ns=5)]
+    blocks = [scope_rows(rows) for rows in (ran, alone)]
+    func, _, _, mark = scope_statistics(made_timeline(tmp_path / "marked", scopes, blocks, CTAS))
+    assert mark.count == 3
+    *_, never = scope_statistics(made_timeline(tmp_path / "never", scopes, [scope_rows(ran[:1])], CTAS))
+    for name in (field.name for field in fields(ScopeStatistics)):
+        of_mark, of_none = getattr(mark, name), getattr(never, name)
+        if name in ("warps", "sms"):
+            assert of_mark.ids.size == of_mark.counts.size == of_mark.totals_ns.size == 0
+        elif name != "count":
+            assert of_mark == of_none, name
+    assert (func.count, func.total_ns, func.self_ns, func.subtracted_ns) == (1, 900, 880, 30)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
-from decoding import lookup, read
+from decoded_records import lookup, read
 
 from kprof_inject.timeline.decoding.records import record_decoder
 from kprof_inject.timeline.decoding.tally import Tally, tally_launch
@@ -66,6 +67,14 @@ def test_what_follows_a_loop_does_not_count_for_the_mean() -> None:
     entries = iterating(100)
     entries[-1] = end(FUNC, 100_000)
     assert tally([Cta([entries], pre_final_ns=100_000)], slots=64).warps.lost_cycles.tolist() == [[138 * 10.0]]
+
+
+def test_no_lost_record_took_longer_than_a_cta_can() -> None:
+    raw = read([Cta([[start(ITER, 0), end(ITER, 1 << 41)]])], slots=2)
+    raw.written_words[:] = 1 << 31
+    untimed = replace(raw, timed=False)
+    warps = tally_launch(record_decoder(untimed, lookup(SCOPES)), len(SCOPES)).warps
+    assert warps.lost_cycles.tolist() == [[float(1 << 42)]]
 
 
 def test_a_ring_with_one_record_tells_no_distance() -> None:

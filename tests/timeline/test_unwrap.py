@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
-from decoding import decoded, entries_of, read
+from decoded_records import decoded, entries_of, read
 
 PERIOD = 1 << 32
 CLOCK_HZ = 2e9

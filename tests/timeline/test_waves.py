@@ -11,7 +11,7 @@ import pytest
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.timeline.statistics.waves import LastWave, Tail, Waves, waves_of
+from kprof_inject.timeline.statistics.waves import LastWave, Tail, Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
 BEGIN_NS = 1_764_000_000_000_000_000
@@ -159,9 +159,31 @@ def test_ctas_without_length_are_no_division_by_zero(launch: Timeline) -> None:
     waves = found(launch, [(0, 0, 0), (1, 0, 0)])
     assert (waves.duration_ns, waves.fill, waves.slots_per_sm) == (0, 1.0, 1)
     assert (waves.last.share, waves.tail.busy_sms) == (0.0, None)
+    assert (waves.idle_sm_share, waves.idle_slot_share) == (None, None)
+
+
+def test_ctas_within_one_step_of_the_timer_are_there_at_once(launch: Timeline) -> None:
+    waves = found(launch, [(0, 0, 0)] * 4)
+    assert (waves.waves, waves.slots_per_sm, waves.slots_source, waves.fill) == (1, 4, "observed", 1.0)
+    # The long one is there too, and one that leaves in this step makes room.
+    assert found(launch, [(0, 0, 90), (0, 50, 50)]).slots_per_sm == 2
+    assert found(launch, [(0, 0, 50), (0, 50, 50)]).slots_per_sm == 1
+
+
+def test_ctas_within_one_step_do_not_contradict_the_driver(launch: Timeline) -> None:
+    waves = found(launch, [(0, 0, 0)] * 4, room=2)
+    assert (waves.slots_per_sm, waves.slots_source, waves.waves) == (2, "occupancy", 2)
+
+
+def test_without_a_timer_there_are_no_waves_but_a_duration(launch: Timeline) -> None:
+    ctas = cta_rows((0, 0, 100, 200, 200), (1, 1, 100, 350, 350))
+    untimed = replace(launch, ctas=ctas, clock=replace(launch.clock, source="nominal"))
+    assert waves_of(untimed) is None
+    assert launch_duration_ns(untimed) == 250
+    assert launch_duration_ns(launch) == 0
 
 
 def test_a_cta_whose_timer_ran_backwards_has_no_length(launch: Timeline) -> None:
     waves = found(launch, [(0, 0, 100), (1, 50, 20, 10)])
     assert (waves.duration_ns, waves.waves) == (100, 1)
-    assert 0 <= waves.idle_sm_share <= 1
+    assert waves.idle_sm_share is not None and 0 <= waves.idle_sm_share <= 1

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.export.drawing.launch_facts import missing_facts
 from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.clocks.axis import PlacedLaunch
@@ -59,8 +60,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
     yield "grid", "x".join(map(str, launch.grid))
     yield "ctas", len(timeline.ctas)
     yield "warps_per_cta", launch.kernel.num_warps
-    yield "records_written", timeline.records_written
-    yield "records_lost", timeline.records_lost
+    yield from missing_facts(timeline).items()
     yield "clock_mhz", round(clock.clock_hz / 1e6, 3)
     yield "clock_source", clock.source
     yield "clock_residual_ns", round(clock.residual_ns, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kprof_inject.timeline.clocks.axis import PlacedLaunch
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
 
@@ -18,11 +19,22 @@ def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
         "clock_mhz": round(timeline.clock.clock_hz / 1e6, 3),
         "clock_residual_ns": round(timeline.clock.residual_ns, 1),
         "clock_source": timeline.clock.source,
-        "records_written": timeline.records_written,
-        "records_lost": timeline.records_lost,
-        "ctas_never_ran": timeline.ctas_never_ran,
+        **missing_facts(timeline),
         "trust": judge(timeline.launch.kernel).to_json(),
         **_place_facts(placed),
+    }
+
+
+def missing_facts(timeline: Timeline) -> dict[str, int]:
+    """How many records and CTAs of the launch are not in what it shows, and how many records were written."""
+    return {
+        "records_written": timeline.records_written,
+        "records_lost": timeline.records_lost,
+        "records_damaged": timeline.records_damaged,
+        "open_starts": int(timeline.open_starts.sum()),
+        "stray_ends": int(timeline.stray_ends.sum()),
+        "ctas_never_ran": timeline.ctas_never_ran,
+        "ctas_damaged": timeline.ctas_damaged,
     }
 
 

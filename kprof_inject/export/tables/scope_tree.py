@@ -16,17 +16,19 @@ _Numbers = NDArray[np.int64]
 
 # Beyond every number of a record.
 _WARP_SHIFT = 32
+_INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One place in the tree: ``path`` are the indices in the scope table, from the outermost scope to its own.
 
-    ``count`` is how often it ran, ``self_cycles`` what that took, of all warps together, without the nodes in it."""
+    ``count`` is how often it ran, ``self_cycles`` what that took, of all warps together, without the nodes in it; None
+    of a mark."""
 
     path: tuple[int, ...]
     count: int
-    self_cycles: int
+    self_cycles: int | None
 
 
 def scope_tree(timeline: Timeline) -> list[Node]:
@@ -34,10 +36,11 @@ def scope_tree(timeline: Timeline) -> list[Node]:
     ring lost; else it is what stood in what. Scopes that cross overlap: what they share is counted for both."""
     table = timeline.table
     places: _Places = _AsPlanned(table) if any(scope.parent >= 0 for scope in table.scopes) else _AsSeen(table)
+    is_instant = np.array([scope.kind == _INSTANT for scope in table.scopes], dtype=bool)
     counts, cycles = np.zeros((2, 0), dtype=np.int64)
     for block in timeline.blocks():
         node, within = places.of(block["scope"], _around(block))
-        duration = block["duration_cycles"]
+        duration = np.where(is_instant[block["scope"]], 0, block["duration_cycles"])
         inside = within >= 0
         # A double holds these sums exactly: they are far from 2 ** 53 cycles.
         by_itself = duration - np.bincount(within[inside], duration[inside], len(block))
@@ -45,7 +48,7 @@ def scope_tree(timeline: Timeline) -> list[Node]:
         counts = _grown(counts, size) + np.bincount(node, minlength=size)
         cycles = _grown(cycles, size) + np.rint(np.bincount(node, by_itself, size)).astype(np.int64)
     return [
-        Node(path, count, self_cycles)
+        Node(path, count, None if is_instant[path[-1]] else self_cycles)
         for path, count, self_cycles in zip(places.paths, counts.tolist(), cycles.tolist(), strict=False)
         if count
     ]

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kprof_inject.printable import printable
+
 
 def json_text(value: Any) -> bytes:
     """A value as JSON, with what cannot be read back replaced."""
@@ -23,7 +25,7 @@ def json_inside(text: str) -> bytes:
 def _readable(value: Any) -> Any:
     match value:
         case str():
-            return "".join("/" if c == "\\" else c if c.isprintable() else " " for c in value)
+            return printable(value).replace("\\", "/")
         case dict():
             return {key: _readable(item) for key, item in value.items()}
         case list():

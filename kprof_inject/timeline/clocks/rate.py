@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.clocks.readings import Readings, trust
+from kprof_inject.timeline.usual_clock import USUAL_CLOCK_HZ
 
 # A GPU under load runs within this share of its nominal clock.
 NOMINAL_SPREAD = 0.25
-_FALLBACK_CLOCK_HZ = 1.5e9
 # What else a launch may be timed by: a counter of 100 MHz (AMD's constant clock), or anything between these.
 _CONSTANT_RATE_NS = 10.0
 _CONSTANT_SPREAD = 0.001
@@ -58,7 +58,7 @@ class _Prior:
 
 def nominal_rate(nominal_hz: float) -> float:
     """Nanoseconds per cycle of a device whose nominal clock that is, or 0 if unknown."""
-    return 1e9 / (nominal_hz or _FALLBACK_CLOCK_HZ)
+    return 1e9 / (nominal_hz or USUAL_CLOCK_HZ)
 
 
 def assumed_rate(nominal_ns: float) -> Rate:

@@ -98,9 +98,8 @@ class RecordDecoder:
             np.empty((2, 0), dtype=np.int64),
         )
         records = _without(records, self._damaged(records, rows))
-        return (
-            _by_clock(records) if self.stores_moved else replace(records, oldest=_oldest(records, stores_moved=False))
-        )
+        records = replace(records, oldest=_oldest(records, stores_moved=self.stores_moved))
+        return _by_clock(records) if self.stores_moved else records
 
     def _kept(self, rows: slice) -> NDArray[np.int64]:
         """How many records of each CTA's warp are in its ring."""
@@ -165,7 +164,6 @@ def _by_clock(records: Records) -> Records:
         scope=records.scope[order],
         is_end=records.is_end[order],
         cycles=records.cycles[order],
-        oldest=_oldest(records, stores_moved=True),
     )
 
 

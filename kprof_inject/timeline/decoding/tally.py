@@ -14,6 +14,8 @@ from kprof_inject.timeline.decoding.pairs import Pairs, pair_records
 from kprof_inject.timeline.decoding.records import RecordDecoder, Records, lost_records
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 
+# What a damaged count or clock value tells may be more: half the period of 43 bits, which no CTA outlasts.
+_MOST_LOST_CYCLES = float(1 << 42)
 # The share of distances that count as they are.
 _USUAL_DISTANCES = 0.96
 
@@ -82,11 +84,9 @@ def tally_launch(decoder: RecordDecoder, scope_count: int, parents: Sequence[int
 def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
     """Fill in the CTAs ``rows``."""
     shape = warps.kept[rows].shape
-    first_group = rows.start * shape[1]
-    count = shape[0] * shape[1]
 
     def counted(group: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.bincount(group - first_group, minlength=count).reshape(shape)
+        return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
 
     kept = counted(records.group)
     begins = np.cumsum(kept.reshape(-1)).reshape(shape) - kept
@@ -102,8 +102,9 @@ def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) 
     is_first = warps.first_cycles[rows] == records.oldest[0].reshape(shape)
     losers = np.flatnonzero((warps.lost[rows] > 0) & (kept > 1) & is_first)
     if losers.size:
-        distance = _usual_distance(records, losers + first_group)
-        warps.lost_cycles[rows].reshape(-1)[losers] = warps.lost[rows].reshape(-1)[losers] * distance
+        distance = _usual_distance(records, losers + records.first_group)
+        lost_cycles = np.minimum(warps.lost[rows].reshape(-1)[losers] * distance, _MOST_LOST_CYCLES)
+        warps.lost_cycles[rows].reshape(-1)[losers] = lost_cycles
 
 
 def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.float64]:

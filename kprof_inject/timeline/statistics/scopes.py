@@ -19,6 +19,7 @@ from kprof_inject.timeline.statistics.spread import CtaBalance, CtaSums, Groups,
 from kprof_inject.timeline.timeline import Timeline
 
 _ITERATION = "iter"
+_INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -30,7 +31,8 @@ class ScopeStatistics:
     ``Timeline.warp_time_ns``, 0 to 1. ``subtracted_ns`` is what was taken out of those that are in no other one: the
     sum over all scopes is what was taken out of the warps' time. ``cut`` and ``crossing`` count those with the flag
     (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, the spreads how the means differ there. ``iterations`` is
-    None but for iterations of which a number is known.
+    None but for iterations of which a number is known. A mark has a ``count``, and else what a scope that never ran
+    has: from its start to its end there is nothing but the record.
     """
 
     count: int
@@ -73,8 +75,10 @@ class _Gathered:
     def __init__(self, timeline: Timeline) -> None:
         scopes = timeline.table.scopes
         self._count = len(scopes)
+        self._is_instant = np.array([scope.kind == _INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
         self._warp_time_ns = max(timeline.warp_time_ns, 1)
+        self._counts = np.zeros(self._count, dtype=np.int64)
         self._durations_ns = ByScope(self._count)
         self._durations_cycles = ByScope(self._count)
         self._turns = ByScope(self._count)
@@ -84,6 +88,15 @@ class _Gathered:
         self._ctas = CtaSums(self._count)
 
     def add(self, block: NDArray[np.void]) -> None:
+        """A block of at least one scope."""
+        self._counts += np.bincount(block["scope"], minlength=self._count)
+        is_instant = self._is_instant[block["scope"]]
+        if not is_instant.any():
+            self._add_lasting(block)
+        elif not is_instant.all():
+            self._add_lasting(block[~is_instant])
+
+    def _add_lasting(self, block: NDArray[np.void]) -> None:
         # Stable, so that the scopes of one kind stay in the order of CTA, warp and start.
         order = np.argsort(block["scope"], kind="stable")
         scope, cta, warp, sm, iteration, duration_ns, duration_cycles = (
@@ -124,7 +137,7 @@ class _Gathered:
         total_ns = int(durations_ns.sum(dtype=np.int64))
         warps, sms = self._warps.of(scope), self._sms.of(scope)
         return ScopeStatistics(
-            count=len(durations_ns),
+            count=int(self._counts[scope]),
             total_ns=total_ns,
             share=total_ns / self._warp_time_ns,
             **self._sums.of(scope),

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from kprof_inject.timeline.groups import largest
 from kprof_inject.timeline.timeline import Timeline
 
+# The source of a clock that no reading of a timer went into.
+_NO_TIMER = "nominal"
+
 
 @dataclass(frozen=True, slots=True)
 class LastWave:
@@ -45,7 +48,8 @@ class Waves:
 
     ``fill`` is the number of CTAs over the slots of those SMs, ``waves`` the same rounded up. ``duration_ns`` goes from
     the first CTA's begin to the last one's end. Of it the SMs had no CTA for ``idle_sm_share``, and the slots for
-    ``idle_slot_share``: a CTA is there until its records are copied, but never longer than its SM has work.
+    ``idle_slot_share``: a CTA is there until its records are copied, but never longer than its SM has work. Both are
+    None if the duration is 0: the launch fits into one step of the timer.
     """
 
     ctas: int
@@ -58,20 +62,25 @@ class Waves:
     duration_ns: int
     last: LastWave
     tail: Tail
-    idle_sm_share: float
-    idle_slot_share: float
+    idle_sm_share: float | None
+    idle_slot_share: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Residence:
     """When which CTA was on which of ``sms`` SMs, in the order of their begins: ``end_ns`` is that of its work, and
-    ``left_ns`` when its slot was free again."""
+    ``left_ns`` when its slot was free again. By the timer some leave in the step in which they came: they do not
+    ``last``."""
 
     sms: int
     sm: NDArray[np.int64]
     begin_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     left_ns: NDArray[np.int64]
+
+    @property
+    def lasts(self) -> NDArray[np.bool_]:
+        return self.left_ns > self.begin_ns
 
     @property
     def last_ns(self) -> int:
@@ -82,19 +91,20 @@ class _Residence:
         return self.last_ns - int(self.begin_ns.min())
 
 
+def launch_duration_ns(timeline: Timeline) -> int:
+    """From the first CTA's begin to the last one's end of work; 0 if none ran."""
+    return _residence(timeline.ctas).duration_ns if timeline.ctas.size else 0
+
+
 def waves_of(timeline: Timeline) -> Waves | None:
-    """None if no CTA ran."""
+    """None if no CTA ran, or if no timer was read that says when they did."""
     ctas, told_slots = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
-    if not ctas.size:
+    if not ctas.size or timeline.clock.source == _NO_TIMER:
         return None
     residence = _residence(ctas)
-    seen_slots = _most_at_once(residence)
-    # More than there is room for were never on an SM: what was told is not of this kernel then.
-    is_told = told_slots is not None and told_slots >= seen_slots
-    slots = max(told_slots or 0, seen_slots)
+    slots, slots_source = _slots(residence, told_slots)
     capacity = residence.sms * slots
     waves = -(-len(ctas) // capacity)
-    whole_ns = max(residence.duration_ns, 1)
     # At the end of the launch an SM copies records that it would not have without us.
     dry_ns = largest(residence.sm, residence.end_ns, residence.sms)
     here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
@@ -103,15 +113,22 @@ def waves_of(timeline: Timeline) -> Waves | None:
         residence.sms,
         int(ctas["sm"].max()),
         slots,
-        "occupancy" if is_told else "observed",
+        slots_source,
         len(ctas) / capacity,
         waves,
         residence.duration_ns,
         _last_wave(residence, (waves - 1) * capacity),
         _tail(residence, dry_ns),
-        1 - _covered_ns(residence.sm, residence.begin_ns, here_until_ns) / (residence.sms * whole_ns),
-        1 - int((here_until_ns - residence.begin_ns).sum()) / (capacity * whole_ns),
+        _idle(
+            _covered_ns(residence.sm, residence.begin_ns, here_until_ns),
+            residence.sms * residence.duration_ns,
+        ),
+        _idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
     )
+
+
+def _idle(busy_ns: int, whole_ns: int) -> float | None:
+    return 1 - busy_ns / whole_ns if whole_ns else None
 
 
 def _residence(ctas: NDArray[np.void]) -> _Residence:
@@ -124,15 +141,24 @@ def _residence(ctas: NDArray[np.void]) -> _Residence:
     return _Residence(len(sms), sm, begin_ns, end_ns, np.maximum(ctas["post_final_ns"], end_ns))
 
 
-def _most_at_once(residence: _Residence) -> int:
-    """How many CTAs were on one SM at once. In one step of the timer, some leave before others come."""
-    count = len(residence.sm)
-    sm = np.tile(residence.sm, 2)
-    comes = np.arange(2 * count) < count
-    order = np.lexsort((comes, np.concatenate((residence.begin_ns, residence.left_ns)), sm))
+def _slots(residence: _Residence, told: int | None) -> tuple[int, str]:
+    """How many CTAs an SM has room for, and who says so."""
+    # More than there is room for were never on an SM: what was told is not of this kernel then. CTAs that all fall
+    # into one step of the timer may have come one after another, and prove nothing.
+    if told is not None and told >= _most_at_once(residence, residence.lasts):
+        return told, "occupancy"
+    return max(told or 0, _most_at_once(residence, np.ones(len(residence.sm), dtype=bool))), "observed"
+
+
+def _most_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
+    """How many of the ``counted`` CTAs were on one SM at once, at least 1. In one step of the timer, some leave before
+    others come, but none before it came itself."""
+    sm, comes_ns, leaves_ns = residence.sm[counted], residence.begin_ns[counted], residence.left_ns[counted]
+    turn = np.concatenate((np.full(len(sm), 1), np.where(residence.lasts[counted], 0, 2)))
+    order = np.lexsort((turn, np.concatenate((comes_ns, leaves_ns)), np.tile(sm, 2)))
     # All that came to an SM have left it before the next SM's.
-    there = np.cumsum(np.where(comes[order], 1, -1))
-    return max(int(there.max()), 1)
+    there = np.cumsum(np.where(turn[order] == 1, 1, -1))
+    return max(int(there.max(initial=0)), 1)
 
 
 def _last_wave(residence: _Residence, first: int) -> LastWave:

@@ -1,0 +1,22 @@
+"""What is left of a text for eyes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kprof_inject.printable import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("größe → 𝛼 [b]", "größe → 𝛼 [b]"),
+        ("\x1b[31mred", " [31mred"),
+        ("a\tb\r\nc\x07", "a b  c "),
+        ("\u202ebackwards \ud800", " backwards  "),
+        ("", ""),
+    ],
+    ids=["plain", "escape", "white space", "direction and surrogate", "empty"],
+)
+def test_only_what_can_be_shown_is_left(text: str, shown: str) -> None:
+    assert printable(text) == shown
