@@ -52,7 +52,7 @@ def _selectors_of(place: Path) -> list[str]:
 
 
 def _scopes_of(place: Path) -> list[str]:
-    from kprof_inject.cli.trace import open_capture
+    from kprof_inject.cli.captures import open_capture
 
     tables = [launch.kernel.scopes for launch in open_capture(place).launches]
     return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.reader import Kernel, read_capture
+from kprof_inject.cli.captures import decode_capture
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
 from kprof_inject.cli.profile import command as profile_command
 from kprof_inject.cli.report import print_report
-from kprof_inject.cli.trace import decode_capture, write_and_say
+from kprof_inject.cli.trace import write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.devices.gpu import has_gpu

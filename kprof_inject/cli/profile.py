@@ -8,6 +8,7 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.captures import decode_capture
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.dump import dump_into
 from kprof_inject.cli.insert import insert_into
@@ -23,7 +24,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.cli.report import print_report
 from kprof_inject.cli.run import run_and_fit, run_into
-from kprof_inject.cli.trace import decode_capture, write_and_say
+from kprof_inject.cli.trace import write_and_say
 from kprof_inject.cli.view_options import layout_for, layout_option
 from kprof_inject.export.registry import trace_writer
 from kprof_inject.runtime.launching.launches import LaunchChoice

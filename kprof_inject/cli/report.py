@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.cli.captures import decode_capture, open_capture
 from kprof_inject.cli.console import table_console
 from kprof_inject.cli.options import json_option, path_type
-from kprof_inject.cli.trace import decode_capture, open_capture
 from kprof_inject.cli.view_options import scope_names_option
 from kprof_inject.report.launch_table import print_summaries
 from kprof_inject.report.summary import summarise
