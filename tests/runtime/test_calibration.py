@@ -30,6 +30,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime import calibration_kernel
 from kprof_inject.runtime.checking.lower import lower
+from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import Workspace
 
 TESTS = LAUNCHES.parents[1]
@@ -208,7 +209,12 @@ def test_nothing_but_work_stands_between_the_records_of_the_kernel(target: GPUTa
     assert body == [*first_loop, "sitofp", "for", *WORK, "barrier", "yield", "}"]
 
 
-@pytest.mark.parametrize("mode", [Mode(), Mode("global"), Mode(clock_bits=32), Mode(sched_stores=True)], ids=str)
+MODES = [Mode(), Mode(clock_bits=32), Mode(sched_stores=True)]
+if "cuda" in installed_version().global_buffer_on:
+    MODES.append(Mode("global"))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
 def test_each_chain_is_there_once_and_between_its_records(mode: Mode) -> None:
     text = with_records(TARGETS[0])
     made = lower(text, TARGETS[0], OPTIONS, replace(mode, buffer_bytes=BUFFER_BYTES))

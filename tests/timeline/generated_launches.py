@@ -92,7 +92,7 @@ def recordings(draw: st.DrawFn, num_warps: int, *, long: bool = True) -> Recordi
     slots = draw(st.sampled_from([1, 2, 3, 4, 8, 13, 32, 128]))
     # Of a scope that takes longer than half a period, moved stores hide how long.
     long = long and timed and not moved and clock_bits == 32 and draw(st.booleans())
-    return Recording(slots, clock_bits, warps, moved, timed, long)
+    return Recording(slots, draw(st.sampled_from(["shared", "global"])), clock_bits, warps, moved, timed, long)
 
 
 @st.composite

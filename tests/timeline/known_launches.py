@@ -47,9 +47,10 @@ class Warp:
 
 @dataclass(frozen=True)
 class Recording:
-    """How a launch was recorded. ``long`` says that seconds may pass between two records."""
+    """How a launch was recorded. ``long`` says that much of a second may pass between two records."""
 
     slots: int
+    buffer: str = "shared"
     clock_bits: int = 64
     warps: tuple[int, ...] = ()
     sched_stores: bool = False
@@ -62,7 +63,12 @@ class Recording:
 
     @property
     def mode(self) -> dict[str, Any]:
-        return {"clock_bits": self.clock_bits, "warps": list(self.warps), "sched_stores": self.sched_stores}
+        return {
+            "buffer": self.buffer,
+            "clock_bits": self.clock_bits,
+            "warps": list(self.warps),
+            "sched_stores": self.sched_stores,
+        }
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def check(judge: Judge, scopes: NDArray[np.void]) -> None:
             assert mine[columns].tolist() == [(row[2], *row[5:]) for row in left.scopes if row[:2] == (number, warp)]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(st.data(), launches(long=False))
 def test_damaged_counts_and_entries_invent_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
@@ -132,7 +132,7 @@ def test_one_damaged_word_invents_no_scope(data: st.DataObject, launch: KnownLau
         check(Judge(launch, words, damaged), read_all(timeline))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(st.data(), launches(long=False))
 def test_a_record_that_became_another_invents_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()

@@ -1,5 +1,4 @@
-"""Launches of which it is known what every warp did, in all modes: decoded exactly, and where words are damaged, only
-what is true."""
+"""Launches of which it is known what every warp did, in all modes: decoded exactly."""
 
 from __future__ import annotations
 
