@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from child import run
 from synthetic_capture import write_capture
 
 HERE = Path(__file__).parent
@@ -30,14 +28,6 @@ SCOPES_OF_A_LAUNCH = 256 * 4 * 66
 MOST_FOR_PROTON = 4_000_000
 
 Figures = dict[str, Any]
-
-
-def run(*command: str | Path, **environment: str) -> str:
-    words = [sys.executable, *map(str, command)]
-    ended = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True)
-    if ended.returncode:
-        raise SystemExit(f"{' '.join(words)} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
-    return ended.stdout
 
 
 def decoded(capture: Path, trace: Path) -> Figures:

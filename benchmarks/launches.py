@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from child import run
 
 from kprof_inject.capture.reader import read_capture
 
@@ -25,13 +24,6 @@ KEPT_LAUNCHES = 1000
 PROTON_LAUNCHES = 300
 
 Figures = dict[str, Any]
-
-
-def run(*command: str | Path, **environment: str) -> None:
-    words = [sys.executable, *map(str, command)]
-    ended = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True)
-    if ended.returncode:
-        raise SystemExit(f"{' '.join(words)} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
 
 
 def measure(launches: int, folder: Path) -> Iterator[tuple[str, Figures]]:

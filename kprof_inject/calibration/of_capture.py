@@ -9,7 +9,7 @@ from pathlib import Path
 from kprof_inject.calibration.child import measure_in_child
 from kprof_inject.calibration.request import Request
 from kprof_inject.capture.format import RECORD_COSTS_FILE
-from kprof_inject.capture.reader import Launch, Process, read_capture
+from kprof_inject.capture.reader import Process, read_capture
 from kprof_inject.capture.record_cost import CostKey, MeasuredCost, read_costs, write_costs
 from kprof_inject.errors import KprofError
 from kprof_inject.workspace import Workspace
@@ -56,13 +56,8 @@ def _needed(capture_folder: Path) -> dict[CostKey, tuple[Request, str]]:
         for launch in process.launches:
             if launch.device_name:
                 key = CostKey.of(launch.device_name, str(process.info.get("triton")), launch.kernel.mode)
-                needed.setdefault(key, (Request(key, _uuid(launch)), _executable(process)))
+                needed.setdefault(key, (Request(key, launch.origin.device_uuid(launch.device)), _executable(process)))
     return needed
-
-
-def _uuid(launch: Launch) -> str:
-    uuids = launch.origin.device_uuids
-    return uuids[launch.device] if launch.device < len(uuids) else ""
 
 
 def _executable(process: Process) -> str:

@@ -46,10 +46,18 @@ class Origin:
         """Processes for which this is equal read the same host clock."""
         return (self.host, self.boot_id) if self.boot_id else (self.host, self.boot_id, self.name)
 
+    def device_name(self, device: int) -> str:
+        """Empty if it is unknown."""
+        return _item(self.device_names, device)
+
+    def device_uuid(self, device: int) -> str:
+        """Empty if it is unknown."""
+        return _item(self.device_uuids, device)
+
     def globaltimer(self, device: int) -> Hashable:
         """Launches for whose origin and device this is equal were timed by the same device's globaltimer."""
-        if uuid := _item(self.device_uuids, device):
-            return _item(self.device_names, device), uuid
+        if uuid := self.device_uuid(device):
+            return self.device_name(device), uuid
         return self.host, self.boot_id, self.name, device
 
 

@@ -89,7 +89,7 @@ class Launch:
     @property
     def device_name(self) -> str:
         """Empty if it is unknown."""
-        return _device_name(self.origin, self.device)
+        return self.origin.device_name(self.device)
 
     @property
     def place(self) -> Place:
@@ -190,7 +190,7 @@ def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
             launches.pop(line["drop"], None)
             continue
         variant = object_with(_LAUNCH_KEYS, line, folder / LAUNCHES_FILE)["variant"]
-        device_name = _device_name(origin, line["device"])
+        device_name = origin.device_name(line["device"])
         if (variant, device_name) not in kernels:
             kernel = _kernel(folder / KERNELS_FOLDER / variant, variant)
             cost = cost_of(CostKey.of(device_name, str(info.get("triton")), kernel.mode), costs)
@@ -210,10 +210,6 @@ def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
         )
     left_out = dict(end["left_out"]) if end else {}
     return Process(origin, info, tuple(launches.values()), end is not None, left_out, damaged_readings)
-
-
-def _device_name(origin: Origin, device: int) -> str:
-    return origin.device_names[device] if 0 <= device < len(origin.device_names) else ""
 
 
 def _complete_lines(path: Path) -> list[dict[str, Any]]:
