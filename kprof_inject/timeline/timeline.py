@@ -20,6 +20,7 @@ from kprof_inject.timeline.decoding.containment import parents_of
 from kprof_inject.timeline.decoding.records import WORDS_PER_ENTRY, record_decoder
 from kprof_inject.timeline.decoding.scope_blocks import ScopeBlocks
 from kprof_inject.timeline.decoding.tally import WarpTally, tally_launch
+from kprof_inject.timeline.freed_memory import keep_freed_memory
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.raw import read_raw, recorded_warps
 
@@ -97,6 +98,7 @@ class Timeline:
 def decode_launch(launch: Launch) -> Timeline:
     """Read one launch's buffer, count its records and fit its clock. Raises ``KprofError`` if the buffer is damaged as
     a whole."""
+    keep_freed_memory()
     kernel, table = launch.kernel, launch.kernel.scopes
     raw = read_raw(launch)
     decoder = record_decoder(

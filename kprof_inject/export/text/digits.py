@@ -9,7 +9,7 @@ _DIGITS = 4
 _GROUP = 10**_DIGITS
 # Where the table has the ways to write four digits: all of them; a number's first ones, without leading zeros; and the
 # same of a number that has no more, where 0 is a zero.
-_ALL, _FIRST, _ONLY = 0, _GROUP, 2 * _GROUP
+_FIRST, _ONLY = _GROUP, 2 * _GROUP
 
 
 def _groups() -> NDArray[np.uint32]:
@@ -38,13 +38,15 @@ def write_numbers(rows: NDArray[np.uint8], at: int, width: int, values: NDArray[
         rows[:, at] = np.where(values < 0, ord("-"), 0)
         values = np.abs(values)
         at += 1
-    last = at + width - width % _DIGITS - _DIGITS
-    for column in range(last, at - 1, -_DIGITS):
+    way = _ONLY
+    for column in range(at + width - width % _DIGITS - _DIGITS, at, -_DIGITS):
         more = values // _GROUP
         group = values - more * _GROUP
-        group += np.where(more > 0, _ALL, _ONLY if column == last else _FIRST)
+        group += (more == 0) * way
         _four_bytes(rows, column)[:] = _GROUPS[group]
-        values = more
+        values, way = more, _FIRST
+    # No more digits stand before these.
+    _four_bytes(rows, at)[:] = _GROUPS[values + way]
 
 
 def thousandths_width(values: NDArray[np.int64]) -> int:

@@ -44,25 +44,34 @@ def _balance(
 
     Every second node is replaced by springs between its neighbours and their targets, until one node is left: as many
     steps as the number of nodes has binary digits. All terms are positive, so nothing cancels out."""
+    count = weight.size
+    size = 1 << max(count - 1, 0).bit_length()
+    # Each node's weight, and what it is pulled by; nodes that hang on nothing make every step an even one.
+    nodes = np.zeros((2, size))
+    nodes[0, :count] = weight
+    np.multiply(weight, target, out=nodes[1, :count])
+    # The spring before each node, and one behind the last.
+    springs = np.zeros(size + 1)
+    springs[1:count] = stiffness[1:]
     levels = []
-    pull = weight * target
-    while weight.size > 1:
-        before, after = stiffness[1::2], np.append(stiffness[2::2], 0.0)[: weight.size // 2]
-        total = weight[1::2] + before + after
-        total[total == 0] = 1
-        levels.append((before, after, total, pull[1::2]))
-        kept_weight, kept_pull = weight[::2].copy(), pull[::2].copy()
-        for kept, gone in ((kept_weight, weight[1::2] / total), (kept_pull, pull[1::2] / total)):
-            kept[: gone.size] += before * gone
-            kept[1 : gone.size + 1] += (after * gone)[: kept.size - 1]
-        between = before * after / total
-        stiffness = np.append(0.0, between)[: kept_weight.size]
-        weight, pull = kept_weight, kept_pull
-    rest = pull / np.where(weight == 0, 1, weight)
-    for before, after, total, pulled in reversed(levels):
-        both = np.empty(rest.size + total.size)
+    while size > 1:
+        gone = nodes[:, 1::2]
+        before, after = springs[1::2], springs[2::2]
+        total = gone[0] + before + after
+        total += total == 0
+        to_before, to_after = before / total, after / total
+        levels.append((to_before, to_after, gone[1] / total))
+        nodes = nodes[:, ::2] + to_before * gone
+        size //= 2
+        nodes[:, 1:] += (to_after * gone)[:, :-1]
+        springs = np.zeros(size + 1)
+        np.multiply(to_before, after, out=springs[1:])
+    rest = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
+    for to_before, to_after, pulled in reversed(levels):
+        both = np.empty(2 * rest.size)
         both[::2] = rest
-        behind = np.append(rest[1:], 0.0)[: total.size]
-        both[1::2] = (pulled + before * rest[: total.size] + after * behind) / total
+        moved = pulled + to_before * rest
+        moved[:-1] += to_after[:-1] * rest[1:]
+        both[1::2] = moved
         rest = both
-    return rest
+    return rest[:count]

@@ -95,7 +95,9 @@ def _all_is_there(
     start_at = pairs.start_at[mine]
     group = records.group[start_at]
     warp = group - records.first_group
-    since = np.where(around >= 0, pairs.start_at[around], np.searchsorted(records.group, group))
+    since = pairs.start_at[around]
+    alone = np.flatnonzero(around < 0)
+    since[alone] = np.searchsorted(records.group, group[alone])
     is_after_loss = (around >= 0) & (records.cycles[since] >= records.oldest[1, warp])
     whole: NDArray[np.bool_] = (records.lost[warp] == 0) | is_after_loss
     if pairs.stray_ends.size:
