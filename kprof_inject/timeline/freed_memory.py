@@ -12,6 +12,7 @@ def keep_freed_memory() -> None:
     """Have the C library keep what is freed, instead of giving it back to the kernel and asking for it again, block by
     block: that is a fifth of the time that a trace takes.
 
-    glibc gives back what exceeds twice a threshold, which is the size of the largest mapped chunk ever freed (mallopt(3),
-    ``M_MMAP_THRESHOLD``). This frees a large one that nobody has written to. Other C libraries do as they did."""
+    glibc gives back what exceeds twice a threshold: the size of the largest mapped chunk that was ever freed
+    (``M_MMAP_THRESHOLD`` in mallopt(3)). This frees a large one, which nobody has written to. Other C libraries do as
+    they did."""
     np.empty(_LARGE_BYTES, dtype=np.uint8)
