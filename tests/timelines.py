@@ -16,7 +16,8 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
 class Ran(NamedTuple):
-    """A scope that ran: it took ``record_ns`` longer than its duration, for the sake of records. A clock of 2 GHz."""
+    """A scope that ran from ``start_ns`` on: it took ``record_ns`` longer than its duration, for the sake of records. A
+    clock of 2 GHz."""
 
     scope: int
     duration_ns: int
@@ -29,16 +30,16 @@ class Ran(NamedTuple):
     start_record: int = 0
     end_record: int = 1
     flags: int = 0
+    start_ns: int = 1_764_000_000_000_000_000
 
 
 def scope_rows(rows: Sequence[Ran]) -> NDArray[np.void]:
     columns = np.zeros(len(rows), dtype=SCOPE_COLUMNS)
-    for name in ("scope", "duration_ns", "cta", "warp", "sm", "iteration", "self_ns", "flags"):
+    for name in ("scope", "duration_ns", "cta", "warp", "sm", "iteration", "self_ns", "flags", "start_ns"):
         columns[name] = [getattr(row, name) for row in rows]
     for name in ("start_record", "end_record"):
         columns[name] = [getattr(row, name) for row in rows]
     columns["duration_cycles"] = 2 * columns["duration_ns"]
-    columns["start_ns"] = 1_764_000_000_000_000_000
     columns["end_ns"] = columns["start_ns"] + [row.duration_ns + row.record_ns for row in rows]
     return columns
 

@@ -39,7 +39,7 @@ class Kernel:
     """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
     ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock.
     ``clean`` and ``with_records`` are what it costs without records and with them, ``record_cost`` what a record of it
-    costs, or None if that is unknown."""
+    costs, or None if that is unknown; and so is ``sm_count``, how many SMs the device has."""
 
     variant: str
     name: str
@@ -55,6 +55,7 @@ class Kernel:
     clean: KernelCost = UNKNOWN_COST
     with_records: KernelCost = UNKNOWN_COST
     record_cost: RecordCost | None = None
+    sm_count: int | None = None
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""
@@ -239,4 +240,5 @@ def _kernel(folder: Path, variant: str) -> Kernel:
         folder,
         clean_cost(folder, values),
         cost_with_records(folder, values),
+        sm_count=values.get("sm_count") or None,
     )

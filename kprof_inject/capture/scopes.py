@@ -14,7 +14,8 @@ _READABLE_VERSION = 1
 class ScopeInfo:
     """One scope. ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it.
 
-    ``parent`` is the index of the scope around it, or -1."""
+    ``parent`` is the index of the scope around it, or -1. ``label`` is what it is called if the user does not name it:
+    of an operation, the operation's name; empty if that is unknown."""
 
     record: str
     name: str
@@ -22,6 +23,7 @@ class ScopeInfo:
     source: str
     called_from: tuple[str, ...]
     parent: int
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class ScopeTable:
                     _line(scope["source"]),
                     tuple(_line(point) for point in scope["called_from"]),
                     scope["parent"],
+                    scope.get("label", ""),
                 )
                 for scope in values["scopes"]
             )

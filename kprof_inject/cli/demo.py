@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import click
@@ -45,12 +46,31 @@ def _example() -> Path:
 
 def _replay(workspace: Path) -> None:
     opened = Workspace.create(workspace)
-    capture = read_capture(_CAPTURE)
+    folder = opened.new_capture_folder()
+    shutil.copytree(_CAPTURE, folder)
+    capture = read_capture(folder)
     say("no GPU here: replaying a capture of examples/matmul.py that was recorded on an NVIDIA H200")
-    _prove_that_it_lowers(capture.launches[0].kernel)
+    kernel = capture.launches[0].kernel
+    _keep(opened, kernel)
+    _prove_that_it_lowers(kernel)
     timelines = decode_capture(capture)
     write_and_say(opened.folder / "trace.json", timelines)
     print_report(timelines, as_json=False)
+
+
+def _keep(workspace: Workspace, kernel: Kernel) -> None:
+    """Have the workspace hold the capture's kernel as if it had been dumped, for ``list`` and ``insert``. Its keys are
+    none of Triton's: a run would not find it."""
+    info = {
+        "name": kernel.name,
+        "override_key": kernel.variant,
+        "file_name": kernel.name,
+        "target": kernel.metadata["target"],
+        "options": {name: kernel.metadata[name] for name in ("num_warps", "num_stages", "num_ctas")},
+        "metadata": kernel.metadata,
+        "triton_version": kernel.metadata["triton_version"],
+    }
+    workspace.write_kernel(kernel.variant, info, kernel.ttgir(), kernel.sources())
 
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 _SIGNIFICANT_DIGITS = 3
@@ -43,3 +44,15 @@ def ratio(value: float) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 warp``, ``2 warps``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """``warp 3``, ``warps 0-3, 8``: of at least one number, ascending."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    parts = ["-".join(map(str, run)) for run in runs]
+    return f"{noun if len(numbers) == 1 else f'{noun}s'} {', '.join(parts)}"

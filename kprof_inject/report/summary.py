@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -11,7 +11,9 @@ import numpy as np
 from kprof_inject.capture.origin import Place
 from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.report.shortfall import Shortfall, shortfall_of
-from kprof_inject.timeline.statistics.scopes import ScopeStatistics, scope_statistics
+from kprof_inject.timeline.statistics.ending import Ending, ending_of
+from kprof_inject.timeline.statistics.phases import Phases, PhaseSums
+from kprof_inject.timeline.statistics.scopes import ScopeStatistics, ScopeSums
 from kprof_inject.timeline.statistics.waves import Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
@@ -35,7 +37,8 @@ class LaunchSummary:
     None if unknown.
 
     ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
-    what is missing, ``lost`` and the three after it say in which warps, None if nothing is."""
+    what is missing, ``lost`` and the three after it say in which warps, None if nothing is. ``waves`` and ``ending``
+    are None where no timer says when CTAs ran."""
 
     kernel: str
     variant: str
@@ -64,6 +67,8 @@ class LaunchSummary:
     ctas_never_ran: int
     ctas_damaged: int
     waves: Waves | None
+    ending: Ending | None
+    phases: Phases | None
     scopes: tuple[ScopeSummary, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -73,7 +78,12 @@ class LaunchSummary:
 
 def summarise(timeline: Timeline) -> LaunchSummary:
     launch, incomplete = timeline.launch, timeline.incomplete
-    scopes = tuple(_scope_summaries(timeline))
+    scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
+    for block in timeline.blocks():
+        scope_sums.add(block)
+        phase_sums.add(block)
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics()))
+    waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
         variant=launch.kernel.variant,
@@ -101,19 +111,21 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         damaged=shortfall_of(incomplete, "records_damaged"),
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
-        waves=waves_of(timeline),
+        waves=waves,
+        ending=ending_of(timeline) if waves else None,
+        phases=phase_sums.phases(),
         scopes=scopes,
     )
 
 
-def _scope_summaries(timeline: Timeline) -> Iterator[ScopeSummary]:
+def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     depth: list[int] = []
-    for index, statistics in enumerate(scope_statistics(timeline)):
+    for index, mine in enumerate(statistics):
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
         yield ScopeSummary(
-            **{field.name: getattr(statistics, field.name) for field in fields(statistics)},
+            **{field.name: getattr(mine, field.name) for field in fields(mine)},
             scope=scope.name,
             kind=scope.kind,
             depth=depth[index],

@@ -66,13 +66,15 @@ def describe(
     """What a capture says of a kernel with records. It is to be asked when the kernel is loaded."""
     workspace, dumped = planned.workspace, planned.kernel
     metadata = {name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}
+    device = _device_properties(planned.target)
     description = {
         "name": dumped.name,
         "scope_table": planned.scope_table,
         "scope_ids": scope_ids,
         "layout": installed_version().buffer_layout,
         "mode": mode.to_json(),
-        "sm_clock_hz": 1000 * _device_properties(planned.target).get("sm_clock_rate", 0),
+        "sm_clock_hz": 1000 * device.get("sm_clock_rate", 0),
+        "sm_count": device.get("multiprocessor_count", 0),
         "metadata": {**dumped.info["metadata"], **metadata},
         "clean_metadata": dumped.info["metadata"],
         "clean": workspace.clean_run(dumped.variant),

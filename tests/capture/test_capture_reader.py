@@ -282,6 +282,13 @@ def test_what_a_kernel_costs_is_read_without_records_and_with_them(tmp_path: Pat
     assert kernel.with_records == KernelCost(136, 2, 2048, 4, (12.25,))
 
 
+def test_how_many_sms_the_device_has_is_known_of_newer_captures(tmp_path: Path) -> None:
+    counts = {"new": {"sm_count": 132}, "no device": {"sm_count": 0}, "old": {}}
+    assert [save_with_costs(tmp_path / name, kernel, None).sm_count for name, kernel in counts.items()] == [
+        *(132, None, None)
+    ]
+
+
 def test_of_an_older_capture_that_much_is_known(tmp_path: Path) -> None:
     built = {"registers": 136, "spills": 2, "clean_metadata": {"shared": 1024}}
     kernel = save_with_costs(tmp_path, built, None)

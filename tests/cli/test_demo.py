@@ -34,3 +34,13 @@ def test_a_trace_goes_into_the_folder_that_it_was_made_from(kprof: CommandLine) 
     assert kprof("trace", "capture").exit_code == 0
     assert sorted(os.listdir(kprof.folder)) == ["capture", "home"]
     assert len(json.loads(kprof.read("capture/trace.json"))["traceEvents"]) > 18432
+
+
+def test_what_was_replayed_can_be_looked_at_again(kprof: CommandLine) -> None:
+    demo = kprof("demo", "-o", "ws")
+    again = kprof("report", "ws")
+    assert (again.exit_code, again.stdout) == (0, demo.stdout)
+    assert "iter[0]" in kprof("list", "ws").stdout
+    inserted = kprof("insert", "ws", "--at", "op(tt.store)")
+    assert inserted.exit_code == 0
+    assert "kprof-inject: matmul_kernel: 1 scope(s), 2 records" in inserted.stderr

@@ -47,13 +47,49 @@ def test_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> No
 def test_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path) -> None:
     lines = kprof("report", "capture").stdout.splitlines()
     subjects = [
-        line.partition(":")[0] for line in lines if ": " in line and not line.startswith(("│", "matmul", "trust"))
+        line.partition(":")[0] for line in lines[4:] if ": " in line and not line.startswith(("│", "matmul", "trust"))
     ]
     assert list(dict.fromkeys(subject.split()[0] for subject in subjects)) == [
         *("clock", "record", "iterations", "spread", "waves", "tail", "idle")
     ]
     (waves,) = (line for line in lines if line.startswith("waves"))
     assert "256 CTAs on the 132 SMs that ran any, with room for 2 on each" in waves
+
+
+def test_what_the_kernel_takes_stands_under_the_title(kprof: CommandLine, capture: Path) -> None:
+    assert kprof("report", "capture").stdout.splitlines()[1:4] == [
+        "  kernel: 210 registers, no spills, 98304 bytes of shared memory, "
+        "room for 2 CTAs on an SM (by shared memory and registers)",
+        "  trust: trustworthy (+1.0 % ± 0.3)",
+        "findings: none",
+    ]
+
+
+def test_nothing_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
+    (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
+    assert launch["findings"] == []
+    # What its CTAs need before and after their loops, and the SMs at the end: the room for the thresholds.
+    assert launch["phases"]["before_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.08, abs=0.005)
+    assert launch["phases"]["after_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.07, abs=0.005)
+    assert launch["ending"]["idle_share"] == pytest.approx(0.05, abs=0.005)
+
+
+def test_a_page_is_written_beside_the_table(kprof: CommandLine, capture: Path) -> None:
+    ended = kprof("report", "capture", "--html", "page.html")
+    assert ended.exit_code == 0
+    assert ended.stdout == kprof("report", "capture").stdout
+    size = (kprof.folder / "page.html").stat().st_size
+    where = (kprof.folder / "page.html").resolve().as_uri()
+    assert ended.stderr == f"kprof-inject: wrote page.html ({size / 1e6:.1f} MB): open it in a browser: {where}\n"
+
+
+def test_a_page_that_cannot_be_written_is_an_error(kprof: CommandLine, capture: Path) -> None:
+    kprof.write("file", "precious")
+    ended = kprof("report", "capture", "--html", "file/page.html")
+    assert ended.exit_code == 1
+    assert len(ended.errors()) == 1
+    assert "Traceback" not in ended.stderr
+    assert kprof.read("file") == "precious"
 
 
 def test_as_json_each_launch_has_its_statistics(kprof: CommandLine, capture: Path) -> None:

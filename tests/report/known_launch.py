@@ -25,14 +25,20 @@ ITERATIONS_NS = (90, 10, 10, 10, 20)
 
 
 def known_rows() -> list[Ran]:
-    """Two CTAs of two warps: all run the function, the first warps a loop of five iterations."""
+    """Two CTAs of two warps: all run the function, the first warps a loop of five iterations, 150 ns after the CTA's
+    begin."""
     rows: list[Ran] = []
     for cta, sm in enumerate(SMS):
+        begin_ns = int(CTAS["init_ns"][cta])
         for warp, ns in enumerate(((700, 1000), (800, 900))[cta]):
-            rows.append(Ran(FUNC, ns, cta, warp, sm, self_ns=ns - 500 * (warp == 0)))
+            rows.append(Ran(FUNC, ns, cta, warp, sm, self_ns=ns - 500 * (warp == 0), start_ns=begin_ns))
             if warp == 0:
-                rows.append(Ran(LOOP, 500, cta, warp, sm, self_ns=360, start_record=1, end_record=2))
-                rows += [Ran(ITER, ns, cta, warp, sm, k, ns, start_record=1) for k, ns in enumerate(ITERATIONS_NS)]
+                loop = Ran(LOOP, 500, cta, warp, sm, self_ns=360, start_record=1, end_record=2, start_ns=begin_ns + 150)
+                rows.append(loop)
+                rows += [
+                    loop._replace(scope=ITER, duration_ns=ns, self_ns=ns, iteration=number)
+                    for number, ns in enumerate(ITERATIONS_NS)
+                ]
     return rows
 
 

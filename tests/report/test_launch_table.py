@@ -12,17 +12,22 @@ from known_launch import FUNC, SCOPES, known_launch
 from rich.console import Console
 from timelines import Ran
 
-from kprof_inject.report.launch_table import print_summaries
-from kprof_inject.report.summary import summarise
+from kprof_inject.report.launch_report import report_on
+from kprof_inject.report.launch_table import print_launches
 from kprof_inject.timeline.timeline import Timeline
 
-TITLES = ["scope", "source", "count", "total", "self", "mean", "p50", "p90", "p99", "max", "share"]
+TITLES = ["scope", "source", "count", "total", "self", "mean", "p50", "p99", "share", "█ self ░ in it"]
 
 
 def printed(*timelines: Timeline, width: int = 300) -> list[str]:
     out = io.StringIO()
-    print_summaries([summarise(timeline) for timeline in timelines], Console(file=out, width=width))
+    print_launches([report_on(timeline) for timeline in timelines], Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def table(lines: list[str]) -> list[str]:
+    """From the line of its titles on."""
+    return lines[next(number for number, line in enumerate(lines) if "count" in line and "p50" in line) :]
 
 
 def cells(line: str) -> list[str]:
@@ -32,59 +37,71 @@ def cells(line: str) -> list[str]:
 def test_the_table(tmp_path: Path) -> None:
     lines = printed(known_launch(tmp_path))
     assert lines[0] == "kernel, launch 0: grid 1x1x1, 2 warps, 1.500 µs, SM clock 2000 MHz"
-    assert [cell.strip() for cell in lines[2].strip("┃").split("┃")] == TITLES
-    assert [cells(line) for line in lines[4:8]] == [
+    lines = table(lines)
+    assert [cell.strip() for cell in lines[0].strip("┃").split("┃")] == TITLES
+    assert [cells(line) for line in lines[2:6]] == [
         [
             "kernel",
             "my kernel.py:12",
             "4",
             "3.40 µs",
             "2.40 µs",
-            *("850 ns", "850 ns", "970 ns", "997 ns"),
-            "1.00 µs",
+            *("850 ns", "850 ns", "997 ns"),
             "85.0 %",
+            "██████████░░░░",
         ],
-        ["loop[0]", "my kernel.py:15", "2", "1.00 µs", "720 ns", *["500 ns"] * 5, "25.0 %"],
-        ["iter[0]", "my kernel.py:15", "10", "280 ns", "280 ns", "28 ns", "10 ns", *["90 ns"] * 3, "7.0 %"],
-        ["tail", "-", "0", "0 ns", "0 ns", *["-"] * 5, "0.0 %"],
+        ["loop[0]", "my kernel.py:15", "2", "1.00 µs", "720 ns", *["500 ns"] * 3, "25.0 %", "███░"],
+        ["iter[0]", "my kernel.py:15", "10", "280 ns", "280 ns", "28 ns", "10 ns", "90 ns", "7.0 %", "█"],
+        ["tail", "-", "0", "0 ns", "0 ns", *["-"] * 3, "0.0 %", ""],
     ]
     assert [
-        line.partition(name)[0] for line, name in zip(lines[4:8], ("kernel", "loop", "iter", "tail"), strict=True)
+        line.partition(name)[0] for line, name in zip(lines[2:6], ("kernel", "loop", "iter", "tail"), strict=True)
     ] == [
         "│ ",
         "│   ",
         "│     ",
         "│   ",
     ]
-    assert lines[9].startswith("clock: 2000.0 MHz")
+    assert lines[7].startswith("clock: 2000.0 MHz")
 
 
 @pytest.mark.parametrize("width", [100, 90, 60])
 def test_on_a_narrow_terminal_names_are_folded_and_figures_are_whole(tmp_path: Path, width: int) -> None:
     long = Scope("attention_inner[0.2]", "func", -1, ("/src/flash_attention.py", 156))
-    lines = printed(known_launch(tmp_path, [long, *SCOPES[1:]]), width=width)
+    lines = table(printed(known_launch(tmp_path, [long, *SCOPES[1:]]), width=width))
     # The first row goes on until the second's figures.
     last = next(number for number, line in enumerate(lines) if "25.0 %" in line)
-    source_at, count_at = (lines[1].index(title) for title in ("source", "count"))
-    assert "".join(line[:source_at].strip() for line in lines[3:last]) == "attention_inner[0.2]"
-    sources = "".join(line[source_at:count_at].strip() for line in lines[3:last])
+    source_at, count_at = (lines[0].index(title) for title in ("source", "count"))
+    assert "".join(line[:source_at].strip() for line in lines[2:last]) == "attention_inner[0.2]"
+    sources = "".join(line[source_at:count_at].strip() for line in lines[2:last])
     assert sources.startswith("flash_attention.py:156")
-    figures = " ".join(lines[3][count_at:].split())
-    assert figures == "4 3.40 µs 2.40 µs 850 ns 850 ns 970 ns 997 ns 1.00 µs 85.0 %"
+    figures = " ".join(lines[2][count_at:].split())
+    assert figures == "4 3.40 µs 2.40 µs 850 ns 850 ns 997 ns 85.0 % ██████████░░░░"
 
 
 def test_a_terminal_of_100_columns_needs_no_second_line_for_a_row(tmp_path: Path) -> None:
     lines = printed(known_launch(tmp_path), width=100)
     assert all(len(line) <= 100 for line in lines)
-    assert [line.split()[0] for line in lines[3:7]] == ["kernel", "loop[0]", "iter[0]", "tail"]
-    assert lines[1].split() == TITLES
-    assert lines[3].split()[-2:] == ["85.0", "%"]
+    lines = table(lines)
+    assert [line.split()[0] for line in lines[2:6]] == ["kernel", "loop[0]", "iter[0]", "tail"]
+    assert lines[0].split() == " ".join(TITLES).split()
+    assert lines[2].split()[-3:-1] == ["85.0", "%"]
+
+
+def test_bars_are_plain_where_the_encoding_has_no_blocks(tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    terminal = io.TextIOWrapper(raw, encoding="latin-1", errors="backslashreplace")
+    print_launches([report_on(known_launch(tmp_path))], Console(file=terminal, width=120))
+    terminal.flush()
+    lines = table(raw.getvalue().decode("latin-1").splitlines())
+    assert "# self . in it" in lines[0]
+    assert "##########.... " in lines[2]
 
 
 def test_an_instant_has_a_count_and_no_times(tmp_path: Path) -> None:
     scopes = [Scope("before_store", "mark"), *SCOPES[1:]]
-    lines = printed(known_launch(tmp_path, scopes, [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)]))
-    assert cells(lines[4]) == ["before_store", "-", "2", *["-"] * 8]
+    lines = table(printed(known_launch(tmp_path, scopes, [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)])))
+    assert cells(lines[2]) == ["before_store", "-", "2", *["-"] * 6, ""]
 
 
 def test_each_launch_has_its_table(tmp_path: Path) -> None:

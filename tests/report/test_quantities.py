@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.report.quantities import counted, percent, ratio, short_time, time_text
+from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time, time_text
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,13 @@ def test_shares_are_percentages() -> None:
 def test_ratios_are_finer_where_they_are_small() -> None:
     assert [ratio(value) for value in (0.0, 0.534, 1.0, 1.949, 1.96, 9.14, 120.0)] == [
         *("0.00 x", "0.53 x", "1.00 x", "1.95 x", "2.0 x", "9.1 x", "120.0 x")
+    ]
+
+
+def test_numbers_in_a_row_are_a_range() -> None:
+    lists = ([3], [4, 5, 6, 7], [0, 2], [0, 1, 2, 8, 10, 11])
+    assert [numbered("warp", numbers) for numbers in lists] == [
+        *("warp 3", "warps 4-7", "warps 0, 2", "warps 0-2, 8, 10-11")
     ]
 
 

@@ -22,7 +22,9 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
     summary = summarise(known_launch(tmp_path))
     assert summary.waves is not None
     assert (summary.waves.ctas, summary.waves.sms, summary.waves.waves) == (2, 2, 1)
-    assert replace(summary, scopes=(), waves=None) == LaunchSummary(
+    assert summary.ending is not None and summary.phases is not None
+    assert (summary.ending.sms, summary.phases.warps) == (2, 2)
+    assert replace(summary, scopes=(), waves=None, ending=None, phases=None) == LaunchSummary(
         kernel="kernel",
         variant="v0",
         launch=0,
@@ -50,6 +52,8 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         ctas_never_ran=0,
         ctas_damaged=0,
         waves=None,
+        ending=None,
+        phases=None,
         scopes=(),
     )
 
@@ -139,6 +143,7 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "cut": 0,
         "crossing": 0,
         "warps": {"ids": [0], "counts": [10], "totals_ns": [280]},
+        "warps_self_ns": [280],
         "sms": {"ids": [3, 4], "counts": [5, 5], "totals_ns": [140, 140]},
         "cta_balance": None,
         "iterations": {

@@ -66,7 +66,7 @@ def _balance(
         nodes[:, 1:] += (to_after * gone)[:, :-1]
         springs = np.zeros(size + 1)
         np.multiply(to_before, after, out=springs[1:])
-    rest = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
+    rest: NDArray[np.float64] = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
     for to_before, to_after, pulled in reversed(levels):
         both = np.empty(2 * rest.size)
         both[::2] = rest

@@ -30,7 +30,8 @@ class ScopeStatistics:
     ``self_ns`` is the part of ``total_ns`` outside the scopes in it, ``share`` the total's part of
     ``Timeline.warp_time_ns``, 0 to 1. ``subtracted_ns`` is what was taken out of those that are in no other one: the
     sum over all scopes is what was taken out of the warps' time. ``cut`` and ``crossing`` count those with the flag
-    (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, the spreads how the means differ there. ``iterations`` is
+    (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, ``warps_self_ns`` what the self time of each of the warps
+    is, the spreads how the means differ there. ``iterations`` is
     None but for iterations of which a number is known. A mark has a ``count``, and else what a scope that never ran
     has: from its start to its end there is nothing but the record.
     """
@@ -52,6 +53,7 @@ class ScopeStatistics:
     cut: int
     crossing: int
     warps: Groups
+    warps_self_ns: NDArray[np.int64]
     sms: Groups
     warp_spread: Spread | None
     cta_spread: Spread | None
@@ -62,15 +64,14 @@ class ScopeStatistics:
 
 def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
     """The statistics of each scope of the table, in its order."""
-    gathered = _Gathered(timeline)
+    gathered = ScopeSums(timeline)
     for block in timeline.blocks():
-        if block.size:
-            gathered.add(block)
+        gathered.add(block)
     return gathered.statistics()
 
 
-class _Gathered:
-    """What is kept of the blocks."""
+class ScopeSums:
+    """Gathers the statistics of a launch's scopes from its blocks."""
 
     def __init__(self, timeline: Timeline) -> None:
         scopes = timeline.table.scopes
@@ -83,12 +84,15 @@ class _Gathered:
         self._durations_cycles = ByScope(self._count)
         self._turns = ByScope(self._count)
         self._sums = _Sums(self._count)
-        self._warps = GroupSums(self._count, np.array(recorded_warps(timeline.launch), dtype=np.int64))
+        warps = np.array(recorded_warps(timeline.launch), dtype=np.int64)
+        self._warps, self._warps_self = GroupSums(self._count, warps), GroupSums(self._count, warps)
         self._sms = GroupSums(self._count, np.unique(timeline.ctas["sm"]).astype(np.int64))
         self._ctas = CtaSums(self._count)
 
     def add(self, block: NDArray[np.void]) -> None:
-        """A block of at least one scope."""
+        """A block with all scopes of its CTAs."""
+        if not block.size:
+            return
         self._counts += np.bincount(block["scope"], minlength=self._count)
         is_instant = self._is_instant[block["scope"]]
         if not is_instant.any():
@@ -99,8 +103,9 @@ class _Gathered:
     def _add_lasting(self, block: NDArray[np.void]) -> None:
         # Stable, so that the scopes of one kind stay in the order of CTA, warp and start.
         order = np.argsort(block["scope"], kind="stable")
-        scope, cta, warp, sm, iteration, duration_ns, duration_cycles = (
-            block[name][order] for name in ("scope", "cta", "warp", "sm", "iteration", "duration_ns", "duration_cycles")
+        scope, cta, warp, sm, iteration, duration_ns, duration_cycles, self_ns = (
+            block[name][order]
+            for name in ("scope", "cta", "warp", "sm", "iteration", "duration_ns", "duration_cycles", "self_ns")
         )
         self._durations_ns.add(scope, narrow(duration_ns))
         self._durations_cycles.add(scope, narrow(duration_cycles))
@@ -108,6 +113,7 @@ class _Gathered:
         self._turns.add(scope[mine], turns_of(scope[mine], cta[mine], warp[mine], iteration[mine]))
         self._sums.add(block)
         self._warps.add(scope, warp, duration_ns)
+        self._warps_self.add(scope, warp, self_ns)
         self._sms.add(scope, sm, duration_ns)
         self._ctas.add(scope, cta, warp, duration_ns)
 
@@ -145,6 +151,7 @@ class _Gathered:
             mean_cycles=cycles[0],
             p50_cycles=cycles[1],
             warps=warps,
+            warps_self_ns=self._warps_self.of(scope).totals_ns,
             sms=sms,
             warp_spread=spread_of(warps),
             cta_spread=cta[0],

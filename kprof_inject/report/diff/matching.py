@@ -1,0 +1,208 @@
+"""Which scope of A is which of B. Lines move when a kernel is edited, and with them what scopes are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from kprof_inject.capture.format import SOURCES_FILE
+from kprof_inject.capture.reader import Kernel
+
+# A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
+_LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
+_NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeIdentity:
+    """What tells a scope from others: ``lines`` are the text of its source line and of the calls that inlined it, empty
+    where the text is not known. ``parent`` is the index of the scope around it, or -1."""
+
+    name: str
+    kind: str
+    source: str
+    lines: tuple[str, ...]
+    parent: int
+
+    @property
+    def steady_name(self) -> str:
+        """The name without numbers of lines."""
+        return _LINE_NUMBER.sub("", self.name)
+
+    @property
+    def short_source(self) -> str:
+        return PurePath(self.source).name if self.source else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Scope ``a`` of A is scope ``b`` of B, though ``note`` is not the same of both; empty if all is."""
+
+    a: int
+    b: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A scope of one side, by its index there, and why it is none of the other's."""
+
+    index: int
+    scope: ScopeIdentity
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """In the order of B's scopes; those of A alone in A's."""
+
+    matches: tuple[Match, ...]
+    only_a: tuple[Unmatched, ...]
+    only_b: tuple[Unmatched, ...]
+
+
+def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
+    texts = kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
+    split = {path: text.split("\n") for path, text in texts.items()}
+    return tuple(
+        ScopeIdentity(
+            scope.name,
+            scope.kind,
+            scope.source,
+            _known(tuple(_line_text(split, place) for place in (scope.source, *scope.called_from))),
+            scope.parent,
+        )
+        for scope in kernel.scopes.scopes
+    )
+
+
+def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return lines if all(lines) else ()
+
+
+def _line_text(sources: dict[str, list[str]], place: str) -> str:
+    """What a line says, without its comment unless it is all there is; empty if it is not known."""
+    path, _, number = place.rpartition(":")
+    lines = sources.get(path, [])
+    if not number.isdigit() or not 0 < int(number) <= len(lines):
+        return ""
+    line = lines[int(number) - 1]
+    return " ".join((line.partition("#")[0].strip() or line).split())
+
+
+_Key = Callable[[ScopeIdentity], Hashable]
+"""None where it says nothing."""
+
+_BESIDE: tuple[_Key, ...] = (
+    lambda scope: (scope.kind, scope.name, scope.lines),
+    lambda scope: (scope.kind, scope.steady_name, scope.lines),
+    lambda scope: (scope.kind, scope.lines) if scope.lines else None,
+    lambda scope: (scope.kind, scope.steady_name),
+)
+"""From the surest on: what makes two scopes one whose parents are one."""
+
+_ELSEWHERE: tuple[_Key, ...] = (
+    lambda scope: (scope.kind, scope.steady_name, scope.lines) if scope.lines else None,
+    lambda scope: (scope.kind, scope.steady_name),
+)
+"""And wherever they stand."""
+
+
+def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Matching:
+    """From outside in. Of several scopes that are alike, the first is the first and so on, if there are as many on
+    both sides."""
+    found: dict[int, int] = {}
+    while True:
+        before = len(found)
+        _match_beside(a, b, found)
+        if len(found) == before:
+            _match_elsewhere(a, b, found)
+        if len(found) == before:
+            break
+    partners = {theirs: mine for mine, theirs in found.items()}
+    return Matching(
+        tuple(Match(partners[at], at, _note(a, b, partners[at], at, found)) for at in sorted(partners)),
+        tuple(Unmatched(at, a[at], _why(a[at], a, b, "B")) for at in range(len(a)) if at not in found),
+        tuple(Unmatched(at, b[at], _why(b[at], b, a, "A")) for at in range(len(b)) if at not in partners),
+    )
+
+
+def _match_beside(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
+    """Match what stands in scopes that are matched, and then what stands in that."""
+    waiting = [(_NOWHERE, _NOWHERE), *found.items()]
+    while waiting:
+        mine, theirs = waiting.pop()
+        taken = set(found.values())
+        inside_a = [at for at, scope in enumerate(a) if scope.parent == mine and at not in found]
+        inside_b = [at for at, scope in enumerate(b) if scope.parent == theirs and at not in taken]
+        fresh = list(_matched(inside_a, inside_b, a, b, _BESIDE))
+        found.update(fresh)
+        waiting += fresh
+
+
+def _match_elsewhere(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
+    taken = set(found.values())
+    left_a = [at for at in range(len(a)) if at not in found]
+    left_b = [at for at in range(len(b)) if at not in taken]
+    found.update(_matched(left_a, left_b, a, b, _ELSEWHERE))
+
+
+def _matched(
+    left_a: Sequence[int],
+    left_b: Sequence[int],
+    a: Sequence[ScopeIdentity],
+    b: Sequence[ScopeIdentity],
+    keys: Sequence[_Key],
+) -> Iterator[tuple[int, int]]:
+    for key in keys:
+        groups_a, groups_b = _grouped(left_a, a, key), _grouped(left_b, b, key)
+        alike = [
+            pair
+            for value, mine in groups_a.items()
+            if len(mine) == len(groups_b.get(value, ()))
+            for pair in zip(mine, groups_b[value], strict=True)
+        ]
+        yield from alike
+        left_a = [at for at in left_a if at not in {mine for mine, _ in alike}]
+        left_b = [at for at in left_b if at not in {theirs for _, theirs in alike}]
+
+
+def _grouped(left: Sequence[int], scopes: Sequence[ScopeIdentity], key: _Key) -> dict[Hashable, list[int]]:
+    groups: dict[Hashable, list[int]] = {}
+    for at in left:
+        if (value := key(scopes[at])) is not None:
+            groups.setdefault(value, []).append(at)
+    return groups
+
+
+def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, theirs: int, found: dict[int, int]) -> str:
+    before, after = a[mine], b[theirs]
+    notes = []
+    if before.name != after.name:
+        notes.append(f"called {before.name} in A")
+    if before.lines and after.lines and before.lines != after.lines:
+        notes.append("its line reads otherwise")
+    if found.get(before.parent, _NOWHERE) != after.parent:
+        notes.append(f"in {_place(a, before)} in A, in {_place(b, after)} in B")
+    return "; ".join(notes)
+
+
+def _place(scopes: Sequence[ScopeIdentity], scope: ScopeIdentity) -> str:
+    return scopes[scope.parent].name if scope.parent >= 0 else "no other scope"
+
+
+def _why(scope: ScopeIdentity, mine: Sequence[ScopeIdentity], others: Sequence[ScopeIdentity], side: str) -> str:
+    alike = [other for other in others if other.steady_name == scope.steady_name]
+    same_kind = [other for other in alike if other.kind == scope.kind]
+    if same_kind:
+        here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in mine)
+        return f"{side} has {len(same_kind)} of this name where here are {here}, and nothing tells which is which"
+    if alike:
+        return f"in {side} this name is of kind {alike[0].kind}, not {scope.kind}"
+    if scope.lines:
+        return (
+            f"{side} has no scope of this name, and none of kind {scope.kind} on a line that reads {scope.lines[0]!r}"
+        )
+    return f"{side} has no scope of this name"

@@ -1,0 +1,181 @@
+"""A kernel of A and the same of B, measured: their launches' figures, and which scope is which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.report.diff.changes import (
+    TOTAL,
+    Basis,
+    Both,
+    clean_change,
+    clocks_of,
+    launch_change,
+    scope_basis,
+    scope_change,
+    without_first,
+)
+from kprof_inject.report.diff.explanation import explained_shares
+from kprof_inject.report.diff.figures import LaunchFigures, ScopeFigures, comparable_figures
+from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
+from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, identities, match_scopes
+from kprof_inject.report.diff.runs import KernelRuns
+from kprof_inject.report.diff.settings import differences
+from kprof_inject.report.diff.verdict import Clocks
+
+_INSTANT = "mark"
+
+_Launches = tuple[LaunchFigures, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredPair:
+    """A pair with the figures of its launches; ``wanted`` are the matched scopes to compare."""
+
+    a: KernelRuns
+    b: KernelRuns
+    all_a: tuple[LaunchFigures, ...]
+    all_b: tuple[LaunchFigures, ...]
+    warps: tuple[int, ...] | None
+    identities_b: tuple[ScopeIdentity, ...]
+    identities_a: tuple[ScopeIdentity, ...]
+    matching: Matching
+    wanted: tuple[Match, ...]
+
+    @property
+    def comparisons(self) -> int:
+        return sum(self._comparable(match) for match in self.wanted)
+
+    def _comparable(self, match: Match) -> bool:
+        """Whether it takes time, and ran on both sides."""
+        ran = [any(one.scopes[at].count for one in side) for side, at in ((self.all_a, match.a), (self.all_b, match.b))]
+        return self.identities_b[match.b].kind != _INSTANT and all(ran)
+
+    def judged(self, kernels: int, comparisons: int) -> KernelDiff:
+        """``kernels`` is how many launches are compared, ``comparisons`` how many scopes, of all pairs."""
+        a, b = without_first(self.all_a), without_first(self.all_b)
+        clocks = clocks_of(a, b)
+        recorded = launch_change(a, b, clocks, kernels)
+        clean_a, clean_b = self.a.clean_times_ns(), self.b.clean_times_ns()
+        same = bool(clean_a and clean_b) and any(np.array_equal(mine, theirs) for mine in clean_a for theirs in clean_b)
+        clean = clean_change(clean_a, clean_b, recorded, clocks, kernels) if clean_a and clean_b and not same else None
+        return KernelDiff(
+            a=self.a,
+            b=self.b,
+            differences=differences(self.a, self.b),
+            clocks=clocks,
+            duration_ns=Both.of(a, b, _duration_ns, _duration_ns),
+            clean_ns=Both(_median_ns(clean_a), _median_ns(clean_b)),
+            recorded=recorded,
+            clean=clean,
+            clean_launches=(sum(map(len, clean_a)), sum(map(len, clean_b))),
+            same_clean_times=same,
+            scopes=tuple(self._scopes(a, b, clocks, comparisons)),
+            only_a=self.matching.only_a,
+            only_b=self.matching.only_b,
+            warps=self.warps,
+            figures_a=a,
+            figures_b=b,
+            left_out=len(self.all_a) + len(self.all_b) - len(a) - len(b),
+        )
+
+    def _scopes(self, a: _Launches, b: _Launches, clocks: Clocks, comparisons: int) -> list[ScopeChange]:
+        grown = [self._grown_ns(a, b, match) for match in self.matching.matches]
+        explained = explained_shares(self.matching.matches, self.identities_b, grown)
+        return [
+            self._scope(a, b, match, clocks, comparisons, part)
+            for match, part in zip(self.matching.matches, explained, strict=True)
+            if match in self.wanted
+        ]
+
+    def _grown_ns(self, a: _Launches, b: _Launches, match: Match) -> float | None:
+        if scope_basis(a, b, match.a, match.b) is not TOTAL:
+            return None
+        totals = _compared_ns(a, b, match, TOTAL)
+        return None if totals.a is None or totals.b is None else totals.b - totals.a
+
+    def _scope(
+        self,
+        a: _Launches,
+        b: _Launches,
+        match: Match,
+        clocks: Clocks,
+        comparisons: int,
+        explained: float | None,
+    ) -> ScopeChange:
+        mine, theirs = self.identities_a[match.a], self.identities_b[match.b]
+        basis = scope_basis(a, b, match.a, match.b)
+
+        def both(name: str) -> Both:
+            return Both.of(
+                a, b, lambda one: _figure(one.scopes[match.a], name), lambda one: _figure(one.scopes[match.b], name)
+            )
+
+        return ScopeChange(
+            name=theirs.name,
+            kind=theirs.kind,
+            depth=_depth(self.identities_b, match.b),
+            source_a=mine.source,
+            source_b=theirs.source,
+            note=match.note,
+            basis=basis.name,
+            compared_ns=_compared_ns(a, b, match, basis),
+            count=both("count"),
+            total_ns=both("total_ns"),
+            mean_ns=both("mean_ns"),
+            p50_ns=both("p50_ns"),
+            share=both("share"),
+            judged=scope_change(a, b, match.a, match.b, clocks, comparisons) if self._comparable(match) else None,
+            explained=explained,
+        )
+
+
+def _compared_ns(a: _Launches, b: _Launches, match: Match, basis: Basis) -> Both:
+    return Both.of(
+        a,
+        b,
+        lambda launch: basis.time_ns(launch.scopes[match.a]),
+        lambda launch: basis.time_ns(launch.scopes[match.b]),
+    )
+
+
+def measure(a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> MeasuredPair:
+    all_a, all_b, warps = comparable_figures(a, b)
+    identities_a, identities_b = identities(a.kernel), identities(b.kernel)
+    matching = match_scopes(identities_a, identities_b)
+    wanted = tuple(
+        match
+        for match in matching.matches
+        if not globs or any(_matches(name, globs) for name in (identities_a[match.a].name, identities_b[match.b].name))
+    )
+    return MeasuredPair(a, b, all_a, all_b, warps, identities_b, identities_a, matching, wanted)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    """Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` stand for something else."""
+    return any(name == glob or fnmatchcase(name, glob.replace("[", "[[]")) for glob in globs)
+
+
+def _figure(scope: ScopeFigures, name: str) -> float | None:
+    value: float | None = getattr(scope, name)
+    return value
+
+
+def _duration_ns(launch: LaunchFigures) -> float:
+    return float(launch.duration_ns)
+
+
+def _median_ns(samples: Sequence[NDArray[np.float64]]) -> float | None:
+    return float(np.median(np.concatenate(samples))) if samples else None
+
+
+def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:
+    depth = 0
+    while (index := scopes[index].parent) >= 0:
+        depth += 1
+    return depth

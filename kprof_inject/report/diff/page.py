@@ -1,0 +1,125 @@
+"""A comparison as one HTML page that needs nothing else: no script, no network, light and dark as the reader has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from kprof_inject.files import write_text
+from kprof_inject.printable import printable
+from kprof_inject.report.diff.interval_bar import axis_percent, interval_bar
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
+from kprof_inject.report.diff.notes import kernel_notes
+from kprof_inject.report.diff.table import SCOPE_TITLES, scope_cells, source_text, title_of, unpaired_lines
+from kprof_inject.report.diff.verdict import Judged, Verdict
+from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
+from kprof_inject.report.quantities import short_time
+
+_CLASSES = {
+    Verdict.SLOWER: "slower",
+    Verdict.FASTER: "faster",
+    Verdict.SAME: "same",
+    Verdict.CLOCK: "clock",
+    Verdict.UNKNOWN: "unknown",
+}
+
+_STYLE = """
+:root { color-scheme: light dark; --text: #1c2128; --dim: #57606a; --page: #ffffff; --line: #d0d7de; --head: #f6f8fa;
+  --slower: #b42318; --faster: #12733a; --clock: #8a5a00; --same: #6e7781; --unknown: #6e7781; }
+@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --dim: #9198a1; --page: #0d1117; --line: #30363d;
+  --head: #161b22; --slower: #ff7b72; --faster: #4ac26b; --clock: #d9a636; --same: #8b949e; --unknown: #8b949e; } }
+body { margin: 2rem auto; max-width: 100rem; padding: 0 1.5rem; background: var(--page); color: var(--text);
+  font: 14px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.1rem; font-weight: 600; color: var(--dim); margin: 0; }
+h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
+.answer { font-size: 1.35rem; line-height: 1.4; margin: .3rem 0 1rem; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .5rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th { background: var(--head); font-weight: 600; }
+th.name, td.name { text-align: left; }
+td.source { color: var(--dim); }
+.slower { color: var(--slower); } .faster { color: var(--faster); } .clock { color: var(--clock); }
+.same { color: var(--same); } .unknown { color: var(--unknown); }
+th .axis { display: flex; justify-content: space-between; font-weight: 400; color: var(--dim); }
+tr.launch td { background: var(--head); }
+svg { display: block; } svg .bar { fill: currentColor; opacity: .35; }
+svg .whisker { stroke: currentColor; stroke-width: 1.6; fill: none; }
+svg .zero { stroke: var(--dim); stroke-width: 1; }
+ul { color: var(--dim); padding-left: 1.2rem; } li { overflow-wrap: anywhere; }
+"""
+
+
+def write_diff_page(path: Path, diff: CaptureDiff, places: tuple[str, str]) -> None:
+    """Write the page; ``places`` are what A and B are called."""
+    write_text(path, "".join(f"{line}\n" for line in _page(diff, places)))
+
+
+def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
+    a, b = map(_shown, places)
+    yield "<!doctype html>"
+    yield '<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{a} → {b}</title><style>{_STYLE}</style></head><body>"
+    yield f"<h1>A: {a} → B: {b}</h1>"
+    yield f'<p class="answer">{_shown(first_sentence(diff))}</p>'
+    for kernel in diff.kernels:
+        yield from _section(kernel, alone=len(diff.kernels) == 1)
+    if unpaired := unpaired_lines(diff):
+        yield from _list(unpaired)
+    yield "</body></html>"
+
+
+def _section(kernel: KernelDiff, *, alone: bool) -> Iterator[str]:
+    yield f"<h2>{_shown(title_of(kernel))}</h2>"
+    if not alone:
+        yield f"<p>{_shown(kernel_sentence(kernel))}</p>"
+    yield '<div class="scroll"><table><thead><tr>'
+    yield '<th class="name">scope</th><th class="name">source</th><th class="name">verdict</th><th>change</th>'
+    launches = [
+        (name, judged, figures)
+        for name, judged, figures in (
+            ("launch, without records", kernel.clean, kernel.clean_ns),
+            ("launch, with records", kernel.recorded, kernel.duration_ns),
+        )
+        if judged is not None
+    ]
+    axis = axis_percent([*(judged for _, judged, _ in launches), *(scope.judged for scope in kernel.scopes)])
+    yield f'<th><span class="axis"><span>-{axis:g} %</span><span>+{axis:g} %</span></span></th>'
+    yield "".join(f"<th>{title}</th>" for title in SCOPE_TITLES)
+    yield "</tr></thead><tbody>"
+    for name, judged, figures in launches:
+        cells = ("", f"{short_time(figures.a)} → {short_time(figures.b)}", "", "", "")
+        yield _row(name, "", 0, judged, change_text(judged, figures), axis, cells, "launch")
+    for scope in kernel.scopes:
+        change = change_text(scope.judged, scope.compared_ns)
+        yield _row(scope.name, source_text(scope), scope.depth, scope.judged, change, axis, scope_cells(scope), "scope")
+    yield "</tbody></table></div>"
+    yield from _list(list(kernel_notes(kernel)))
+
+
+def _row(
+    name: str, source: str, depth: int, judged: Judged | None, change: str, axis: float, cells: Sequence[str], what: str
+) -> str:
+    verdict = judged.verdict if judged else None
+    kind = _CLASSES[verdict] if verdict else "same"
+    return (
+        f'<tr class="{what}"><td class="name" style="padding-left:{0.5 + 1.2 * depth:.1f}rem">{_shown(name)}</td>'
+        f'<td class="name source">{_shown(source)}</td>'
+        f'<td class="name {kind}">{verdict.value if verdict else "-"}</td>'
+        f'<td class="{kind}">{change}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'
+        + "".join(f"<td>{_shown(cell)}</td>" for cell in cells)
+        + "</tr>"
+    )
+
+
+def _list(lines: list[str]) -> Iterator[str]:
+    yield "<ul>"
+    yield from (f"<li>{_shown(line)}</li>" for line in lines)
+    yield "</ul>"
+
+
+def _shown(text: str) -> str:
+    """A kernel's names are anything, and no markup."""
+    return escape(printable(text))

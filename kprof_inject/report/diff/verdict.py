@@ -1,0 +1,93 @@
+"""What is said of a change: is it the kernel's, the clock's, or chance?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kprof_inject.timeline.statistics.comparison import Change
+
+_SAME_CLOCK = 0.01
+"""Within it clocks are alike: each is fitted to a quarter of a per cent or so, and what times differ by then is within
+the noise from process to process."""
+
+_TOO_COARSE_PERCENT = 25.0
+"""Whoever compares kernels is after less than a quarter: an interval that wide says nothing."""
+
+
+class Verdict(Enum):
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "no difference"
+    CLOCK = "the clock"
+    UNKNOWN = "cannot tell"
+
+
+_BY_DIRECTION = {1: Verdict.SLOWER, 0: Verdict.SAME, -1: Verdict.FASTER}
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The SMs' clock of both sides, as it was measured; None where it was not."""
+
+    a_hz: float | None
+    b_hz: float | None
+
+    @property
+    def differ(self) -> bool:
+        return bool(self.a_hz and self.b_hz) and abs(math.log(self.b_hz / self.a_hz)) > _SAME_CLOCK  # type: ignore[operator]
+
+    def __str__(self) -> str:
+        return " vs ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A change in time and the same in cycles, None where they cannot be told, and what is said of them.
+
+    A kernel that changed is slower, or faster, in cycles as well; where the clocks differ and it is not, the clock is
+    all that is known to have changed."""
+
+    verdict: Verdict
+    change: Change | None
+    cycles: Change | None
+
+    @property
+    def changed(self) -> bool:
+        return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "verdict": self.verdict.value,
+            "change": change_json(self.change),
+            "change_in_cycles": change_json(self.cycles),
+        }
+
+
+def judged(change: Change | None, cycles: Change | None, clocks: Clocks) -> Judged:
+    return Judged(_verdict(change, cycles, clocks), change, cycles)
+
+
+def _verdict(change: Change | None, cycles: Change | None, clocks: Clocks) -> Verdict:
+    if change is None or (change.direction == 0 and is_too_coarse(change)):
+        return Verdict.UNKNOWN
+    if change.direction and clocks.differ and cycles is not None and cycles.direction != change.direction:
+        return Verdict.CLOCK
+    return _BY_DIRECTION[change.direction]
+
+
+def is_too_coarse(change: Change) -> bool:
+    return change.detectable_percent > _TOO_COARSE_PERCENT
+
+
+def change_json(change: Change | None) -> dict[str, float] | None:
+    if change is None:
+        return None
+    return {
+        "percent": round(change.percent, 4),
+        "low_percent": round(change.low_percent, 4),
+        "high_percent": round(change.high_percent, 4),
+        "detectable_percent": round(change.detectable_percent, 4),
+    }

@@ -1,0 +1,138 @@
+"""Warps that have more to do than the others of their CTA, which wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.waits import is_wait
+from kprof_inject.report.findings.warps import time_of_a_warp_ns
+from kprof_inject.report.findings.whole_launch import has_all_records
+from kprof_inject.report.quantities import numbered, percent, ratio, short_time
+from kprof_inject.report.summary import LaunchSummary, ScopeSummary
+from kprof_inject.timeline.timeline import Timeline
+
+# Of two warps of which one takes longer, nobody knows which waits for the other.
+_LEAST_WARPS = 3
+# A quarter more than the others: warps of one CTA share an SM's units, and come as far apart as a few percent.
+_NOTABLE = 1.25
+_LEAST_SHARE = 0.10
+# Of less than a hundredth the records' own time is the larger part, and its ratio says nothing.
+_MOST_TIMES = 100
+_INSTANT = "mark"
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A few warps, ``few``, that take longer or shorter than the others do, with the means of both."""
+
+    few: NDArray[np.int64]
+    many: NDArray[np.int64]
+    few_ns: float
+    many_ns: float
+    furthest_from_mean_ns: float
+
+
+def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    """One finding at most, where most is lost: an imbalance shows in all that stands around it, too.
+
+    Slow warps take longer in a scope, and longer in what of it is in no other scope. Where only the latter is so, there
+    is no telling whether they work there while others wait elsewhere, or wait there while others work. If a barrier
+    makes all take as long as the slowest, its own scope may show it: the slowest waits the least."""
+    if not has_all_records(timeline) or len(timeline.warps) < _LEAST_WARPS:
+        return
+    scopes = [pair for pair in zip(timeline.table.scopes, summary.scopes, strict=True) if pair[0].kind != _INSTANT]
+    busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
+    waited_for = [_waited_for(timeline, summary, scope) for info, scope in scopes if is_wait(info)]
+    for found in (busier, waited_for):
+        findings = [finding for finding in found if finding is not None]
+        if findings:
+            yield max(findings, key=lambda finding: finding.share)
+            return
+
+
+def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:
+    apart = _few_above(scope.warps.ids, scope.warps_self_ns)
+    with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
+    if apart is None or with_inner is None or not np.array_equal(apart.few, with_inner.few):
+        return None
+    if apart.few_ns < _NOTABLE * apart.many_ns:
+        return None
+    share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(timeline, summary), 1.0)
+    if share < _LEAST_SHARE:
+        return None
+    few_ns, many_ns = apart.few_ns / summary.ctas, apart.many_ns / summary.ctas
+    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps of a CTA"
+    return Finding(
+        rule="imbalanced-warps",
+        scope=scope.scope,
+        share=share,
+        text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.scope} as {others} "
+        f"({short_time(few_ns)} against {short_time(many_ns)} in each CTA)",
+        advice=f"look at what {few} {_verb('do', apart.few)} in {scope.scope} that the others do not "
+        f"({scope.source or 'its source line is unknown'}), and spread it over all warps",
+        figures=_figures(apart, few_ns, many_ns),
+    )
+
+
+def _times(few_ns: float, many_ns: float) -> str:
+    if many_ns <= few_ns / _MOST_TIMES:
+        return f"more than {_MOST_TIMES} x as long"
+    return f"{ratio(few_ns / many_ns)} as long"
+
+
+def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:
+    apart = _few_above(scope.warps.ids, -scope.warps.totals_ns)
+    if apart is None:
+        return None
+    whole_ns = time_of_a_warp_ns(timeline, summary)
+    share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
+    if share < _LEAST_SHARE:
+        return None
+    few_ns, many_ns = -apart.few_ns / summary.ctas, -apart.many_ns / summary.ctas
+    few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
+    return Finding(
+        rule="imbalanced-warps",
+        scope=scope.scope,
+        share=share,
+        text=f"{few} {_verb('come', apart.few)} last: {many} {_verb('wait', apart.many)} for "
+        f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
+        f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} in each CTA)",
+        advice=f"record what stands before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
+        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps",
+        figures=_figures(apart, few_ns, many_ns),
+    )
+
+
+def _figures(apart: _Apart, few_ns: float, many_ns: float) -> dict[str, float | int | str]:
+    return {
+        "warps": numbered("warp", apart.few.tolist()),
+        "slow_warps": len(apart.few),
+        "other_warps": len(apart.many),
+        "mean_ns": few_ns,
+        "other_mean_ns": many_ns,
+    }
+
+
+def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:
+    """The warps whose value is nearer to the largest than to the smallest, if they are less than half."""
+    if len(warps) < _LEAST_WARPS:
+        return None
+    above = 2 * values > int(values.min()) + int(values.max())
+    if not above.any() or 2 * int(above.sum()) >= len(warps):
+        return None
+    return _Apart(
+        warps[above],
+        warps[~above],
+        float(values[above].mean()),
+        float(values[~above].mean()),
+        float(values.max() - values.mean()),
+    )
+
+
+def _verb(verb: str, warps: NDArray[np.int64]) -> str:
+    return verb if len(warps) > 1 else {"do": "does"}.get(verb, f"{verb}s")

@@ -1,0 +1,62 @@
+"""SMs that idle at the end because others were given more CTAs: the last wave does not fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.whole_launch import has_all_ctas
+from kprof_inject.report.quantities import counted, percent
+from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.timeline.statistics.ending import Ending
+from kprof_inject.timeline.statistics.waves import Waves
+from kprof_inject.timeline.timeline import Timeline
+
+# With ten waves, any grid can lose as much: one CTA more than fits makes an eleventh.
+_LEAST_SHARE = 0.10
+
+
+def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    waves, ending = summary.waves, summary.ending
+    if waves is None or ending is None or not has_all_ctas(timeline) or ending.count_share < _LEAST_SHARE:
+        return
+    won = f"spread evenly, the same work would take {percent(ending.count_share)} less"
+    yield Finding(
+        rule="tail",
+        scope=None,
+        share=ending.count_share,
+        text=f"{_what(waves, ending)}; {won}",
+        advice=f"let the grid be a multiple of {_even(waves)}: other tile sizes, a persistent kernel, or work that is "
+        "split along K",
+        figures={
+            "ctas": waves.ctas,
+            "sms": waves.sms,
+            "slots_per_sm": waves.slots_per_sm,
+            "waves": waves.waves,
+            "fill": waves.fill,
+            "last_wave_ctas": waves.last.ctas,
+            "last_wave_sms": waves.last.sms,
+            "most_ctas_per_sm": ending.most_ctas,
+            "fullest_sms": ending.fullest_sms,
+            "tail_ns": waves.tail.duration_ns,
+            "tail_share": waves.tail.share,
+        },
+    )
+
+
+def _even(waves: Waves) -> str:
+    if waves.waves > 1:
+        return f"the {waves.sms * waves.slots_per_sm} CTAs that run at once"
+    return f"the {waves.sms} SMs"
+
+
+def _what(waves: Waves, ending: Ending) -> str:
+    if waves.waves > 1:
+        return (
+            f"the last wave is {counted(waves.last.ctas, 'CTA')} on {waves.last.sms} of {waves.sms} SMs, and takes "
+            f"{percent(waves.last.share)} of the launch"
+        )
+    return (
+        f"{counted(waves.ctas, 'CTA')} do not divide among {waves.sms} SMs: {ending.fullest_sms} of these have "
+        f"{ending.most_ctas} to run, the others are done before them"
+    )

@@ -1,0 +1,45 @@
+"""SMs that idle at the end because CTAs take longer than others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.whole_launch import has_all_ctas
+from kprof_inject.report.quantities import percent, ratio, short_time
+from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.timeline.timeline import Timeline
+
+# The SMs of a matmul of one wave end as far from each other as 6 % of it (H200), with nothing wrong.
+_LEAST_SHARE = 0.10
+# The last CTA to end must have been a long one: a quarter more than the median. That it only began late says nothing
+# of its work.
+_NOTABLE = 1.25
+
+
+def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+    ending = summary.ending
+    if ending is None or not has_all_ctas(timeline) or ending.uneven_share < _LEAST_SHARE:
+        return
+    if ending.last_cta_ns < _NOTABLE * ending.cta_ns:
+        return
+    times = f"{ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA" if ending.cta_ns else "all of the time"
+    yield Finding(
+        rule="uneven-ctas",
+        scope=None,
+        share=ending.uneven_share,
+        text=f"CTAs are uneven: CTA {ending.last_cta} on SM {ending.last_sm}, the last to end, takes {times} "
+        f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)}), and the SMs wait at the end for "
+        f"{percent(ending.uneven_share)} of the launch, on average",
+        advice=f"look at what CTA {ending.last_cta} has more to do than others; start the longest CTAs first, or cut "
+        "them up",
+        figures={
+            "sms": ending.sms,
+            "ctas": ending.ctas,
+            "last_cta": ending.last_cta,
+            "last_sm": ending.last_sm,
+            "last_cta_ns": ending.last_cta_ns,
+            "median_cta_ns": ending.cta_ns,
+            "idle_share": ending.idle_share,
+        },
+    )

@@ -1,0 +1,62 @@
+"""Which scopes are waits: a warp in one does nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kprof_inject.capture.reader import Kernel
+from kprof_inject.capture.scopes import ScopeInfo
+
+# What waits of Triton's operations, in all versions from 3.5 to 3.9.
+_WAITS = frozenset(
+    {
+        "amdg.async_tdm_wait",
+        "amdg.async_wait",
+        "amdg.memory_counter_wait",
+        "amdg.wait_barrier",
+        "amdgpu.async_wait",
+        "gpu.barrier",
+        "rocdl.s.barrier",
+        "rocdl.s.waitcnt",
+        "ttg.async_wait",
+        "ttg.barrier",
+        "ttg.local_barrier",
+        "ttng.async_tma_store_token_wait",
+        "ttng.async_tma_store_wait",
+        "ttng.cluster_wait",
+        "ttng.wait_barrier",
+        "ttng.warp_group_dot_wait",
+    }
+)
+_DOT_WAIT = "ttng.warp_group_dot_wait"
+_BARRIER_WAIT = "ttng.wait_barrier"
+# From here on the tensor cores tell by a barrier that they are done, as loads do.
+_BARRIERS_OF_DOTS = 100
+# Scopes around some operations or lines, which the user may have named.
+_NAMED_KINDS = ("op", "marker", "line")
+_NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
+_WORD = re.compile(r"[a-z]+")
+_OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
+
+
+def is_wait(scope: ScopeInfo) -> bool:
+    """Whether it is one: by its operation, or because the user calls it so."""
+    if scope.kind not in _NAMED_KINDS:
+        return False
+    return _operation(scope) in _WAITS or (
+        not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(_WORD.findall(scope.name.lower()))
+    )
+
+
+def loses_time(kernel: Kernel) -> Callable[[ScopeInfo], bool]:
+    """Which waits are lost time, in this kernel: not those during which the tensor cores work, or may work."""
+    target = kernel.metadata.get("target")
+    arch = target.get("arch") if isinstance(target, dict) else None
+    has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
+    no_loss = {_DOT_WAIT, _BARRIER_WAIT} if has_barriers_of_dots else {_DOT_WAIT}
+    return lambda scope: is_wait(scope) and _operation(scope) not in no_loss
+
+
+def _operation(scope: ScopeInfo) -> str:
+    return (scope.label or scope.name) if scope.kind == "op" else ""

@@ -1,0 +1,37 @@
+/** Which launch is shown: its title, and a list of all where there are several. */
+
+import { element } from "#dom";
+import { counted, formatNs } from "#format";
+
+const CLOCKS = { fitted: "SM clock", assumed: "assumed SM clock", nominal: "assumed SM clock" };
+
+/** @param {HTMLElement} place @param {Object} meta of the launch */
+export function showTitle(place, meta) {
+  const facts = [
+    meta.place,
+    `grid ${meta.grid.join("×")}`,
+    counted(meta.warps_per_cta, "warp"),
+    formatNs(meta.duration_ns),
+    `${CLOCKS[meta.clock_source] ?? "SM clock"} ${Math.round(meta.clock_ghz * 1000)} MHz`,
+    meta.device,
+  ];
+  place.replaceChildren(
+    element("h1", { text: meta.kernel, title: meta.kernel }),
+    ...facts.filter(Boolean).map((fact) => element("span", { class: "fact", text: fact })),
+  );
+}
+
+/** @param {HTMLElement} place @param {Object[]} metas @param {number} chosen @param {(index: number) => void} onChoice */
+export function fillChooser(place, metas, chosen, onChoice) {
+  place.replaceChildren();
+  if (metas.length < 2) return;
+  const options = metas.map((meta, index) => element("option", { value: index, selected: index === chosen, text: launchName(meta) }));
+  const list = element("select", { id: "launch", on: { change: () => onChoice(Number(list.value)) } }, options);
+  place.append(element("label", { for: "launch", text: "Launch" }), list);
+}
+
+function launchName(meta) {
+  const replay = meta.graph ? ", last replay of a CUDA graph" : "";
+  const place = meta.place ? `${meta.place}: ` : "";
+  return `${place}${meta.kernel}, launch ${meta.launch}${replay}: grid ${meta.grid.join("×")}, ${formatNs(meta.duration_ns)}`;
+}

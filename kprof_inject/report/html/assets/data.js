@@ -1,0 +1,33 @@
+/** What the page carries: launches, whose scopes and sections are unpacked once they are looked at. */
+
+import { fromBase64, inflate } from "#codec";
+import { readScopes } from "#scopes";
+
+/**
+ * @typedef {Object} Launch
+ * @property {Object} meta what `launch_meta.py` says of it
+ * @property {Object<string, Object>} sections what the views show, by name
+ * @property {import("#scopes").Scopes} scopes
+ */
+
+export function readReport() {
+  return JSON.parse(document.getElementById("report").textContent);
+}
+
+/** @returns {(index: number) => Promise<Launch>} the same launch each time; only the last one stays in memory */
+export function launchReader(report) {
+  let opened = { index: -1, launch: null };
+  return (index) => {
+    if (opened.index !== index) opened = { index, launch: readLaunch(report.launches[index], index) };
+    return opened.launch;
+  };
+}
+
+async function readLaunch(meta, index) {
+  const [sections, scopes] = await Promise.all([unpacked(`launch-${index}-sections`), unpacked(`launch-${index}-scopes`)]);
+  return { meta, sections: JSON.parse(new TextDecoder().decode(sections)), scopes: readScopes(scopes, meta) };
+}
+
+async function unpacked(id) {
+  return inflate(fromBase64(document.getElementById(id).textContent));
+}

@@ -1,0 +1,27 @@
+/** Elements, made without any HTML text: what a kernel is called can never become markup. */
+
+/**
+ * @param {string} tag
+ * @param {Object<string, unknown>} [properties] `class`, `text`, `on` ({event: listener}), `data` ({name: value}),
+ *     attributes (those that are null or false are left out).
+ * @param {(Node | string)[]} [children]
+ * @returns {HTMLElement}
+ */
+export function element(tag, properties = {}, children = []) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "class") made.className = value;
+    else if (name === "text") made.textContent = printable(String(value));
+    else if (name === "on") for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
+    else if (name === "data") Object.assign(made.dataset, value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.map((child) => (typeof child === "string" ? printable(child) : child)));
+  return made;
+}
+
+/** A space for each control character and mark of writing direction: those would reorder the text around them. */
+export function printable(text) {
+  return text.replace(/[\p{Cc}\p{Cs}\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/gu, " ");
+}

@@ -1,0 +1,32 @@
+/** What of the page's state stands in its address, so that a view of it can be handed on. */
+
+/**
+ * @typedef {{launch: number, tab: string | null, range: [number, number] | null}} State
+ * `range` is what the timeline shows, in ns since the launch's begin; null: all of it
+ */
+
+/** @param {string} hash as `location.hash` has it; what is wrong in it is as if it was not there @returns {State} */
+export function readHash(hash) {
+  const values = new URLSearchParams(hash.replace(/^#/, ""));
+  const launch = Number(values.get("launch") ?? 0);
+  const range = [values.get("from"), values.get("to")].map((text) => (text ? Number(text) : Number.NaN));
+  return {
+    launch: Number.isInteger(launch) && launch >= 0 ? launch : 0,
+    tab: values.get("tab"),
+    range: range[0] < range[1] && range.every(Number.isFinite) ? range : null,
+  };
+}
+
+/** @param {State} state @returns {string} with `#`; empty if all is as at first */
+export function writeHash({ launch, tab, range }) {
+  const values = new URLSearchParams();
+  if (launch) values.set("launch", String(launch));
+  if (tab && tab !== "timeline") values.set("tab", tab);
+  if (range) {
+    values.set("from", range[0].toFixed(0));
+    // A range of less than a nanosecond would come back as none.
+    values.set("to", Math.max(range[1], Math.round(range[0]) + 1).toFixed(0));
+  }
+  const text = values.toString();
+  return text && `#${text}`;
+}

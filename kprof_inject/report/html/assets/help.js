@@ -1,0 +1,39 @@
+/** The list of keys. */
+
+import { element } from "#dom";
+
+const KEYS = [
+  ["W  S  or  +  −", "zoom in and out, around the pointer"],
+  ["A  D  or  ←  →", "earlier, later"],
+  ["↑  ↓", "scroll"],
+  ["wheel", "scroll; with Ctrl, or a pinch, zoom"],
+  ["drag", "move in time and scroll; with Shift: zoom into the window"],
+  ["double click", "zoom to that scope"],
+  ["f", "the chosen scope in full; again: the whole launch"],
+  ["0", "the whole launch"],
+  ["click", "choose a scope; all of its kind stand out"],
+  ["/", "search"],
+  ["n  N  or  Enter", "next match, match before"],
+  ["e  c", "open all SMs and CTAs, close them"],
+  ["Esc", "choose nothing, search nothing"],
+  ["t", "light or dark"],
+  ["?", "this list"],
+];
+
+/** @param {HTMLDialogElement} dialog @param {HTMLElement} button */
+export function showHelp(dialog, button) {
+  const rows = KEYS.flatMap(([keys, what]) => [element("dt", { text: keys }), element("dd", { text: what })]);
+  const close = element("button", { type: "button", text: "Close", on: { click: () => dialog.close() } });
+  dialog.append(element("h2", { text: "Keys" }), element("dl", {}, rows), close);
+  button.addEventListener("click", () => dialog.showModal());
+  addEventListener("keydown", (event) => {
+    if (event.key !== "?" || isTyping(event)) return;
+    if (dialog.open) dialog.close();
+    else dialog.showModal();
+  });
+}
+
+/** Whether a key is meant for a field, and is no command. */
+export function isTyping(event) {
+  return event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
+}

@@ -1,0 +1,160 @@
+/**
+ * The page: a launch, and views of it in tabs.
+ *
+ * A view is a module with
+ *
+ *   title                            what stands on its tab
+ *   show(element, launch, context)   fills the empty `element`; called when the view is first looked at, for each launch
+ *
+ * `launch` is `Launch` of `#data`: `launch.meta` (launch_meta.py), `launch.sections.<name>` (the sections of
+ * `sections/__init__.py`), `launch.scopes` (`Scopes` of `#scopes`: typed arrays, times in ns since the launch's begin).
+ * `context` is
+ *
+ *   theme            {isDark, css("ink"): a custom property of style.css,
+ *                    scopeColor(index), scopeInk(index): what is read on it, by index in meta.scopes}
+ *   goTo({cta, warp, startNs, endNs, scope})   opens the timeline there; each may be left out, `cta` and `warp` are their
+ *                    numbers, `scope` an index in meta.scopes
+ *   formatNs(ns)     as text; `#format` has more
+ *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
+ *
+ * No view may use innerHTML or set a style attribute (`element.style.x = ...` is fine): the page's policy forbids the
+ * latter, and names in a capture are hostile. `#dom` has `element(tag, properties, children)`.
+ */
+
+import { fillChooser, showTitle } from "#chooser";
+import { launchReader, readReport } from "#data";
+import { formatNs } from "#format";
+import { readHash, writeHash } from "#hash";
+import { isTyping, showHelp } from "#help";
+import { Tabs } from "#tabs";
+import { inkOn, pageTheme, scopeColors } from "#theme";
+import { notices } from "#notices";
+
+const VIEWS = {
+  timeline: "#timeline/view",
+  overview: "#views/overview",
+  heat_map: "#views/heat_map",
+  scopes: "#views/scopes",
+  source: "#views/source",
+  ttgir: "#views/ttgir",
+};
+const byId = (id) => document.getElementById(id);
+
+async function start() {
+  const report = readReport();
+  const theme = pageTheme();
+  const state = readHash(location.hash);
+  const views = await loadedViews();
+  const tabs = new Tabs(byId("tabs"), byId("views"), views);
+  const open = launchReader(report);
+  const page = { report, theme, state, tabs, open, forget: [] };
+
+  showThemeButton(theme);
+  showHelp(byId("help"), byId("help-button"));
+  if (!report.launches.length) {
+    byId("loading").textContent = "The capture holds no launch.";
+    return;
+  }
+  state.launch = Math.min(state.launch, report.launches.length - 1);
+  fillChooser(byId("launch-chooser"), report.launches, state.launch, (index) => changeLaunch(page, index));
+  tabs.onChange = (name) => remember(page, { tab: name });
+  addEventListener("hashchange", () => followHash(page));
+  await showLaunch(page);
+  performance.mark("kprof:ready");
+}
+
+/** @returns {Promise<{name: string, view: Object}[]>} */
+async function loadedViews() {
+  const names = Object.keys(VIEWS);
+  const loaded = await Promise.allSettled(names.map((name) => import(VIEWS[name])));
+  return loaded.flatMap(({ value, reason }, index) => {
+    if (reason) reportError(reason);
+    return value ? [{ name: names[index], view: value }] : [];
+  });
+}
+
+async function showLaunch(page) {
+  const { report, state, tabs } = page;
+  const index = state.launch;
+  showTitle(byId("launch-title"), report.launches[index]);
+  const launch = await page.open(index);
+  // Another one was chosen meanwhile.
+  if (index !== state.launch) return;
+  for (const forget of page.forget.splice(0)) forget();
+  byId("loading")?.remove();
+  const notice = notices(launch).join(" ");
+  byId("notice").textContent = notice;
+  byId("notice").hidden = !notice;
+  tabs.open(launch, contextOf(page, launch), state.tab);
+}
+
+function contextOf(page, launch) {
+  const { theme, tabs, state } = page;
+  const colors = scopeColors(launch.meta.scopes);
+  const inks = colors.map(inkOn);
+  return {
+    theme: {
+      get isDark() {
+        return theme.isDark;
+      },
+      css: theme.css,
+      scopeColor: (index) => colors[index],
+      scopeInk: (index) => inks[index],
+    },
+    formatNs,
+    onThemeChange: (callback) => page.forget.push(theme.onChange(callback)),
+    goTo: (target) => {
+      tabs.select("timeline");
+      tabs.shown("timeline")?.goTo(target);
+    },
+    range: state.range,
+    onRange: (range) => remember(page, { range }),
+    onForget: (callback) => page.forget.push(callback),
+  };
+}
+
+async function changeLaunch(page, index) {
+  remember(page, { launch: index, range: null });
+  await showLaunch(page);
+}
+
+function remember(page, changes) {
+  Object.assign(page.state, changes);
+  const hash = writeHash(page.state);
+  if (hash !== location.hash) history.replaceState(null, "", hash || " ");
+}
+
+/** Somebody edited the address. What the page itself writes there raises no such event. */
+async function followHash(page) {
+  const { launch, tab, range } = readHash(location.hash);
+  const other = launch !== page.state.launch && launch < page.report.launches.length;
+  Object.assign(page.state, { tab, range, launch: other ? launch : page.state.launch });
+  if (other) {
+    fillChooser(byId("launch-chooser"), page.report.launches, launch, (index) => changeLaunch(page, index));
+    await showLaunch(page);
+    return;
+  }
+  page.tabs.select(tab);
+  if (range) page.tabs.shown("timeline")?.goTo({ startNs: range[0], endNs: range[1] });
+}
+
+function showThemeButton(theme) {
+  const button = byId("theme-button");
+  const name = () => {
+    button.textContent = theme.isDark ? "☀" : "☾";
+    button.title = theme.isDark ? "Light" : "Dark";
+  };
+  button.addEventListener("click", () => theme.toggle());
+  addEventListener("keydown", (event) => {
+    if (event.key === "t" && !isTyping(event) && !event.ctrlKey && !event.metaKey && !event.altKey) theme.toggle();
+  });
+  theme.onChange(name);
+  name();
+}
+
+await start().catch((error) => {
+  const place = byId("loading") ?? byId("notice");
+  place.hidden = false;
+  place.textContent = `This page cannot be shown: ${error.message}`;
+  throw error;
+});

@@ -1,0 +1,26 @@
+/** What a reader must know before trusting the picture of a launch. */
+
+import { counted, formatCount } from "#format";
+
+/** @param {import("#data").Launch} launch @returns {string[]} sentences */
+export function notices({ meta, scopes }) {
+  const said = [];
+  if (meta.shown_scopes < meta.scope_count) {
+    said.push(
+      `The timeline shows the scopes of ${formatCount(meta.shown_ctas)} of ${counted(meta.ctas, "CTA")}, those of the first SMs: ` +
+        `${formatCount(meta.shown_scopes)} of ${formatCount(meta.scope_count)} scopes fit into this page. ` +
+        "All figures are of the whole launch.",
+    );
+  }
+  const lost = scopes.incomplete.lost.reduce((sum, count) => sum + count, 0);
+  if (lost) {
+    said.push(
+      `${counted(lost, "record")} of ${counted(scopes.incomplete.lost.filter(Boolean).length, "warp")} were overwritten ` +
+        "before they could be saved; the hatched windows show where.",
+    );
+  }
+  if (meta.clock_source === "nominal") {
+    said.push("No timer was read: each SM's first record is taken for the launch's begin, and all times may be off by a constant factor.");
+  }
+  return said;
+}

@@ -1,0 +1,89 @@
+/**
+ * Colours. Those of the page stand in `style.css`, for light and dark; those of scopes here.
+ *
+ * The scopes' hues are told apart with any of the usual kinds of colour blindness: M. Okabe and K. Ito, "Color Universal
+ * Design", 2008, in tints that carry dark labels on light and on dark ground. What stands around others (`func`, `loop`)
+ * is in calm tones, so that what does the work stands out.
+ */
+
+const OUTER = ["#9db2c9", "#c3bda9", "#b3aac8", "#a3bfb4"];
+const INNER = ["#56b4e9", "#e69f00", "#2fb58b", "#f0e442", "#cc79a7", "#e8793a", "#5a8fd6", "#b5d334", "#b79b7b", "#8fd3d1"];
+const OUTER_KINDS = new Set(["func", "loop", "partition", "default"]);
+const DARK_INK = "#11151c";
+const LIGHT_INK = "#ffffff";
+
+/** @param {{kind: string}[]} scopes the scope table @returns {string[]} a colour for each */
+export function scopeColors(scopes) {
+  const used = { outer: 0, inner: 0 };
+  return scopes.map(({ kind }) => {
+    const [name, palette] = OUTER_KINDS.has(kind) ? ["outer", OUTER] : ["inner", INNER];
+    const round = Math.floor(used[name] / palette.length);
+    const color = palette[used[name]++ % palette.length];
+    // Past the palette's end the same hues come again, each time paler.
+    return mixed(color, "#ffffff", 1 - 0.72 ** round);
+  });
+}
+
+/** @param {string} hex `#rrggbb` @returns {[number, number, number]} 0 to 255 */
+export function channels(hex) {
+  return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+}
+
+/** `share` of the second colour in the first. */
+export function mixed(first, second, share) {
+  const other = channels(second);
+  const parts = channels(first).map((value, index) => Math.round(value + (other[index] - value) * share));
+  return `#${parts.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** How well one is read on the other, 1 to 21, as WCAG 2.2 reckons it. */
+export function contrast(first, second) {
+  const [low, high] = [luminance(first), luminance(second)].sort((one, other) => one - other);
+  return (high + 0.05) / (low + 0.05);
+}
+
+function luminance(hex) {
+  const [red, green, blue] = channels(hex).map((value) => {
+    const part = value / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** The ink that is read better on this ground. */
+export function inkOn(ground) {
+  return contrast(ground, DARK_INK) >= contrast(ground, LIGHT_INK) ? DARK_INK : LIGHT_INK;
+}
+
+/**
+ * The page's theme: follows the system until the reader chooses.
+ * @returns {{isDark: boolean, css: (name: string) => string, toggle: () => void, onChange: (callback: () => void) => () => void}}
+ */
+export function pageTheme() {
+  const root = document.documentElement;
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const callbacks = new Set();
+  let chosen = null;
+  const theme = {
+    get isDark() {
+      return chosen ?? system.matches;
+    },
+    /** A custom property of the style sheet: `css("ink")` is `--ink`. */
+    css: (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim(),
+    toggle: () => {
+      chosen = !theme.isDark;
+      apply();
+    },
+    onChange: (callback) => {
+      callbacks.add(callback);
+      return () => callbacks.delete(callback);
+    },
+  };
+  const apply = () => {
+    root.dataset.theme = theme.isDark ? "dark" : "light";
+    for (const callback of callbacks) callback();
+  };
+  system.addEventListener("change", apply);
+  apply();
+  return theme;
+}

@@ -1,0 +1,90 @@
+/** What is known of one scope, CTA or window, as pairs of a label and a text. */
+
+import { formatCount, formatNs, formatShare } from "#format";
+
+const CROSSES = 1;
+const CUT = 2;
+
+/** @param {import("#timeline/model").TimelineModel} model @param {number} index a scope @returns {[string, string][]} */
+export function scopeFacts({ meta, scopes }, index) {
+  const isMark = meta.scopes[scopes.scope[index]].kind === "mark";
+  const elapsed = scopes.end[index] - scopes.start[index];
+  const facts = [];
+  if (!isMark) {
+    facts.push(["duration", formatNs(scopes.duration[index])]);
+    if (scopes.self[index] !== scopes.duration[index]) facts.push(["self", formatNs(scopes.self[index])]);
+    facts.push(["as recorded", `${formatNs(elapsed)}, ${formatCount(scopes.cycles[index])} cycles`]);
+  }
+  facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
+  if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
+  facts.push(["where", `SM ${scopes.sm[index]}, CTA ${scopes.cta[index]}, warp ${scopes.warp[index]}`]);
+  if (scopes.flags[index] & CROSSES) facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
+  if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all of its time"]);
+  return facts;
+}
+
+/** @param {number} row of the CTA */
+export function ctaFacts({ ctas }, row) {
+  return [
+    ["at work", formatNs(ctas.end[row] - ctas.begin[row])],
+    ["begins at", formatNs(ctas.begin[row])],
+    ["copying records", formatNs(ctas.copied[row] - ctas.end[row])],
+    ["where", `SM ${ctas.sm[row]}`],
+  ];
+}
+
+/** @param {number} row of `incomplete` */
+export function lostFacts({ scopes }, row) {
+  const { lost, written, lostStart, lostEnd } = scopes.incomplete;
+  return [
+    ["overwritten", `${formatCount(lost[row])} of ${formatCount(written[row])} records: the ring keeps the newest`],
+    ["window", formatNs(lostEnd[row] - lostStart[row])],
+    ["to keep them", "run with --fit"],
+  ];
+}
+
+/**
+ * How long the scopes of a kind take, those that the page shows.
+ * @returns {{sorted: Float64Array, facts: [string, string][]}} their durations ascending
+ */
+export function kindFigures({ scopes, meta }, kind) {
+  let count = 0;
+  for (let index = 0; index < scopes.length; index++) count += Number(scopes.scope[index] === kind);
+  const sorted = new Float64Array(count);
+  for (let index = 0, at = 0; index < scopes.length; index++) {
+    if (scopes.scope[index] === kind) sorted[at++] = scopes.duration[index];
+  }
+  sorted.sort();
+  const facts = [["count", formatCount(count)]];
+  if (count && meta.scopes[kind].kind !== "mark") {
+    const sum = sorted.reduce((total, ns) => total + ns, 0);
+    facts.push(
+      ["mean", formatNs(sum / count)],
+      ["least", formatNs(sorted[0])],
+      ["p50", formatNs(quantile(sorted, 0.5))],
+      ["p99", formatNs(quantile(sorted, 0.99))],
+      ["most", formatNs(sorted[count - 1])],
+    );
+  }
+  return { sorted, facts };
+}
+
+/** Between the two values that are next to it, as numpy has it. */
+export function quantile(sorted, share) {
+  const place = share * (sorted.length - 1);
+  const low = Math.floor(place);
+  const high = Math.min(low + 1, sorted.length - 1);
+  return sorted[low] + (sorted[high] - sorted[low]) * (place - low);
+}
+
+/** Where a duration stands among the sorted ones. */
+export function rankText(sorted, duration) {
+  if (sorted.length < 2) return "";
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < duration) low = middle + 1;
+    else high = middle;
+  }
+  return `longer than ${formatShare(low / sorted.length)} of them`;
+}

@@ -1,0 +1,79 @@
+/** What stands in boxes that have room for it. */
+
+import { shortNs } from "#format";
+import { WARP } from "#timeline/rows";
+
+const LEAST_LETTERS = 3;
+const PADDING = 4;
+const FONT_SIZE = 11;
+const MOST_LABELS = 1500;
+
+export class Labels {
+  #widths = new Map();
+  #font = "";
+
+  /**
+   * @param {CanvasRenderingContext2D} canvas with its origin at the picture's
+   * @param {import("#timeline/picture").Labelled[]} labelled
+   */
+  draw(canvas, model, labelled, view, look) {
+    this.#use(canvas, `${FONT_SIZE * view.ratio}px ${look.font}`);
+    canvas.textBaseline = "middle";
+    let drawn = 0;
+    for (const { kind, y, height, wide, isLit } of labelled) {
+      if (height < FONT_SIZE * view.ratio) continue;
+      for (let at = 0; at < wide.length && drawn < MOST_LABELS; at += 3, drawn++) {
+        const [name, number, ink, ns] = kind === WARP ? scopeText(model, wide[at], look, isLit) : ctaText(model, wide[at], look);
+        const room = wide[at + 2] - wide[at + 1] - 2 * PADDING * view.ratio;
+        const text = this.#fitting(canvas, name, number, ns, room);
+        canvas.fillStyle = ink;
+        if (text) canvas.fillText(text, wide[at + 1] + PADDING * view.ratio, y + height / 2 + 0.5 * view.ratio);
+      }
+    }
+  }
+
+  #use(canvas, font) {
+    canvas.font = font;
+    if (font === this.#font) return;
+    this.#font = font;
+    this.#widths.clear();
+  }
+
+  /** As much of it as there is room for: with the time it took, with its number, that alone, or the name's beginning. */
+  #fitting(canvas, name, number, ns, room) {
+    if (number < 0) return this.#named(canvas, name, this.#width(canvas, name), ns, room) || this.#cut(canvas, name, room);
+    const digits = String(number).length * this.#width(canvas, "0");
+    const width = this.#width(canvas, name) + this.#width(canvas, " ") + digits;
+    // What tells it from its neighbours is the number.
+    return this.#named(canvas, `${name} ${number}`, width, ns, room) || (digits <= room ? String(number) : "");
+  }
+
+  #named(canvas, name, width, ns, room) {
+    if (width > room) return "";
+    return width + this.#width(canvas, "   000.0 µs") <= room ? `${name}   ${shortNs(ns)}` : name;
+  }
+
+  #cut(canvas, name, room) {
+    const letters = Math.floor((room / this.#width(canvas, name)) * name.length) - 1;
+    return letters >= LEAST_LETTERS ? `${name.slice(0, letters)}…` : "";
+  }
+
+  #width(canvas, text) {
+    let width = this.#widths.get(text);
+    if (width === undefined) {
+      width = canvas.measureText(text).width;
+      this.#widths.set(text, width);
+    }
+    return width;
+  }
+}
+
+function scopeText({ scopes }, index, look, isLit) {
+  const kind = scopes.scope[index];
+  const ink = isLit && look.isLitKind(kind) ? look.scopeInks[kind] : look.quietInk;
+  return [look.scopeNames[kind], scopes.iteration[index], ink, scopes.duration[index]];
+}
+
+function ctaText({ ctas }, row, look) {
+  return ["CTA", ctas.cta[row], look.ctaInk, ctas.end[row] - ctas.begin[row]];
+}

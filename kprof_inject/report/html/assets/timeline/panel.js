@@ -1,0 +1,85 @@
+/** The panel at the side: the chosen scope, how its kind does, and all kinds with their colours. */
+
+import { element } from "#dom";
+import { formatCount } from "#format";
+import { kindFigures, rankText, scopeFacts } from "#timeline/facts";
+import { factList, scopeHead } from "#timeline/tooltip";
+
+export class Panel {
+  #figures = new Map();
+  #counts;
+
+  /** @param {HTMLElement} place @param {import("#timeline/state").TimelineState} state */
+  constructor(place, state, theme) {
+    this.place = place;
+    this.state = state;
+    this.theme = theme;
+    this.#counts = countsByKind(state.model);
+    this.chosen = element("div", { class: "chosen" });
+    this.legend = element("div", { class: "side-legend", role: "group", "aria-label": "Scopes" });
+    place.append(this.chosen, element("h2", { text: "Scopes" }), this.legend);
+    this.buttons = this.#legendButtons();
+    this.update();
+  }
+
+  update() {
+    const { selected, kind, litKinds } = this.state;
+    this.chosen.replaceChildren(...(kind >= 0 ? this.#about(selected, kind) : [hint()]));
+    this.buttons.forEach((button, index) => {
+      button.setAttribute("aria-pressed", String(index === kind));
+      button.classList.toggle("dim", litKinds !== null && !litKinds[index]);
+    });
+  }
+
+  #about(selected, kind) {
+    const { model } = this.state;
+    const { sorted, facts } = this.#figuresOf(kind);
+    const parts = scopeHead(model.meta.scopes[kind], this.theme.scopeColor(kind));
+    const isShown = selected >= 0;
+    if (isShown) parts.push(factList(scopeFacts(model, selected)));
+    parts.push(element("h2", { text: `All of ${model.meta.scopes[kind].name}` }), factList(facts));
+    const rank = isShown && model.meta.scopes[kind].kind !== "mark" ? rankText(sorted, model.scopes.duration[selected]) : "";
+    if (rank) parts.push(element("p", { class: "hint", text: `This one took ${rank}.` }));
+    const act = (text, action) => element("button", { type: "button", text, on: { click: action } });
+    const actions = [act("Clear", () => this.state.select(-1))];
+    if (isShown) actions.unshift(act("Fit", () => this.state.fit()));
+    return [...parts, element("div", { class: "actions" }, actions)];
+  }
+
+  #figuresOf(kind) {
+    if (!this.#figures.has(kind)) this.#figures.set(kind, kindFigures(this.state.model, kind));
+    return this.#figures.get(kind);
+  }
+
+  #legendButtons() {
+    return this.state.model.meta.scopes.map(({ name, source, parent }, kind) => {
+      const swatch = element("span", { class: "color-chip" });
+      swatch.style.background = this.theme.scopeColor(kind);
+      const button = element(
+        "button",
+        { type: "button", class: "legend-row", title: source ? `${name}, ${source}` : name, on: { click: () => this.state.selectKind(kind) } },
+        [swatch, element("span", { class: "name", text: name }), element("span", { class: "count", text: formatCount(this.#counts[kind]) })],
+      );
+      button.style.paddingLeft = `${6 + 12 * this.#depth(parent)}px`;
+      this.legend.append(button);
+      return button;
+    });
+  }
+
+  #depth(parent) {
+    const { scopes } = this.state.model.meta;
+    let depth = 0;
+    for (let at = parent; at >= 0 && depth < 8; at = scopes[at].parent) depth++;
+    return depth;
+  }
+}
+
+function hint() {
+  return element("p", { class: "hint", text: "Click a scope to see its figures and to make all of its kind stand out. Press ? for the keys." });
+}
+
+function countsByKind({ meta, scopes }) {
+  const counts = new Float64Array(meta.scopes.length);
+  for (let index = 0; index < scopes.length; index++) counts[scopes.scope[index]]++;
+  return counts;
+}

@@ -1,0 +1,56 @@
+/** Which time is shown: pure arithmetic on `[from, to]` in ns. */
+
+const SHORTEST_NS = 10;
+/** How far beyond the launch's ends one may look, as a share of what is shown. */
+const MARGIN = 0.04;
+/** A scope that is shown in more than so many times its length is no more than a line. */
+const MOST_OF_SCOPE = 150;
+
+/** The whole launch with a little room at its ends. */
+export function wholeRange(spanNs) {
+  const span = Math.max(spanNs, SHORTEST_NS);
+  return [-0.01 * span, 1.01 * span];
+}
+
+/** The range, made as long as can be shown and moved to where the launch is. */
+export function clamped([from, to], spanNs) {
+  const whole = wholeRange(spanNs);
+  const length = Math.max(to - from, SHORTEST_NS);
+  if (length >= whole[1] - whole[0]) return whole;
+  const middle = (from + to) / 2;
+  const least = Math.min(whole[0], -MARGIN * length);
+  const most = Math.max(whole[1], spanNs + MARGIN * length) - length;
+  const begin = Math.min(Math.max(middle - length / 2, least), Math.max(most, least));
+  return [begin, begin + length];
+}
+
+/** `factor` times as long (below 1: closer), with what is at `atNs` staying where it is. */
+export function zoomed([from, to], factor, atNs, spanNs) {
+  const whole = wholeRange(spanNs);
+  const length = Math.min(Math.max((to - from) * factor, SHORTEST_NS), whole[1] - whole[0]);
+  const place = (atNs - from) / (to - from);
+  const begin = atNs - place * length;
+  return clamped([begin, begin + length], spanNs);
+}
+
+/** Later by so many of its lengths. */
+export function panned([from, to], lengths, spanNs) {
+  const by = lengths * (to - from);
+  return clamped([from + by, to + by], spanNs);
+}
+
+/** Around a scope, with room on both sides. */
+export function around(startNs, endNs, spanNs) {
+  const room = Math.max((endNs - startNs) * 0.25, SHORTEST_NS / 2);
+  return clamped([startNs - room, endNs + room], spanNs);
+}
+
+/** The range, moved and made shorter or longer only as far as it takes to see a scope. */
+export function revealing([from, to], startNs, endNs, spanNs) {
+  const duration = Math.max(endNs - startNs, 1);
+  if (duration > to - from) return around(startNs, endNs, spanNs);
+  const length = Math.min(to - from, duration * MOST_OF_SCOPE);
+  if (length === to - from && startNs >= from && endNs <= to) return [from, to];
+  const middle = (startNs + endNs) / 2;
+  return clamped([middle - length / 2, middle + length / 2], spanNs);
+}

@@ -1,0 +1,33 @@
+/** One scope that ran, of those that a bar or a point of a picture stands for. */
+
+/**
+ * @param {import("#scopes").Scopes} scopes
+ * @param {{scope: number, leastNs?: number, belowNs?: number, first?: number, last?: number, warp?: number, sm?: number}} wanted
+ *     `first` and `last` are numbers of iterations
+ * @returns {number} its index, -1 if the page has none: of large launches it has only a part
+ */
+export function exampleOf(scopes, wanted) {
+  const { scope, leastNs = 0, belowNs = Infinity, first = -Infinity, last = Infinity, warp, sm } = wanted;
+  for (let index = 0; index < scopes.length; index++) {
+    if (scopes.scope[index] !== scope) continue;
+    const duration = scopes.duration[index];
+    const iteration = scopes.iteration[index];
+    if (duration < leastNs || duration >= belowNs || iteration < first || iteration > last) continue;
+    if (warp !== undefined && scopes.warp[index] !== warp) continue;
+    if (sm !== undefined && scopes.sm[index] !== sm) continue;
+    return index;
+  }
+  return -1;
+}
+
+/** What `context.goTo` takes to show it with a little of what is around. */
+export function targetOf(scopes, index) {
+  const room = (scopes.end[index] - scopes.start[index]) / 2;
+  return {
+    cta: scopes.cta[index],
+    warp: scopes.warp[index],
+    startNs: scopes.start[index] - room,
+    endNs: scopes.end[index] + room,
+    scope: scopes.scope[index],
+  };
+}

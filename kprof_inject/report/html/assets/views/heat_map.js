@@ -1,0 +1,155 @@
+/** The SMs over time: which of them had CTAs at work, in which wave, and which have nothing to do in the end. */
+
+import { element } from "#dom";
+import { counted, formatNs, formatShare } from "#format";
+import { areTold, atWork, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
+import { heightOf, LEFT, lookOf, paint, RIGHT, TOP } from "#views/heat_map_paint";
+import { unpacked } from "#views/packed";
+import { tooltipIn } from "#views/tooltip";
+
+export const title = "SMs";
+
+const LOWEST_ROW = 4;
+const HIGHEST_ROW = 24;
+const MOST_NAMED = 6;
+// What stands over the picture and under it.
+const CHROME = 96;
+
+/** `launch.sections.heat_map` is made by `sections/heat_map.py`; null where no timer says when CTAs ran. */
+export function show(place, launch, context) {
+  const picture = launch.sections.heat_map;
+  if (!picture) {
+    const why = launch.meta.ctas ? "No timer says when each CTA ran, so that there is no picture of the SMs." : "No CTA ran.";
+    place.append(element("p", { class: "view-empty", text: why }));
+    return;
+  }
+  const model = modelOf(picture, launch.scopes.ctas);
+  const canvas = element("canvas", { class: "heat-map", role: "img", "aria-label": "SMs over time" });
+  const room = element("div", { class: "heat-map-room" }, [canvas]);
+  const legend = element("div", { class: "sm-legend" });
+  const tooltip = tooltipIn(place);
+  const redraw = () => {
+    if (!model.width) return;
+    paint(canvas, model, lookOf(context.theme));
+    fillLegend(legend, model);
+  };
+  const colouring = choice("Colour", ["waves", "CTAs at work"], (text) => Object.assign(model, { byWave: text === "waves" }) && redraw());
+  const ordering = choice("SMs by", Object.keys(ORDERS), (text) => Object.assign(model, { order: ORDERS[text](picture) }) && redraw());
+  place.append(
+    element("div", { class: "heat-map-view" }, [
+      element("div", { class: "view-toolbar" }, [colouring.element, ordering.element, legend]),
+      room,
+      element("p", { class: "view-hint heat-map-says", text: saysOf(launch, picture) }),
+    ]),
+  );
+  let isFirst = true;
+  new ResizeObserver(([{ contentRect }]) => {
+    const width = Math.floor(contentRect.width);
+    if (!width || width === model.width) return;
+    model.width = width;
+    model.rowHeight = rowHeightOf(picture, place.clientHeight - (heightOf(0, 0) + CHROME));
+    if (isFirst) model.byWave = areTold(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
+    isFirst = false;
+    colouring.select(model.byWave ? "waves" : "CTAs at work");
+    redraw();
+  }).observe(room);
+  context.onThemeChange(redraw);
+  listen(canvas, model, launch, context, tooltip);
+}
+
+function modelOf(picture, ctas) {
+  const cells = unpacked(picture.cells);
+  return {
+    picture,
+    cells,
+    residents: residentsOf(ctas, picture),
+    total: atWork(cells, picture.sms.length, picture.columns, picture.most),
+    order: ORDERS["SM number"](picture),
+    byWave: true,
+    rowHeight: LOWEST_ROW,
+    width: 0,
+  };
+}
+
+function rowHeightOf(picture, height) {
+  return Math.min(Math.max(Math.floor(height / picture.sms.length), LOWEST_ROW), HIGHEST_ROW);
+}
+
+function choice(name, texts, onChange) {
+  const list = element("select", { on: { change: () => onChange(list.value) } }, texts.map((text) => element("option", { value: text, text })));
+  return {
+    element: element("label", {}, [`${name} `, list]),
+    select: (text) => {
+      list.value = text;
+    },
+  };
+}
+
+function fillLegend(legend, { picture, byWave, residents }) {
+  const item = (name, text) => element("span", { class: "legend-item" }, [element("span", { class: `sm-swatch ${name}` }), text]);
+  const { waves } = residents;
+  const before = ["wave-even", "wave-odd"].slice(0, waves - 1).map((name, index) => item(name, wavesFrom(index + 1, waves - 1)));
+  const ofWaves = waves === 1 ? [item("wave-even", "one wave")] : [...before, item("wave-last", `the last wave, ${waves}`)];
+  const ofCells = [item("heat-scale", `0 to ${Number(picture.most.toFixed(1))} CTAs at work on an SM`)];
+  legend.replaceChildren(...(byWave ? ofWaves : ofCells), item("tail-shade", "tail: some SM has no more work"));
+}
+
+/** Every second wave from the first one up to the last. */
+function wavesFrom(first, last) {
+  if (first + 2 > last) return `wave ${first}`;
+  return first + 4 > last ? `waves ${first}, ${first + 2}` : `waves ${first}, ${first + 2}, …`;
+}
+
+function saysOf(launch, picture) {
+  const said = [
+    `${counted(launch.meta.ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${picture.slots} on each at once.`,
+    "Time counts from the first CTA's begin. Point at a CTA for its times; click to see it in the timeline.",
+  ];
+  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more have no row.`);
+  return said.join(" ");
+}
+
+function listen(canvas, model, launch, context, tooltip) {
+  const under = (event) => {
+    const { left, top } = canvas.getBoundingClientRect();
+    const { picture, width } = model;
+    const share = (event.clientX - left - LEFT) / (width - LEFT - RIGHT);
+    const place = Math.floor((event.clientY - top - TOP) / model.rowHeight);
+    if (share < 0 || share > 1 || place < 0 || place >= model.order.length) return null;
+    const ns = picture.begin_ns + share * (picture.end_ns - picture.begin_ns);
+    const row = model.order[place];
+    return { row, ns, items: itemsAt(model.residents, row, ns) };
+  };
+  canvas.addEventListener("mousemove", (event) => {
+    const found = under(event);
+    if (found) tooltip.show(event, linesOf(found, model, launch.scopes.ctas));
+    else tooltip.hide();
+    canvas.classList.toggle("can-open", Boolean(found?.items.length));
+  });
+  canvas.addEventListener("mouseleave", tooltip.hide);
+  canvas.addEventListener("click", (event) => {
+    const [item] = under(event)?.items ?? [];
+    if (item === undefined) return;
+    tooltip.hide();
+    const { begin, end, cta } = model.residents;
+    const around = (end[item] - begin[item]) / 20;
+    context.goTo({ cta: launch.scopes.ctas.cta[cta[item]], startNs: begin[item] - around, endNs: end[item] + around });
+  });
+}
+
+function linesOf({ row, ns, items }, { picture, residents }, ctas) {
+  const since = picture.begin_ns;
+  const named = items.slice(0, MOST_NAMED).map((item) => {
+    const [begin, end] = [residents.begin[item], residents.end[item]];
+    const number = ctas.cta[residents.cta[item]];
+    return `CTA ${number}: ${formatNs(begin - since)} to ${formatNs(end - since)} (${formatNs(end - begin)}), wave ${residents.wave[item] + 1}`;
+  });
+  const span = picture.end_ns - since;
+  return [
+    `SM ${picture.sms[row]} at ${formatNs(ns - since)}: ${counted(items.length, "CTA")} at work`,
+    ...named,
+    ...(items.length > MOST_NAMED ? [`and ${items.length - MOST_NAMED} more`] : []),
+    `this SM: ${counted(picture.counts[row], "CTA")}, done ${formatNs(picture.end_ns - picture.done_ns[row])} before the end` +
+      (span ? ` (${formatShare((picture.end_ns - picture.done_ns[row]) / span)})` : ""),
+  ];
+}

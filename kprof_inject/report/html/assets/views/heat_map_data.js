@@ -1,0 +1,79 @@
+/** Which CTA was on which SM when. Nothing here draws. */
+
+/**
+ * @typedef {Object} Residents each array has an item for each CTA, in the order of their begins
+ * @property {Int32Array} cta its row in the launch's table of CTAs
+ * @property {Int32Array} row of its SM, -1 if that has none
+ * @property {Float64Array} begin @property {Float64Array} end
+ * @property {Int32Array} lane one of its SM's: CTAs in one lane never overlap
+ * @property {Int32Array} wave from 0
+ * @property {number} lanes of the SM that has most @property {number} waves
+ * @property {Int32Array[]} of each row the items of its CTAs, by begin
+ */
+
+/**
+ * @param {import("#scopes").Ctas} ctas
+ * @param {{sms: number[], wave_ctas: number}} picture as `sections/heat_map.py` makes it
+ * @returns {Residents}
+ */
+export function residentsOf(ctas, { sms, wave_ctas: waveCtas }) {
+  const rows = new Map(sms.map((sm, row) => [sm, row]));
+  const order = Int32Array.from({ length: ctas.length }, (_, index) => index);
+  order.sort((one, other) => ctas.begin[one] - ctas.begin[other] || ctas.cta[one] - ctas.cta[other]);
+  const begin = Float64Array.from(order, (index) => ctas.begin[index]);
+  const made = {
+    cta: order,
+    row: Int32Array.from(order, (index) => rows.get(ctas.sm[index]) ?? -1),
+    begin,
+    // Timers that contradict each other make no CTA run backwards.
+    end: Float64Array.from(order, (index, item) => Math.max(ctas.end[index], begin[item])),
+    lane: new Int32Array(ctas.length),
+    wave: Int32Array.from(order, (_, item) => Math.floor(item / waveCtas)),
+    waves: Math.ceil(ctas.length / waveCtas),
+    lanes: 1,
+    of: sms.map(() => []),
+  };
+  made.row.forEach((row, item) => row >= 0 && made.of[row].push(item));
+  for (const items of made.of) made.lanes = Math.max(made.lanes, layLanes(items, made));
+  return made;
+}
+
+/** Each CTA goes to the first lane that is free; returns how many lanes that took. */
+function layLanes(items, { begin, end, lane }) {
+  const freeAt = [];
+  for (const item of items) {
+    const found = freeAt.findIndex((free) => free <= begin[item]);
+    lane[item] = found >= 0 ? found : freeAt.length;
+    freeAt[lane[item]] = end[item];
+  }
+  return freeAt.length;
+}
+
+/** The items of the CTAs that were on the SM of a row at a time. */
+export function itemsAt({ of, begin, end }, row, ns) {
+  return of[row]?.filter((item) => begin[item] <= ns && ns <= end[item]) ?? [];
+}
+
+/** How many CTAs all SMs together had at work, by column; `cells` as in the section. */
+export function atWork(cells, rows, columns, most) {
+  const total = new Float64Array(columns);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) total[column] += cells[row * columns + column];
+  }
+  return total.map((level) => (level / 255) * most);
+}
+
+/** Rows from top to bottom: by number, or by when the SM was done. */
+export const ORDERS = {
+  "SM number": ({ sms }) => sms.map((_, row) => row),
+  "when it was done": ({ sms, done_ns: done }) => sms.map((_, row) => row).sort((one, other) => done[one] - done[other] || one - other),
+};
+
+/** Whether single CTAs can be told from each other in a picture so wide, with rows so high. */
+export function areTold({ begin, end, lanes }, spanNs, width, rowHeight) {
+  if (!begin.length) return false;
+  let taken = 0;
+  for (let item = 0; item < begin.length; item++) taken += end[item] - begin[item];
+  const widthOfOne = (taken / begin.length / Math.max(spanNs, 1)) * width;
+  return widthOfOne >= 4 && rowHeight / lanes >= 2;
+}

@@ -1,0 +1,179 @@
+/** Draws the SMs over time. */
+
+import { shortNs } from "#format";
+import { mixed } from "#theme";
+import { linear, ticks } from "#views/axis";
+
+const STRIP = 46;
+const AXIS = 26;
+export const LEFT = 58;
+export const RIGHT = 14;
+export const TOP = STRIP + AXIS;
+const BELOW = 4;
+const LABEL_HEIGHT = 15;
+const TICK_WIDTH = 110;
+const FONT = "12px";
+
+/** The colours of the picture, read from the page's style sheet. */
+export function lookOf(theme) {
+  const [ground, ink, quiet, line, last, tail] = ["ground", "ink", "quiet-ink", "line", "bar-time", "hatch"].map(theme.css);
+  const full = theme.css("view-full");
+  return {
+    ground,
+    ink,
+    quiet,
+    line,
+    last,
+    font: `${FONT} ${theme.css("font")}`,
+    level: (share) => mixed(theme.css("view-empty"), full, share),
+    waves: [full, mixed(full, ground, 0.42)],
+    tail,
+  };
+}
+
+export function heightOf(rows, rowHeight) {
+  return TOP + rows * rowHeight + BELOW;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {Object} model picture, cells, residents, order (of rows), total (by column), byWave, rowHeight, width
+ */
+export function paint(canvas, model, look) {
+  const { picture, order, rowHeight, width } = model;
+  const height = heightOf(order.length, rowHeight);
+  const scale = devicePixelRatio || 1;
+  canvas.width = Math.round(width * scale);
+  canvas.height = Math.round(height * scale);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const draw = canvas.getContext("2d");
+  draw.setTransform(scale, 0, 0, scale, 0, 0);
+  draw.fillStyle = look.ground;
+  draw.fillRect(0, 0, width, height);
+  draw.font = look.font;
+  const x = linear(picture.begin_ns, picture.end_ns, LEFT, width - RIGHT);
+  const bottom = TOP + order.length * rowHeight;
+  if (model.byWave) {
+    draw.fillStyle = look.level(0);
+    draw.fillRect(LEFT, TOP, width - LEFT - RIGHT, bottom - TOP);
+    shadeTail(draw, model, look, x, bottom);
+    paintCtas(draw, model, look, x);
+  } else {
+    paintCells(draw, model, look);
+    shadeTail(draw, model, look, x, bottom);
+  }
+  paintStrip(draw, model, look);
+  nameTail(draw, model, look, x, bottom);
+  paintRowNames(draw, model, look);
+  paintAxis(draw, model, look, x);
+}
+
+function paintCells(draw, { picture, cells, order, rowHeight, width }, look) {
+  const columns = picture.columns;
+  const step = (width - LEFT - RIGHT) / columns;
+  const colors = Array.from({ length: 256 }, (_, level) => look.level(level / 255));
+  const gap = rowHeight >= 5 ? 1 : 0;
+  order.forEach((row, place) => {
+    const y = TOP + place * rowHeight;
+    for (let column = 0; column < columns; column++) {
+      draw.fillStyle = colors[cells[row * columns + column]];
+      const left = Math.floor(LEFT + column * step);
+      draw.fillRect(left, y, Math.ceil(LEFT + (column + 1) * step) - left, rowHeight - gap);
+    }
+  });
+}
+
+function paintCtas(draw, { residents, order, rowHeight }, look, x) {
+  const { begin, end, lane, wave, lanes, waves, of } = residents;
+  const laneHeight = (rowHeight - (rowHeight >= 5 ? 1 : 0.6)) / lanes;
+  order.forEach((row, place) => {
+    for (const item of of[row]) {
+      const left = x(begin[item]);
+      const isLast = waves > 1 && wave[item] === waves - 1;
+      draw.fillStyle = isLast ? look.last : look.waves[wave[item] % look.waves.length];
+      const right = x(end[item]);
+      // A gap where there is room for one, so that neighbours are told apart.
+      const barWidth = Math.max(right - left - (right - left > 5 ? 1 : 0), 0.7);
+      draw.fillRect(left, TOP + place * rowHeight + lane[item] * laneHeight, barWidth, Math.max(laneHeight - (laneHeight > 3 ? 0.6 : 0), 0.6));
+    }
+  });
+}
+
+/** All SMs together: how many CTAs were at work. */
+function paintStrip(draw, { picture, total, width }, look) {
+  const most = Math.max(...total, 1);
+  const step = (width - LEFT - RIGHT) / picture.columns;
+  const y = linear(0, most, STRIP, 6);
+  draw.fillStyle = look.level(0.55);
+  draw.beginPath();
+  draw.moveTo(LEFT, STRIP);
+  total.forEach((count, column) => {
+    draw.lineTo(LEFT + column * step, y(count));
+    draw.lineTo(LEFT + (column + 1) * step, y(count));
+  });
+  draw.lineTo(width - RIGHT, STRIP);
+  draw.fill();
+  draw.fillStyle = look.line;
+  draw.fillRect(LEFT, STRIP, width - LEFT - RIGHT, 1);
+  draw.fillStyle = look.quiet;
+  draw.textAlign = "right";
+  draw.textBaseline = "middle";
+  draw.fillText(String(Math.round(most)), LEFT - 8, 10);
+  draw.fillText("CTAs", LEFT - 8, STRIP - 9);
+}
+
+function shadeTail(draw, { picture, width }, look, x, bottom) {
+  const from = x(picture.tail_ns);
+  draw.globalAlpha = 0.13;
+  draw.fillStyle = look.tail;
+  draw.fillRect(from, 0, width - RIGHT - from, bottom);
+  draw.globalAlpha = 1;
+}
+
+function nameTail(draw, { picture, width }, look, x, bottom) {
+  const from = x(picture.tail_ns);
+  const to = width - RIGHT;
+  if (to - from < 1) return;
+  draw.strokeStyle = look.tail;
+  draw.setLineDash([4, 3]);
+  draw.beginPath();
+  draw.moveTo(from, 0);
+  draw.lineTo(from, bottom);
+  draw.stroke();
+  draw.setLineDash([]);
+  const text = `tail ${shortNs(picture.end_ns - picture.tail_ns)}`;
+  const fits = draw.measureText(text).width + 12 < to - from;
+  draw.fillStyle = look.ink;
+  draw.textBaseline = "top";
+  draw.textAlign = fits ? "left" : "right";
+  draw.fillText(text, fits ? from + 6 : from - 6, 2);
+}
+
+function paintRowNames(draw, { picture, order, rowHeight }, look) {
+  const every = Math.ceil(LABEL_HEIGHT / rowHeight);
+  draw.fillStyle = look.quiet;
+  draw.textAlign = "right";
+  draw.textBaseline = "middle";
+  order.forEach((row, place) => {
+    if (place % every === 0) draw.fillText(`SM ${picture.sms[row]}`, LEFT - 8, TOP + (place + 0.5) * rowHeight);
+  });
+}
+
+/** Between the strip and the rows, where it is in sight with the first of them. */
+function paintAxis(draw, { picture, width }, look, x) {
+  const [from, to] = [LEFT, width - RIGHT];
+  const duration = picture.end_ns - picture.begin_ns;
+  draw.strokeStyle = look.line;
+  draw.fillStyle = look.quiet;
+  draw.textBaseline = "top";
+  for (const ns of ticks(0, duration, Math.floor((to - from) / TICK_WIDTH))) {
+    const at = x(picture.begin_ns + ns);
+    draw.beginPath();
+    draw.moveTo(at, STRIP);
+    draw.lineTo(at, STRIP + 5);
+    draw.stroke();
+    draw.textAlign = at > to - 30 ? "right" : at < from + 14 ? "left" : "center";
+    draw.fillText(shortNs(ns), at, STRIP + 8);
+  }
+}

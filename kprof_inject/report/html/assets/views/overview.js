@@ -1,0 +1,80 @@
+/** What is to be known at a glance: how far to trust it, what was found, what takes the time, and under which conditions. */
+
+import { element } from "#dom";
+import { formatShare } from "#format";
+import { openView } from "#views/navigation";
+import { scopeTable } from "#views/scope_table";
+
+export const title = "Overview";
+
+/** `launch.sections.overview` is made by `sections/overview.py`. */
+export function show(place, launch, context) {
+  const { facts, builds, verdict, findings, notes } = launch.sections.overview;
+  place.append(
+    element("div", { class: "overview" }, [
+      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch)]),
+      element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
+      element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
+      element("section", {}, [
+        element("h2", { text: "Conditions" }),
+        element("div", { class: "fact-groups" }, [...buildCards(builds), ...facts.map(factGroup)]),
+      ]),
+      element("section", {}, [element("h2", { text: "Notes" }), noteList(notes)]),
+    ]),
+  );
+}
+
+function findingCards(findings, launch) {
+  if (!findings.length) return [element("p", { class: "finding none", text: "No rule found anything that limits this launch." })];
+  return findings.map(({ share, text, advice, scope }) => {
+    const bar = element("span", { class: "finding-bar" });
+    bar.style.width = `${Math.min(Math.max(100 * share, 0), 100)}%`;
+    const about =
+      scope === null
+        ? []
+        : [element("button", { type: "button", class: "link", text: launch.sections.scopes[scope].name, on: { click: () => openView("scopes", { scope }) } })];
+    return element("article", { class: "finding" }, [
+      element("div", { class: "finding-share", title: "of the launch's time" }, [
+        element("strong", { text: formatShare(share) }),
+        element("span", { class: "finding-track" }, [bar]),
+      ]),
+      element("div", { class: "finding-text" }, [
+        element("p", { class: "finding-says", text }),
+        element("p", { class: "view-hint" }, [...about, ...(about.length && advice ? [" · "] : []), advice]),
+      ]),
+    ]);
+  });
+}
+
+function trust({ level, text }) {
+  return element("p", { class: "verdict", data: { level } }, [element("strong", { text: level }), " ", withoutLevel(text, level)]);
+}
+
+/** The text ends, or begins, with the word that stands before it. */
+function withoutLevel(text, level) {
+  return text.replace(`: ${level}`, "").replace(`${level}: `, "");
+}
+
+function buildCards(rows) {
+  const known = rows.filter(([, ...values]) => values.some((value) => value !== "-"));
+  if (!known.length) return [];
+  const head = ["", "by itself", "with records"].map((text) => element("th", { text, scope: "col" }));
+  const lines = known.map(([label, clean, recorded]) =>
+    element("tr", { class: clean !== "-" && clean !== recorded ? "differs" : null }, [
+      element("th", { text: label, scope: "row" }),
+      element("td", { text: clean }),
+      element("td", { text: recorded }),
+    ]),
+  );
+  const table = element("table", { class: "build-table" }, [element("thead", {}, [element("tr", {}, head)]), element("tbody", {}, lines)]);
+  return [element("section", { class: "card" }, [element("h3", { text: "Kernel" }), table])];
+}
+
+function factGroup({ title: name, rows }) {
+  const items = rows.flatMap(([label, value]) => [element("dt", { text: label }), element("dd", { text: value })]);
+  return element("section", { class: "card" }, [element("h3", { text: name }), element("dl", { class: "fact-list" }, items)]);
+}
+
+function noteList(notes) {
+  return element("ul", { class: "notes" }, notes.map((text) => element("li", { text: text.trim() })));
+}

@@ -1,0 +1,75 @@
+/** The table of scopes: as they stand in each other, or by any of its columns. */
+
+import { element } from "#dom";
+import { formatCount, formatShare, shortNs } from "#format";
+import { openView } from "#views/navigation";
+
+const COLUMNS = [
+  { title: "total", says: "over all warps", value: (scope) => scope.total_ns, text: shortNs },
+  { title: "self", says: "of that outside the scopes in it", value: (scope) => scope.self_ns, text: shortNs },
+  { title: "share", says: "of the time of all warps", value: (scope) => scope.share, text: formatShare },
+  { title: "count", says: "how often it ran", value: (scope) => scope.count, text: formatCount },
+  { title: "mean", says: "duration", value: (scope) => scope.mean_ns, text: shortNs },
+  { title: "p50", says: "median duration", value: (scope) => scope.p50_ns, text: shortNs },
+  { title: "p99", says: "one in a hundred takes longer", value: (scope) => scope.p99_ns, text: shortNs },
+  { title: "max", says: "longest duration", value: (scope) => scope.max_ns, text: shortNs },
+];
+
+export function scopeTable(launch, context) {
+  const scopes = launch.sections.scopes;
+  if (!scopes.length) return element("p", { class: "view-empty", text: "This kernel has no scopes." });
+  const rows = scopes.map((scope, index) => rowOf(scope, index, launch, context));
+  const body = element("tbody", {}, rows);
+  const heads = [
+    head("scope", "in the order of the code", () => sortBy(null)),
+    element("th", { class: "bar-column", text: "time", title: "total, of which self is the full colour" }),
+    ...COLUMNS.map((column) => head(column.title, column.says, () => sortBy(column))),
+    element("th", { text: "source", class: "text-column" }),
+  ];
+  const sortBy = (column) => {
+    const order = scopes.map((_, index) => index);
+    if (column) order.sort((one, other) => (column.value(scopes[other]) ?? -1) - (column.value(scopes[one]) ?? -1));
+    body.replaceChildren(...order.map((index) => rows[index]));
+    body.classList.toggle("flat", column !== null);
+    for (const cell of heads) cell.ariaSort = cell.dataset.column === column?.title ? "descending" : null;
+  };
+  return element("div", { class: "table-room" }, [
+    element("table", { class: "scope-table" }, [element("thead", {}, [element("tr", {}, heads)]), body]),
+  ]);
+}
+
+function head(title, says, onClick) {
+  const button = element("button", { type: "button", text: title, title: says, on: { click: onClick } });
+  return element("th", { scope: "col", class: title === "scope" ? "text-column" : null, data: { column: title } }, [button]);
+}
+
+function rowOf(scope, index, launch, context) {
+  const color = context.theme.scopeColor(index);
+  const chip = element("span", { class: "scope-chip" });
+  chip.style.background = color;
+  const name = element("button", { type: "button", class: "link", text: scope.name, on: { click: () => openView("scopes", { scope: index }) } });
+  const nameCell = element("th", { scope: "row", class: "text-column scope-cell" }, [chip, name]);
+  nameCell.style.setProperty("--depth", String(Math.min(scope.depth, 12)));
+  const isInstant = scope.kind === "mark";
+  return element("tr", {}, [
+    nameCell,
+    element("td", { class: "bar-column" }, isInstant ? [] : [bar(scope, color)]),
+    ...COLUMNS.map((column) => element("td", { text: isInstant && column.title !== "count" ? "–" : column.text(column.value(scope)) })),
+    element("td", { class: "text-column" }, scope.source ? [sourceLink(index, launch)] : []),
+  ]);
+}
+
+function bar(scope, color) {
+  const [total, self] = [element("span", { class: "bar-total" }), element("span", { class: "bar-self" })];
+  total.style.width = `${Math.min(100 * scope.share, 100)}%`;
+  self.style.width = scope.total_ns ? `${(100 * scope.self_ns) / scope.total_ns}%` : "0";
+  self.style.background = color;
+  total.style.setProperty("--color", color);
+  total.append(self);
+  return element("span", { class: "bar-track" }, [total]);
+}
+
+function sourceLink(index, launch) {
+  const { source, path } = launch.meta.scopes[index];
+  return element("button", { type: "button", class: "link", text: source, title: path, on: { click: () => openView("source", { scope: index }) } });
+}

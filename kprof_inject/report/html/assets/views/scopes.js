@@ -1,0 +1,151 @@
+/** One scope at a time: how its durations are spread, how its iterations go, where it takes how long. */
+
+import { element } from "#dom";
+import { counted, formatCount, formatNs, formatShare } from "#format";
+import { exampleOf, targetOf } from "#views/examples";
+import { groupBars, roomOf } from "#views/group_bars";
+import { histogramPlot } from "#views/histogram";
+import { iterationPlot } from "#views/iteration_plot";
+import { openView, receive } from "#views/navigation";
+import { scopeList } from "#views/scope_list";
+import { tooltipIn } from "#views/tooltip";
+
+export const title = "Scopes";
+
+/** `launch.sections.scopes` is made by `sections/scopes.py`. */
+export function show(place, launch, context) {
+  const scopes = launch.sections.scopes;
+  if (!scopes.length) {
+    place.append(element("p", { class: "view-empty", text: "This kernel has no scopes." }));
+    return;
+  }
+  const details = element("div", { class: "scope-details" });
+  const tooltip = tooltipIn(place);
+  const list = scopeList(scopes, context, (index) => choose(index));
+  place.append(element("div", { class: "side-by-side" }, [list.element, details]));
+  const choose = (index) => {
+    tooltip.hide();
+    list.select(index);
+    details.replaceChildren(...detailsOf(index, launch, context, tooltip));
+    details.scrollTop = 0;
+  };
+  receive("scopes", ({ scope }) => choose(scope));
+  choose(mostTelling(scopes));
+}
+
+/** Where one looks first: the iterations, or else what takes the most time by itself. */
+function mostTelling(scopes) {
+  const weight = (scope) => scope.self_ns + (scope.iterations ? scope.total_ns : 0);
+  return scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0);
+}
+
+function detailsOf(index, launch, context, tooltip) {
+  const scope = launch.sections.scopes[index];
+  const options = { color: context.theme.scopeColor(index), name: scope.name, tooltip };
+  const toExample = (wanted) => {
+    const found = exampleOf(launch.scopes, { scope: index, ...wanted });
+    if (found >= 0) context.goTo(targetOf(launch.scopes, found));
+  };
+  return [
+    heading(index, scope, launch),
+    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope),
+    ...missing(scope),
+    element("div", { class: "card-columns" }, [
+      ...durations(scope, options, toExample),
+      ...iterations(scope, options, toExample),
+    ]),
+    element("div", { class: "group-cards" }, groups(scope, options, toExample)),
+  ];
+}
+
+function heading(index, scope, launch) {
+  const links = [];
+  if (scope.source) links.push(link("Source", () => openView("source", { scope: index })));
+  if (launch.sections.ttgir?.sites[index]?.length) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
+  return element("header", { class: "scope-heading" }, [
+    element("h2", { text: scope.name }),
+    element("span", { class: "view-hint", text: [scope.kind, scope.source].filter(Boolean).join(" · ") }),
+    ...links,
+  ]);
+}
+
+function link(text, onClick) {
+  return element("button", { type: "button", class: "link", text, on: { click: onClick } });
+}
+
+function note(text) {
+  return element("p", { class: "view-hint", text });
+}
+
+function figures(scope) {
+  const shown = [
+    ["count", formatCount(scope.count)],
+    ["share", formatShare(scope.share)],
+    ["total", formatNs(scope.total_ns)],
+    ["self", formatNs(scope.self_ns)],
+    ["mean", scope.mean_cycles === null ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
+    ["least", formatNs(scope.min_ns)],
+    ["median", formatNs(scope.p50_ns)],
+    ["p90", formatNs(scope.p90_ns)],
+    ["p99", formatNs(scope.p99_ns)],
+    ["most", formatNs(scope.max_ns)],
+  ];
+  return element("dl", { class: "figures" }, shown.map(([name, value]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: value })])));
+}
+
+function missing(scope) {
+  const said = [];
+  if (scope.without_partner) said.push(`${counted(scope.without_partner, "record")} of it has no partner and is in no figure`);
+  if (scope.crossing) said.push(`${formatCount(scope.crossing)} cross another scope`);
+  if (scope.cut) said.push(`of ${formatCount(scope.cut)} nothing is left without what the records cost`);
+  return said.length ? [element("p", { class: "view-warning", text: `${said.join("; ")}.` })] : [];
+}
+
+function durations(scope, options, toExample) {
+  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("It never ran, or nothing of it is left.")];
+  const marks = [
+    { label: "median", ns: scope.p50_ns },
+    { label: "p90", ns: scope.p90_ns },
+    { label: "p99", ns: scope.p99_ns },
+  ];
+  const onChoose = (leastNs, belowNs) => toExample({ leastNs, belowNs });
+  const scale = scope.histogram.log ? ", on a logarithmic axis" : "";
+  return [card("Durations", `how many scopes took how long${scale}`, histogramPlot(scope.histogram, marks, { ...options, onChoose }))];
+}
+
+function iterations({ iterations: bands }, options, toExample) {
+  if (!bands) return [];
+  const loops = bands.fewest === bands.most ? counted(bands.most, "iteration") : `${bands.fewest} to ${bands.most} iterations`;
+  const told = [`${counted(bands.runs, "run")} of the loop with ${loops}`];
+  if (bands.first_ns !== null) told.push(`first ${formatNs(bands.first_ns)}${times(bands.first_ns, bands.steady_ns)}`);
+  if (bands.steady_ns !== null) told.push(`steady ${formatNs(bands.steady_ns)}`);
+  if (bands.last_ns !== null) told.push(`last ${formatNs(bands.last_ns)}${times(bands.last_ns, bands.steady_ns)}`);
+  const onChoose = (first, last) => toExample({ first, last });
+  return [card("Iterations", `median, and the band of four in five; ${told.join(", ")}`, iterationPlot(bands, { ...options, onChoose }))];
+}
+
+function times(part, whole) {
+  return whole ? ` (${(part / whole).toFixed(2)} ×)` : "";
+}
+
+function groups(scope, options, toExample) {
+  const shown = [
+    ["warp", "Warps", scope.warps],
+    ["sm", "SMs", scope.sms],
+  ].filter(([, , group]) => group.ids.length > 1);
+  return shown.map(([key, name, group]) => {
+    const more = group.left_out ? `; ${counted(group.left_out, "more")} left out` : "";
+    const onChoose = (id) => toExample({ [key]: id });
+    const made = card(name, `mean duration in each${more}`, groupBars(group, { ...options, noun: key === "sm" ? "SM" : key, onChoose }));
+    made.style.flexBasis = `${roomOf(group)}px`;
+    return made;
+  });
+}
+
+function card(name, explanation, drawn) {
+  return element("section", { class: "card" }, [
+    element("h3", { text: name }),
+    element("p", { class: "view-hint", text: explanation }),
+    drawn,
+  ]);
+}

@@ -1,0 +1,52 @@
+/** What stands beside the source: the scopes of the chosen line. */
+
+import { element } from "#dom";
+import { counted, formatCount, formatShare, shortNs } from "#format";
+import { exampleOf, targetOf } from "#views/examples";
+import { openView } from "#views/navigation";
+
+/** @param {{scopes: number[]} | undefined} timed the line's scopes, if it has any */
+export function lineDetails(timed, number, file, launch, context, ttgirLines) {
+  const lines = ttgirLines.get(`${file.path}:${number}`);
+  const shown = [element("h3", { text: `Line ${number}` })];
+  if (lines) {
+    shown.push(
+      element("p", {}, [
+        element("button", { type: "button", class: "link", text: `${counted(lines.length, "line")} of the TTGIR`, on: { click: () => openView("ttgir", { line: lines[0] }) } }),
+      ]),
+    );
+  }
+  if (!timed) return [...shown, element("p", { class: "view-hint", text: "No scope begins here." })];
+  return [...shown, ...timed.scopes.map((index) => scopeCard(index, launch, context))];
+}
+
+function scopeCard(index, launch, context) {
+  const scope = launch.sections.scopes[index];
+  const { called_from: calls } = launch.meta.scopes[index];
+  const chip = element("span", { class: "scope-chip" });
+  chip.style.background = context.theme.scopeColor(index);
+  const rows = [
+    ["total", `${shortNs(scope.total_ns)} (${formatShare(scope.share)})`],
+    ["self", `${shortNs(scope.self_ns)} (${formatShare(scope.total_ns ? (scope.share * scope.self_ns) / scope.total_ns : 0)})`],
+    ["ran", `${formatCount(scope.count)} ×`],
+    ["mean", shortNs(scope.mean_ns)],
+    ["p50", shortNs(scope.p50_ns)],
+    ["p99", shortNs(scope.p99_ns)],
+  ];
+  if (calls.length) rows.push(["called from", calls.join(", ")]);
+  const shown = scope.kind === "mark" ? [["passed", `${formatCount(scope.count)} ×`]] : rows;
+  return element("section", { class: "card" }, [
+    element("h4", {}, [chip, scope.name]),
+    element("dl", { class: "fact-list" }, shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })])),
+    element("p", { class: "links" }, linksOf(index, launch, context)),
+  ]);
+}
+
+function linksOf(index, launch, context) {
+  const link = (text, onClick) => element("button", { type: "button", class: "link", text, on: { click: onClick } });
+  const links = [link("Durations", () => openView("scopes", { scope: index }))];
+  const example = exampleOf(launch.scopes, { scope: index });
+  if (example >= 0) links.push(link("Timeline", () => context.goTo(targetOf(launch.scopes, example))));
+  if (launch.sections.ttgir?.sites[index]?.length) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
+  return links;
+}

@@ -1,0 +1,124 @@
+/** The kernel's TTGIR, with the lines that each scope goes around. */
+
+import { element } from "#dom";
+import { counted, formatShare } from "#format";
+import { findBox } from "#views/find_box";
+import { codeNodes, partsOf, TTGIR } from "#views/highlight";
+import { LineList } from "#views/line_list";
+import { openView, receive } from "#views/navigation";
+import { unpacked } from "#views/packed";
+import { scopeList } from "#views/scope_list";
+import { isLocation, lanesOf, rowOfLine, rowsOf, withoutLocations } from "#views/ttgir_text";
+
+export const title = "TTGIR";
+
+const MOST_LABELS = 2;
+
+/** `launch.sections.ttgir` is made by `sections/ttgir.py`; null if the capture has no module. */
+export function show(place, launch, context) {
+  const { ttgir, scopes } = launch.sections;
+  if (!ttgir) {
+    place.append(element("p", { class: "view-empty", text: "The capture has no TTGIR of this kernel." }));
+    return;
+  }
+  const state = {
+    ttgir,
+    scopes,
+    context,
+    isFolded: true,
+    rows: rowsOf(ttgir.lines, true),
+    placeOf: unpacked(ttgir.place_of),
+    sources: new Set(launch.sections.source.map((file) => file.path)),
+    ...lanesOf(ttgir.sites, ttgir.lines.length),
+  };
+  const list = new LineList((row) => rowElement(state, row, toggle), "TTGIR");
+  const goToLine = (line) => list.goTo(rowOfLine(state.rows, line));
+  const toggle = () => {
+    state.isFolded = !state.isFolded;
+    state.rows = rowsOf(ttgir.lines, state.isFolded);
+    checkbox.checked = !state.isFolded;
+    list.setRows(state.rows.length, widthOf(state));
+  };
+  const checkbox = element("input", { type: "checkbox", on: { change: toggle } });
+  const side = scopeList(scopes, context, (scope) => goToScope(scope), (scope) => ttgir.sites[scope]?.length > 0);
+  const goToScope = (scope) => {
+    const [range] = ttgir.sites[scope] ?? [];
+    if (!range) return;
+    side.select(scope);
+    goToLine(range[0]);
+  };
+  const cut = ttgir.left_out ? ` ${counted(ttgir.left_out, "line")} more are left out.` : "";
+  place.append(
+    element("div", { class: "code-view" }, [
+      element("div", { class: "view-toolbar" }, [
+        findBox(() => ttgir.lines, goToLine),
+        element("label", {}, [checkbox, " locations"]),
+        element("span", { class: "view-hint", text: `${counted(ttgir.lines.length, "line")}, without records; the bars show the lines of each scope.${cut}` }),
+      ]),
+      element("div", { class: "side-by-side" }, [side.element, element("div", { class: "code-room" }, [list.element])]),
+    ]),
+  );
+  list.element.style.setProperty("--lanes", String(state.lanes.length));
+  list.setRows(state.rows.length, widthOf(state));
+  receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
+  const first = ttgir.sites.findIndex((site) => site.length);
+  if (first >= 0) goToScope(first);
+}
+
+function codeOf({ isFolded }, line) {
+  return isFolded && !isLocation(line) ? withoutLocations(line) : line;
+}
+
+function widthOf(state) {
+  return Math.max(...chunks(state.ttgir.lines).map((lines) => Math.max(...lines.map((line) => codeOf(state, line).length))), 1);
+}
+
+/** As many as may be arguments of one call. */
+function chunks(lines, size = 10_000) {
+  return Array.from({ length: Math.ceil(lines.length / size) }, (_, index) => lines.slice(index * size, (index + 1) * size));
+}
+
+function rowElement(state, index, toggle) {
+  const row = state.rows[index];
+  if (Array.isArray(row)) {
+    const text = `… ${counted(row[1] - row[0] + 1, "location")} …`;
+    return element("div", { class: "ttgir-row gap" }, [element("button", { type: "button", class: "link", text, on: { click: toggle } })]);
+  }
+  const code = codeOf(state, state.ttgir.lines[row]);
+  return element("div", { class: "ttgir-row" }, [
+    element("span", { class: "line-number", text: row + 1 }),
+    element("span", { class: "lanes" }, state.lanes.map((lane) => laneMark(lane[row], state))),
+    element("span", { class: "labels" }, labelsOf(row, state)),
+    element("code", {}, [...codeNodes(partsOf(code, TTGIR)), ...sourceLink(row, state)]),
+  ]);
+}
+
+function laneMark(scope, { context, scopes }) {
+  const mark = element("span", { class: "lane" });
+  if (scope >= 0) {
+    mark.style.background = context.theme.scopeColor(scope);
+    mark.title = scopes[scope].name;
+  }
+  return mark;
+}
+
+function labelsOf(line, { starts, scopes, context }) {
+  const begun = starts.get(line) ?? [];
+  const labels = begun.slice(0, MOST_LABELS).map((scope) => {
+    const { name, share, kind } = scopes[scope];
+    const text = kind === "mark" ? name : `${name} ${formatShare(share)}`;
+    const label = element("button", { type: "button", class: "scope-label", text, title: `${name}: durations`, on: { click: () => openView("scopes", { scope }) } });
+    label.style.background = context.theme.scopeColor(scope);
+    label.style.color = context.theme.scopeInk(scope);
+    return label;
+  });
+  return begun.length > MOST_LABELS ? [...labels, element("span", { class: "view-hint", text: `+${begun.length - MOST_LABELS}`, title: begun.map((scope) => scopes[scope].name).join(", ") })] : labels;
+}
+
+function sourceLink(row, { ttgir, placeOf, sources }) {
+  if (placeOf[row] < 0) return [];
+  const [path, line] = ttgir.places[placeOf[row]];
+  const name = `${path.split("/").pop()}:${line}`;
+  if (!sources.has(path)) return [element("span", { class: "place-link", text: name, title: path })];
+  return [element("button", { type: "button", class: "place-link", text: name, title: path, on: { click: () => openView("source", { path, line }) } })];
+}

@@ -1,0 +1,78 @@
+"""What the page knows of a launch before its scopes are read."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+from kprof_inject.capture.reader import Kernel
+from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.report.html.payload.limits import Shown
+from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.timeline.timeline import Timeline
+
+
+def launch_meta(timeline: Timeline, summary: LaunchSummary, place_name: str, shown: Shown) -> dict[str, Any]:
+    """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
+    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source."""
+    return {
+        "kernel": summary.kernel,
+        "variant": summary.variant,
+        "launch": summary.launch,
+        "graph": summary.graph,
+        "place": place_name,
+        "device": timeline.launch.device_name,
+        "grid": list(summary.grid),
+        "warps_per_cta": summary.warps,
+        "warps": list(timeline.warps),
+        "ctas": summary.ctas,
+        "first_ns": str(timeline.first_ns),
+        "span_ns": timeline.last_ns - timeline.first_ns,
+        "duration_ns": summary.duration_ns,
+        "clock_ghz": timeline.clock.clock_hz / 1e9,
+        "clock_source": summary.clock_source,
+        "scope_count": timeline.scope_count,
+        "shown_scopes": shown.scopes,
+        "shown_ctas": shown.cta_count(timeline),
+        "scopes": _scopes(timeline),
+    }
+
+
+def _scopes(timeline: Timeline) -> list[dict[str, Any]]:
+    lines = _Lines(timeline.launch.kernel)
+    return [
+        {
+            "name": scope.name,
+            "kind": scope.kind,
+            "source": _short(scope.source),
+            "path": scope.source,
+            "text": lines.of(scope),
+            "called_from": [_short(place) for place in scope.called_from],
+            "parent": scope.parent,
+            "lane": lane,
+        }
+        for scope, lane in zip(timeline.table.scopes, timeline.lanes.tolist(), strict=True)
+    ]
+
+
+def _short(place: str) -> str:
+    """``file.py:12`` without the folders."""
+    return PurePath(place).name if place else ""
+
+
+class _Lines:
+    """The lines of the kernel's source files, as far as the capture has them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._sources = kernel.sources()
+        self._lines: dict[str, list[str]] = {}
+
+    def of(self, scope: ScopeInfo) -> str:
+        path, _, number = scope.source.rpartition(":")
+        if path not in self._sources or not number.isdecimal():
+            return ""
+        if path not in self._lines:
+            # As editors count lines: form feeds and the like end none.
+            self._lines[path] = self._sources[path].replace("\r\n", "\n").split("\n")
+        lines = self._lines[path]
+        return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""

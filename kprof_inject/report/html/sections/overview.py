@@ -1,0 +1,38 @@
+"""What is to be known of a launch at a glance: its facts, how far to trust it, what was found, and its scopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprof_inject.printable import printable
+from kprof_inject.report.findings.rules import find
+from kprof_inject.report.html.sections.header import build_rows, facts
+from kprof_inject.report.launch_notes import launch_notes
+from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import judge
+
+
+def overview(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any]:
+    """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
+    them, both as texts; ``findings`` bear the index of their scope, or None."""
+    kernel = timeline.launch.kernel
+    verdict = judge(kernel)
+    index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
+    return {
+        "facts": facts(timeline, summary),
+        "builds": build_rows(kernel),
+        "verdict": {"level": verdict.level.value, "text": printable(verdict.text)},
+        "findings": [
+            {
+                "rule": finding.rule,
+                "share": finding.share,
+                "text": printable(finding.text),
+                "advice": printable(finding.advice),
+                "scope": None if finding.scope is None else index_of.get(finding.scope),
+            }
+            for finding in find(timeline, summary)
+        ],
+        "notes": [printable(note) for note in launch_notes(summary)],
+        "warp_time_ns": summary.warp_time_ns,
+    }

@@ -1,0 +1,95 @@
+"""Warps that have more to do than the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from known_kernels import ITERATIONS, WORK, Known, launched, rules_of, the_finding
+
+NOBODY: dict[int, int] = {}
+
+
+def worked(*work_ns: int) -> Known:
+    """What each warp works; what comes after it is in no scope of its own."""
+    return Known(warps=len(work_ns), work_ns=dict(enumerate(work_ns)), wait_ns=NOBODY)
+
+
+def test_a_warp_that_works_more_than_the_others_is_named(tmp_path: Path) -> None:
+    known = worked(20, 20, 80, 20)
+    finding = the_finding(launched(tmp_path, known))
+    assert (finding.rule, finding.scope) == ("imbalanced-warps", "work")
+    # Spread evenly, each would work for 35 ns.
+    assert finding.share == pytest.approx(ITERATIONS * (80 - 35) / known.duration_ns)
+    assert finding.text == (
+        "warp 2 takes 4.0 x as long in work as the other 3 warps of a CTA (1.60 µs against 400 ns in each CTA)"
+    )
+    assert "look at what warp 2 does in work that the others do not (/src/kernel.py:7)" in finding.advice
+
+
+def test_several_slow_warps(tmp_path: Path) -> None:
+    finding = the_finding(launched(tmp_path, worked(90, 90, 20, 20, 20, 20, 20, 20)))
+    assert finding.text.startswith("warps 0-1 take 4.5 x as long in work as the other 6 warps of a CTA")
+
+
+def test_warps_that_do_nothing_there_at_all(tmp_path: Path) -> None:
+    finding = the_finding(launched(tmp_path, worked(80, 0, 0, 0)))
+    assert finding.text == (
+        "warp 0 takes more than 100 x as long in work as the other 3 warps of a CTA (1.60 µs against 0 ns in each CTA)"
+    )
+
+
+@pytest.mark.parametrize(
+    "work_ns",
+    [(20, 20, 80, 80), (80, 80, 80, 20), (60, 60, 60, 60), (20, 80), (60, 62, 58, 61)],
+    ids=["half of them", "most of them", "even", "of two", "nearly even"],
+)
+def test_who_waits_for_whom_must_be_clear(tmp_path: Path, work_ns: tuple[int, ...]) -> None:
+    assert rules_of(launched(tmp_path, worked(*work_ns))) == []
+
+
+# A tenth of 2,160 ns are 10.8 ns in each iteration above the mean; spread over 4 warps, the slowest has 14.4 more.
+@pytest.mark.parametrize(("ns", "found"), [(34, []), (35, ["imbalanced-warps"])])
+def test_it_costs_a_tenth(tmp_path: Path, ns: int, found: list[str]) -> None:
+    assert rules_of(launched(tmp_path, worked(20, 20, ns, 20))) == found
+
+
+@pytest.mark.parametrize(("ns", "found"), [(74, []), (75, ["imbalanced-warps"])])
+def test_it_is_a_quarter_more_than_the_others_take(tmp_path: Path, ns: int, found: list[str]) -> None:
+    assert rules_of(launched(tmp_path, worked(60, 60, ns, 60))) == found
+
+
+def test_by_the_waits_of_the_others_if_nothing_else_shows_it(tmp_path: Path) -> None:
+    known = Known(work_ns=NOBODY, wait_ns={0: 50, 1: 2, 2: 50, 3: 50})
+    finding = the_finding(launched(tmp_path, known))
+    assert (finding.rule, finding.scope) == ("imbalanced-warps", "ttg.async_wait")
+    assert finding.share == pytest.approx(ITERATIONS * (38 - 2) / known.duration_ns)
+    assert finding.text == (
+        "warp 1 comes last: warps 0, 2-3 wait for 46.3 % of their time in ttg.async_wait, warp 1 for 1.9 % "
+        "(1.00 µs against 40 ns in each CTA)"
+    )
+
+
+def test_who_waits_more_than_the_others_is_not_slow(tmp_path: Path) -> None:
+    assert rules_of(launched(tmp_path, Known(work_ns=NOBODY, wait_ns={0: 80, 1: 2, 2: 2, 3: 2}))) == []
+
+
+def test_the_work_is_named_before_the_wait(tmp_path: Path) -> None:
+    known = Known(work_ns={0: 90, 1: 20, 2: 20, 3: 20}, wait_ns={0: 2, 1: 72, 2: 72, 3: 72})
+    finding = the_finding(launched(tmp_path, known))
+    assert (finding.rule, finding.scope) == ("imbalanced-warps", "work")
+
+
+def test_a_warp_of_its_own_pace_shows_in_the_innermost_scope(tmp_path: Path) -> None:
+    block = launched(tmp_path / "with a barrier", worked(20, 20, 80, 20)).scopes
+    # Without one, warp 2 takes longer in all that stands around its work, too.
+    block["duration_ns"][(block["warp"] == 2) & (block["scope"] < WORK)] += 60
+    freed = launched(tmp_path / "without", worked(20, 20, 80, 20), _blocks=[block])
+    assert the_finding(freed).scope == "work"
+
+
+def test_lost_records_make_no_imbalance(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, worked(20, 20, 80, 20))
+    assert rules_of(replace(timeline, records_lost=1)) == []
+    assert rules_of(replace(timeline, records_damaged=1)) == []

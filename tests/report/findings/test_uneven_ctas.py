@@ -1,0 +1,40 @@
+"""CTAs that take longer than others, so that SMs wait at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from known_kernels import SMS, Known, launched, rules_of, the_finding_of
+
+D = Known().duration_ns
+
+
+def with_last(duration_ns: int) -> list[tuple[int, int, int]]:
+    """One CTA on each SM, the last of which takes so long."""
+    return [(sm, 0, D) for sm in range(SMS - 1)] + [(SMS - 1, 0, duration_ns)]
+
+
+def test_a_cta_that_takes_three_times_as_long_is_named(tmp_path: Path) -> None:
+    finding = the_finding_of("uneven-ctas", launched(tmp_path, ctas=with_last(3 * D)))
+    assert finding.scope is None
+    assert finding.share == pytest.approx(2 / 3 * (SMS - 1) / SMS)
+    assert finding.text.startswith(
+        "CTAs are uneven: CTA 7 on SM 7, the last to end, takes 3.0 x the median CTA (6.48 µs against 2.16 µs)"
+    )
+    assert (finding.figures["last_cta"], finding.figures["median_cta_ns"]) == (7, D)
+
+
+@pytest.mark.parametrize(("ns", "found"), [(1.24 * D, []), (1.26 * D, ["uneven-ctas"])])
+def test_the_last_cta_is_a_quarter_longer(tmp_path: Path, ns: float, found: list[str]) -> None:
+    assert rules_of(launched(tmp_path, ctas=with_last(int(ns)))) == found
+
+
+def test_ctas_that_only_begin_late_are_not_uneven(tmp_path: Path) -> None:
+    late = [(sm, 0, D) for sm in range(SMS - 1)] + [(SMS - 1, D, 2 * D)]
+    assert rules_of(launched(tmp_path, ctas=late)) == []
+
+
+def test_what_the_number_of_ctas_explains_is_a_tail(tmp_path: Path) -> None:
+    ctas = [(sm, 0, D) for sm in range(SMS)] + [(0, D, 3 * D)]
+    assert rules_of(launched(tmp_path, ctas=ctas)) == ["tail"]

@@ -1,0 +1,80 @@
+"""Loops in which the warps wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from known_kernels import ITER, ITERATIONS, Known, launched, rules_of, the_finding
+
+
+def waited(*wait_ns: int, wait: Scope | None = None) -> Known:
+    """What each warp waits in each iteration of 100 ns."""
+    scope = wait or Scope("ttg.async_wait", "op", ITER, ("/src/kernel.py", 9))
+    return Known(warps=len(wait_ns), work_ns={}, wait_ns=dict(enumerate(wait_ns)), wait=scope)
+
+
+def test_a_loop_that_waits_for_its_loads(tmp_path: Path) -> None:
+    known = waited(61, 61, 61, 61)
+    finding = the_finding(launched(tmp_path, known))
+    assert (finding.rule, finding.scope) == ("waiting", "ttg.async_wait")
+    assert finding.share == pytest.approx(61 * ITERATIONS / known.duration_ns)
+    assert finding.text == "warps 0-3 wait each for 61.0 % of loop[0] or more, in ttg.async_wait"
+    assert "/src/kernel.py:9" in finding.advice
+    assert finding.figures["least_of_loop"] == 0.61
+
+
+def test_what_the_one_waits_that_waits_least_counts(tmp_path: Path) -> None:
+    assert the_finding(launched(tmp_path, waited(61, 55, 61, 61))).text.startswith("warps 0-3 wait each for 55.0 %")
+
+
+@pytest.mark.parametrize(("ns", "found"), [(24, []), (25, ["waiting"])])
+def test_it_is_a_quarter_of_the_loop(tmp_path: Path, ns: int, found: list[str]) -> None:
+    assert rules_of(launched(tmp_path, waited(ns, ns, ns, ns))) == found
+
+
+def test_most_of_the_warps_wait(tmp_path: Path) -> None:
+    producer = Known(work_ns={}, wait_ns={2: 90, 3: 90}, looping=(2, 3))
+    assert rules_of(launched(tmp_path / "few", producer)) == []
+    consumers = Known(work_ns={}, wait_ns={1: 90, 2: 90, 3: 90}, looping=(1, 2, 3))
+    assert the_finding(launched(tmp_path / "most", consumers)).text.startswith("warps 1-3 wait each for 90.0 %")
+
+
+@pytest.mark.parametrize(
+    ("wait", "arch", "found"),
+    [
+        (Scope("ttng.wait_barrier", "op", ITER), 90, ["waiting"]),
+        # The tensor cores tell by it that they are done.
+        (Scope("ttng.wait_barrier", "op", ITER), 100, []),
+        (Scope("ttng.warp_group_dot_wait", "op", ITER), 90, []),
+        (Scope("ttng.arrive_barrier", "op", ITER), 90, []),
+        (Scope("wait for A", "marker", ITER), 90, ["waiting"]),
+        (Scope("wait_a", "line", ITER), 100, ["waiting"]),
+        (Scope("await_nothing", "marker", ITER), 90, []),
+        (Scope("load", "marker", ITER), 90, []),
+        (Scope("wait", "func", ITER), 90, []),
+    ],
+    ids=lambda value: f"{value.kind} {value.name}" if isinstance(value, Scope) else None,
+)
+def test_what_counts_as_a_wait(tmp_path: Path, wait: Scope, arch: int, found: list[str]) -> None:
+    target = {"backend": "cuda", "arch": arch, "warp_size": 32}
+    timeline = launched(tmp_path, waited(50, 50, 50, 50, wait=wait), kernel={"metadata": {"target": target}})
+    assert rules_of(timeline) == found
+
+
+def test_an_operation_that_the_user_named_is_known_by_its_own_name(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, waited(50, 50, 50, 50, wait=Scope("fetch", "op", ITER)))
+    assert rules_of(timeline) == []
+    *others, wait = timeline.table.scopes
+    table = replace(timeline.table, scopes=(*others, replace(wait, label="ttg.async_wait")))
+    assert the_finding(replace(timeline, table=table)).scope == "fetch"
+
+
+def test_a_wait_in_no_loop_is_none_of_a_loop(tmp_path: Path) -> None:
+    assert rules_of(launched(tmp_path, waited(50, 50, 50, 50, wait=Scope("ttg.async_wait", "op", 0)))) == []
+
+
+def test_lost_records_tell_nothing_of_waits(tmp_path: Path) -> None:
+    assert rules_of(replace(launched(tmp_path, waited(61, 61, 61, 61)), records_lost=1)) == []

@@ -1,0 +1,107 @@
+"""What stands over a launch's table: the kernel, what limits it, and how far to trust that."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from known_launch import known_launch
+from rich.console import Console
+
+from kprof_inject.capture.costs import KernelCost
+from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.launch_findings import findings_shown
+from kprof_inject.report.launch_header import header_lines
+from kprof_inject.report.launch_report import LaunchReport, report_on
+from kprof_inject.timeline.trust import Level
+
+TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
+CLEAN = KernelCost(128, 0, 49152, 4, (10_000.0,) * 9)
+RECORDED = KernelCost(136, 2, 57344, 3, (10_100.0,) * 9)
+FINDINGS = (
+    Finding("tail", None, 0.47, "the last wave is [8] CTAs", "make it a full one", {}),
+    Finding("prologue", "loop\x1b[0]", 0.2, "slow prologue: before loop\x1b[0] begins", "look at it", {}),
+)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> LaunchReport:
+    """Without any findings."""
+    return replace(report_on(known_launch(tmp_path)), findings=())
+
+
+def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list[str]:
+    kernel = replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)
+    lines = header_lines(replace(report, launch=replace(report.launch, kernel=kernel)), "")
+    return [line for line in lines if line.startswith("  kernel:")]
+
+
+def shown(report: LaunchReport, width: int = 200) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width).print(findings_shown(report))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def test_what_the_kernel_takes_by_itself(report: LaunchReport) -> None:
+    assert built(report, CLEAN, RECORDED) == [
+        "  kernel: 128 registers, no spills, 49152 bytes of shared memory, room for 3 CTAs on an SM (by registers)"
+    ]
+
+
+def test_what_is_known_of_it_with_records_alone(report: LaunchReport) -> None:
+    assert built(report, KernelCost(), replace(RECORDED, ctas_per_sm=None)) == [
+        "  kernel: 136 registers, 2 spills, 57344 bytes of shared memory"
+    ]
+
+
+def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchReport) -> None:
+    assert built(report, KernelCost(), KernelCost()) == []
+
+
+def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchReport) -> None:
+    (line,) = built(report, KernelCost(), KernelCost(ctas_per_sm=7, shared_bytes=57344))
+    assert line.endswith("room for 7 CTAs on an SM")
+
+
+def test_the_place_comes_first(report: LaunchReport) -> None:
+    assert next(iter(header_lines(report, "rank 1, device 3"))).startswith("rank 1, device 3: kernel, launch 0: grid")
+
+
+def test_no_findings(report: LaunchReport) -> None:
+    assert shown(report) == ["findings: none"]
+
+
+def test_findings_are_numbered_with_what_to_do_next(report: LaunchReport) -> None:
+    assert shown(replace(report, findings=FINDINGS)) == [
+        "findings:",
+        "  1. 47.0 % the last wave is [8] CTAs",
+        "      next: make it a full one",
+        "  2. 20.0 % slow prologue: before loop [0] begins",
+        "      next: look at it",
+    ]
+
+
+def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchReport) -> None:
+    lines = shown(replace(report, findings=FINDINGS), width=30)
+    assert all(len(line) <= 30 for line in lines)
+    assert lines[1:3] == ["  1. 47.0 % the last wave is", "            [8] CTAs"]
+
+
+def test_what_could_not_be_looked_at_is_said(report: LaunchReport) -> None:
+    lossy = replace(report, summary=replace(report.summary, records_lost=3))
+    lost = "records were lost, so that warps, waits and phases tell nothing of the rest: --fit keeps them all"
+    assert shown(lossy) == [f"findings: none; {lost}"]
+    assert shown(replace(lossy, findings=FINDINGS))[0] == f"findings: {lost}"
+    untimed = replace(report, summary=replace(report.summary, waves=None))
+    unreliable = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE))
+    assert shown(unreliable)[0].startswith("findings: none; the records disturb this kernel so much")
+    assert shown(untimed) == ["findings: none; no timer was read, so that CTAs and SMs tell nothing"]
+
+
+def test_the_json_form_has_findings_and_trust(report: LaunchReport) -> None:
+    values = replace(report, findings=FINDINGS).to_json()
+    assert [finding["rule"] for finding in values["findings"]] == ["tail", "prologue"]
+    assert values["trust"]["level"] == "unknown"
+    assert values["kernel"] == "kernel"

@@ -1,0 +1,78 @@
+"""How the CTAs' time is split by their loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from buffers import Cta, Scope, end, save_launch, start
+from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
+
+from kprof_inject.timeline.statistics.phases import Phases, PhaseSums
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+SCOPES = [Scope("func"), Scope("outer", "loop", 0), Scope("inner", "loop", 1), Scope("second", "loop", 0)]
+FUNC, OUTER, INNER, SECOND = range(4)
+# Not in the order of their numbers, as the device starts them.
+CTAS = cta_rows((7, 0, 1000, 2000, 2100), (2, 1, 1500, 3500, 3600))
+
+
+def phases_of(timeline: Timeline) -> Phases | None:
+    sums = PhaseSums(timeline)
+    for block in timeline.blocks():
+        sums.add(block)
+    return sums.phases()
+
+
+def phases(folder: Path, *blocks: Sequence[Ran], scopes: Sequence[Scope] = SCOPES, **changes: object) -> Phases | None:
+    return phases_of(made_timeline(folder, scopes, [scope_rows(rows) for rows in blocks], CTAS, **changes))
+
+
+def ran(scope: int, cta: int, begin_ns: int, end_ns: int, warp: int = 0) -> Ran:
+    return Ran(scope, end_ns - begin_ns, cta, warp, start_ns=begin_ns)
+
+
+def test_from_the_begin_of_a_cta_to_its_first_loop_and_from_its_last_to_the_end(tmp_path: Path) -> None:
+    rows = [ran(FUNC, 7, 1010, 1990), ran(OUTER, 7, 1100, 1400), ran(INNER, 7, 1100, 1300), ran(SECOND, 7, 1500, 1800)]
+    assert phases(tmp_path, rows) == Phases(1, 1000, 100, 200, OUTER, SECOND)
+
+
+def test_each_warp_of_each_cta_counts(tmp_path: Path) -> None:
+    first = [ran(OUTER, 7, 1100, 1400, warp) for warp in range(2)]
+    second = [ran(OUTER, 2, 1700, 1900), ran(SECOND, 2, 2000, 3400), ran(SECOND, 2, 2000, 3100, 1)]
+    found = phases(tmp_path, first, second)
+    assert found == Phases(4, 6000, 100 + 100 + 200 + 500, 600 + 600 + 100 + 400, OUTER, OUTER)
+    assert (found.before_share, found.after_share) == (900 / 6000, 1700 / 6000)
+
+
+def test_iterations_alone_show_where_their_loop_is(tmp_path: Path) -> None:
+    scopes = [Scope("iter[0]", "iter")]
+    rows = [ran(0, 7, 1200, 1300), ran(0, 7, 1300, 1400), ran(0, 7, 1400, 1700)]
+    assert phases(tmp_path, rows, scopes=scopes) == Phases(1, 1000, 200, 300, 0, 0)
+
+
+def test_a_record_outside_of_its_cta_takes_no_time_away(tmp_path: Path) -> None:
+    assert phases(tmp_path, [ran(OUTER, 7, 990, 2010)]) == Phases(1, 1000, 0, 0, OUTER, OUTER)
+
+
+def test_of_warps_that_lack_records_the_first_loop_is_unknown(tmp_path: Path) -> None:
+    rows = [ran(OUTER, 7, 1100, 1400, warp) for warp in range(2)]
+    lost = incomplete_rows({"cta": 7, "warp": 1, "records_written": 9, "records_lost": 1})
+    assert phases(tmp_path, rows, incomplete=lost) == Phases(1, 1000, 100, 600, OUTER, OUTER)
+
+
+@pytest.mark.parametrize("scopes", [[Scope("func")], [Scope("here", "mark")], SCOPES], ids=["func", "mark", "loops"])
+def test_without_a_loop_there_are_none(tmp_path: Path, scopes: list[Scope]) -> None:
+    assert phases(tmp_path, [ran(FUNC, 7, 1010, 1990)], scopes=scopes) is None
+
+
+def test_of_a_decoded_buffer(tmp_path: Path) -> None:
+    warp = [start(0, 0), start(1, 300), end(1, 1200), end(0, 1980)]
+    ctas = [Cta([warp], sm=sm, init_ns=5000, pre_final_ns=6000) for sm in range(4)]
+    found = phases_of(decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=8)))
+    assert found is not None
+    assert (found.warps, found.whole_ns) == (4, 4000)
+    # 300 and 780 of 1,980 cycles; the launch is too short to tell where they lie within 30 ns.
+    assert found.before_share == pytest.approx(0.15, abs=0.03)
+    assert found.after_share == pytest.approx(0.39, abs=0.03)
