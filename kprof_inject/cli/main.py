@@ -23,6 +23,8 @@ _COMMANDS = {
     "run": "Rerun the program with the records; save raw buffers and times.",
     "trace": "Decode a capture; write a trace, or a table of its scopes.",
     "report": "Show what each scope of a capture takes, and how far to trust it.",
+    "diff": "Say what changed between two captures of a kernel.",
+    "view": "Show a trace in the Perfetto UI, in your browser.",
     "profile": "dump, insert, run, trace and report in one go.",
     "demo": "Profile a shipped example, or replay a recorded capture.",
     "doctor": "Say what is installed, what works, and what to do about the rest.",

@@ -26,7 +26,13 @@ _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|e
 
 # What makes sense for a single call alone, such as the file of its result or the names that go with a buffer;
 # ``output`` as a setting is the workspace.
-_OF_ONE_CALL = frozenset({"output", "plan_path", "dry_run", "as_diff", "as_json", "names_path"})
+_OF_ONE_CALL = frozenset(
+    {
+        *("output", "plan_path", "html_path", "names_path"),
+        *("dry_run", "as_diff", "as_json", "no_browser", "once"),
+        *("more_a", "more_b", "renamed"),
+    }
+)
 
 # What TOML may hold for an option: the first row whose kind of parameter fits.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kprof_inject.capture.reader import Kernel
-from kprof_inject.report.html.sections.occupancy_limits import limited_by
 from kprof_inject.report.launch_report import LaunchReport
+from kprof_inject.report.occupancy_limits import limited_by
 from kprof_inject.report.quantities import counted, time_text
 from kprof_inject.timeline.trust import Verdict
 

@@ -76,7 +76,7 @@ class Choice:
         left = [launch for launch in left if self.launches is None or launch.index in self.launches]
         names = [scope.name for launch in left for scope in launch.kernel.scopes.scopes]
         for glob in self.scopes:
-            _require_name("--scope", "scopes", glob, _matches_scope, names)
+            _require_name("--scope", "scopes", glob, matches_scope, names)
         _require_number("--cta", "CTAs", self.ctas, left, _ctas)
         _require_number("--warp", "recorded warps", self.warps, left, _warps)
         wanted = tuple(launch for launch in left if self.keeps_launch(launch))
@@ -114,14 +114,15 @@ class Choice:
     def _keeps_scopes(self, table: ScopeTable) -> NDArray[np.bool_]:
         """By index in the table."""
         return np.array(
-            [any(_matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
+            [any(matches_scope(scope.name, glob) for glob in self.scopes) for scope in table.scopes], dtype=bool
         )
 
 
 EVERYTHING = Choice()
 
 
-def _matches_scope(name: str, glob: str) -> bool:
+def matches_scope(name: str, glob: str) -> bool:
+    """Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` stand for something else."""
     return name == glob or fnmatchcase(name, glob.replace("[", "[[]"))
 
 

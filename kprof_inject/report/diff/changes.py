@@ -13,6 +13,7 @@ from kprof_inject.report.diff.verdict import Clocks, Judged, judged
 from kprof_inject.timeline.statistics.comparison import Change, change_between, noise_floor
 
 _LEAST_WITHOUT_FIRST = 2
+_LARGEST_STEP_NS = 500.0  # what CUDA promises of its events; times that are all equal show no finer step
 
 _Launches = Sequence[LaunchFigures]
 _Value = Callable[[LaunchFigures], float | None]
@@ -97,9 +98,6 @@ def clean_change(
     )
     agree = change is not None and recorded.change is not None and change.direction == recorded.change.direction
     return judged(change, recorded.cycles if agree else None, clocks)
-
-
-_LARGEST_STEP_NS = 500.0  # what CUDA promises of its events; times that are all equal show no finer step
 
 
 def scope_basis(a: _Launches, b: _Launches, in_a: int, in_b: int) -> Basis:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kprof_inject.report.diff.verdict import Judged
 
-_WIDTH, _HEIGHT, _MARGIN = 180.0, 20.0, 4.0
+_WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
 _ENDS_PERCENT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,7 @@ from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, id
 from kprof_inject.report.diff.runs import KernelRuns
 from kprof_inject.report.diff.settings import differences
 from kprof_inject.report.diff.verdict import Clocks
+from kprof_inject.timeline.choice import matches_scope
 
 _INSTANT = "mark"
 
@@ -151,14 +151,14 @@ def measure(a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> MeasuredPair:
     wanted = tuple(
         match
         for match in matching.matches
-        if not globs or any(_matches(name, globs) for name in (identities_a[match.a].name, identities_b[match.b].name))
+        if not globs
+        or any(
+            matches_scope(name, glob)
+            for glob in globs
+            for name in (identities_a[match.a].name, identities_b[match.b].name)
+        )
     )
     return MeasuredPair(a, b, all_a, all_b, warps, identities_b, identities_a, matching, wanted)
-
-
-def _matches(name: str, globs: Sequence[str]) -> bool:
-    """Names may have brackets (``loop[0]``): in their globs only ``*`` and ``?`` stand for something else."""
-    return any(name == glob or fnmatchcase(name, glob.replace("[", "[[]")) for glob in globs)
 
 
 def _figure(scope: ScopeFigures, name: str) -> float | None:

@@ -29,14 +29,14 @@ _STYLE = """
   --slower: #b42318; --faster: #12733a; --clock: #8a5a00; --same: #6e7781; --unknown: #6e7781; }
 @media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --dim: #9198a1; --page: #0d1117; --line: #30363d;
   --head: #161b22; --slower: #ff7b72; --faster: #4ac26b; --clock: #d9a636; --same: #8b949e; --unknown: #8b949e; } }
-body { margin: 2rem auto; max-width: 100rem; padding: 0 1.5rem; background: var(--page); color: var(--text);
+body { margin: 2rem auto; max-width: 100rem; padding: 0 1rem; background: var(--page); color: var(--text);
   font: 14px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.1rem; font-weight: 600; color: var(--dim); margin: 0; }
 h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
 .answer { font-size: 1.35rem; line-height: 1.4; margin: .3rem 0 1rem; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .5rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
+th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { background: var(--head); font-weight: 600; }
 th.name, td.name { text-align: left; }
 td.source { color: var(--dim); }

@@ -37,7 +37,9 @@ class Clocks:
 
     @property
     def differ(self) -> bool:
-        return bool(self.a_hz and self.b_hz) and abs(math.log(self.b_hz / self.a_hz)) > _SAME_CLOCK  # type: ignore[operator]
+        if not self.a_hz or not self.b_hz:
+            return False
+        return abs(math.log(self.b_hz / self.a_hz)) > _SAME_CLOCK
 
     def __str__(self) -> str:
         return " vs ".join("unknown" if hz is None else f"{hz / 1e9:.2f} GHz" for hz in (self.a_hz, self.b_hz))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kprof_inject.printable import printable
 from kprof_inject.report.diff.changes import Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
+from kprof_inject.report.diff.settings import grid_text
 from kprof_inject.report.diff.verdict import Judged, Verdict
 from kprof_inject.report.quantities import counted, percent, time_text
 from kprof_inject.timeline.statistics.comparison import Change, rounded_error
@@ -39,7 +40,11 @@ def first_sentence(diff: CaptureDiff) -> str:
 def kernel_sentence(diff: KernelDiff) -> str:
     """The answer for one kernel."""
     change = diff.launch.change
-    return _unknown(diff) if change is None else _SENTENCES[diff.launch.verdict](diff, change)
+    answer = _unknown(diff) if change is None else _SENTENCES[diff.launch.verdict](diff, change)
+    grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
+    return (
+        answer if grids[0] == grids[1] else f"{answer}; but the grid, and with it the work, is {grids[0]} → {grids[1]}"
+    )
 
 
 def change_text(judged: Judged | None, figures: Both) -> str:
@@ -48,7 +53,9 @@ def change_text(judged: Judged | None, figures: Both) -> str:
         return "-"
     if judged.change is not None:
         return str(judged.change)
-    return f"{100 * (figures.b / figures.a - 1):+.1f} % ± ?" if figures.a and figures.b is not None else "-"
+    if not figures.a or figures.b is None:
+        return "-"
+    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % ± ?"
 
 
 def _changed(diff: KernelDiff, change: Change) -> str:
@@ -76,7 +83,10 @@ def _clock(diff: KernelDiff, change: Change) -> str:
 
 
 def _scattered(diff: KernelDiff, change: Change) -> str:
-    return f"cannot tell: {_times(diff)}, {change}: the launches scatter too much; {MORE_LAUNCHES}"
+    return (
+        f"cannot tell: {_times(diff)}, {change}: launches, and processes, differ too much by themselves; "
+        f"{MORE_LAUNCHES}, or give more captures of each side (--more-a, --more-b)"
+    )
 
 
 def _unknown(diff: KernelDiff) -> str:

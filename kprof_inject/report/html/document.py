@@ -13,7 +13,7 @@ from kprof_inject.printable import printable
 from kprof_inject.report.html.assets import import_map, source_hash, styles, text_of
 from kprof_inject.report.html.launch_meta import launch_meta
 from kprof_inject.report.html.payload.embed import data_element, json_bytes
-from kprof_inject.report.html.payload.limits import MOST_SCOPES, Shown, shares, shown_of
+from kprof_inject.report.html.payload.limits import MOST_SCOPES, shares, shown_of
 from kprof_inject.report.html.payload.scopes import scope_bytes
 from kprof_inject.report.html.sections import all_sections
 from kprof_inject.report.summary import summarise
@@ -27,8 +27,8 @@ _MOST_NAMES = 3
 def write_html(path: Path, timelines: Sequence[Timeline], *, most_scopes: int = MOST_SCOPES) -> int:
     """Replace ``path`` by one page about all the launches; returns its size in bytes. Raises ``OSError``.
 
-    The page loads nothing. Of launches with more than ``most_scopes`` scopes together it has whole CTAs up to there, and
-    says so; ``omissions`` of ``payload.limits`` says it beforehand."""
+    The page loads nothing. Of launches with more than ``most_scopes`` scopes together it has whole CTAs up to there,
+    and says so; ``omissions`` of ``payload.limits`` says it beforehand."""
     return write_chunks(path, _page(timelines, most_scopes))
 
 
@@ -56,7 +56,13 @@ def _filled(template: str, timelines: Sequence[Timeline]) -> str:
         f"default-src 'none'; script-src {source_hash(imports)} {source_hash(_BOOT)} data:; "
         f"style-src {source_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    values = {"policy": policy, "title": html.escape(_title(timelines)), "style": style, "imports": imports, "boot": _BOOT}
+    values = {
+        "policy": policy,
+        "title": html.escape(_title(timelines)),
+        "style": style,
+        "imports": imports,
+        "boot": _BOOT,
+    }
     parts = template.split("{{")
     filled = [parts[0]]
     for part in parts[1:]:

@@ -60,7 +60,6 @@ async function start() {
   tabs.onChange = (name) => remember(page, { tab: name });
   addEventListener("hashchange", () => followHash(page));
   await showLaunch(page);
-  performance.mark("kprof:ready");
 }
 
 /** @returns {Promise<{name: string, view: Object}[]>} */
@@ -152,9 +151,13 @@ function showThemeButton(theme) {
   name();
 }
 
-await start().catch((error) => {
-  const place = byId("loading") ?? byId("notice");
-  place.hidden = false;
-  place.textContent = `This page cannot be shown: ${error.message}`;
-  throw error;
-});
+try {
+  await start();
+} catch (error) {
+  byId("notice").hidden = false;
+  byId("notice").textContent = `This page cannot be shown, for it is damaged: ${error.message}`;
+  byId("loading")?.remove();
+  reportError(error);
+}
+// Once what was drawn is on the screen.
+requestAnimationFrame(() => setTimeout(() => performance.mark("kprof:ready")));

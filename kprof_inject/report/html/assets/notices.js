@@ -16,7 +16,7 @@ export function notices({ meta, scopes }) {
   if (lost) {
     said.push(
       `${counted(lost, "record")} of ${counted(scopes.incomplete.lost.filter(Boolean).length, "warp")} were overwritten ` +
-        "before they could be saved; the hatched windows show where.",
+        "before they could be saved; the hatched windows show where. A run with --fit keeps all.",
     );
   }
   if (meta.clock_source === "nominal") {

@@ -1,8 +1,9 @@
 """Columns of whole numbers as bytes that compress well; ``assets/codec.js`` reads them.
 
-A table is its number of rows (u32) and then its columns. A column is one byte and then so many planes of a byte for each
-row, the lowest of all values first: high bytes that hardly change stand together and take next to no room. The byte says
-how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for some are negative.
+A table is its number of rows (u32) and then its columns. A column is one byte and then some planes of a byte for each
+row, the lowest byte of all values first: high bytes that hardly change stand together and take next to no room. The
+byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
+some are negative.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ Column = NDArray[np.integer]
 
 _ZIGZAG = 0x80
 # What a double holds exactly, as JavaScript's numbers are.
-_MOST_PLANES = 7
 _EXACT = 1 << 53
 
 
@@ -32,16 +32,20 @@ def table_bytes(columns: Sequence[Column]) -> Iterator[bytes]:
 
 def differences(column: Column, first: int = 0) -> NDArray[np.int64]:
     """Each value less the one before it."""
-    return np.diff(column.astype(np.int64, copy=False), prepend=np.int64(first))
+    values = column.astype(np.int64)
+    steps = values.copy()
+    steps[1:] -= values[:-1]
+    steps[:1] -= first
+    return steps
 
 
 def differences_by_kind(column: Column, kind: Column) -> NDArray[np.int64]:
     """Each value less the one before it in a row of the same ``kind``; the first of a kind less 0."""
     order = np.argsort(kind, kind="stable")
     sorted_kind, values = kind[order], column[order].astype(np.int64)
-    steps = np.diff(values, prepend=0)
-    fresh = np.append(True, sorted_kind[1:] != sorted_kind[:-1])[: len(steps)]
-    steps[fresh] = values[fresh]
+    follows = np.flatnonzero(sorted_kind[1:] == sorted_kind[:-1]) + 1
+    steps = values.copy()
+    steps[follows] -= values[follows - 1]
     result = np.empty_like(steps)
     result[order] = steps
     return result

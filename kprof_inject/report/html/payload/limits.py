@@ -16,8 +16,8 @@ MOST_SCOPES = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a page shows of one launch: ``ctas`` tells which rows of ``timeline.ctas`` have their scopes in it (None: all
-    do). All other CTAs are shown without their scopes."""
+    """What a page shows of one launch: ``ctas`` tells which rows of ``timeline.ctas`` have their scopes in it (None:
+    all do). All other CTAs are shown without their scopes."""
 
     ctas: NDArray[np.bool_] | None
     scopes: int

@@ -9,7 +9,7 @@ from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.printable import printable
 from kprof_inject.report.html.sections.kernel_files import process_of
-from kprof_inject.report.html.sections.occupancy_limits import limited_by
+from kprof_inject.report.occupancy_limits import limited_by
 from kprof_inject.report.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline

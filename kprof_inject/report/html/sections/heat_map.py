@@ -18,7 +18,7 @@ _MOST_ROWS = 512
 _FULL = 255
 
 
-def heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | None:
+def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | None:
     """None where no timer says when CTAs ran. All times are nanoseconds since ``Timeline.first_ns``.
 
     ``cells`` has a byte for each SM (ascending, those of ``sms``) and each of ``columns`` parts of the time from

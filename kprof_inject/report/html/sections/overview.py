@@ -13,7 +13,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
 
-def overview(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any]:
+def launch_overview(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
     them, both as texts; ``findings`` bear the index of their scope, or None."""
     kernel = timeline.launch.kernel

@@ -16,7 +16,7 @@ from kprof_inject.timeline.timeline import Timeline
 _MOST_LINES = 200_000
 
 
-def ttgir(timeline: Timeline) -> dict[str, Any] | None:
+def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
     """None if the capture has no module.
 
     ``lines`` are those of the module without records, from 0. ``places`` are source lines as ``[file, line]``, and

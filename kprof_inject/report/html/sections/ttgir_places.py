@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kprof_inject.ttgir.strings import STRING, unquote
+
 Chain = tuple[str, ...]
 """Source lines as ``file:line``: that of an operation, then the calls that inlined it, innermost first."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
-_POINT_OR_ALIAS = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):\d+|(#loc\w*)')
+_POINT_OR_ALIAS = re.compile(rf"({STRING}):(\d+):\d+|(#loc\w*)")
 _LOCATION = re.compile(r" loc\((.*)\)\s*")
 # Deeper or longer ones no compiler makes.
 _DEEPEST = 200
@@ -53,7 +55,7 @@ def _chain(location: str, aliases: dict[str, str], known: dict[str, Chain], dept
     known[location] = ()
     chain: Chain = ()
     for file, line, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
-        chain += _chain(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (f"{file}:{line}",)
+        chain += _chain(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (f"{unquote(file)}:{line}",)
         if len(chain) >= _LONGEST:
             break
     known[location] = chain

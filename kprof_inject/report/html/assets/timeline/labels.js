@@ -54,7 +54,8 @@ export class Labels {
   }
 
   #cut(canvas, name, room) {
-    const letters = Math.floor((room / this.#width(canvas, name)) * name.length) - 1;
+    let letters = Math.min(Math.floor((room / this.#width(canvas, name)) * name.length), name.length - 1);
+    while (letters >= LEAST_LETTERS && this.#width(canvas, `${name.slice(0, letters)}…`) > room) letters--;
     return letters >= LEAST_LETTERS ? `${name.slice(0, letters)}…` : "";
   }
 

@@ -37,7 +37,9 @@ export class Panel {
     const parts = scopeHead(model.meta.scopes[kind], this.theme.scopeColor(kind));
     const isShown = selected >= 0;
     if (isShown) parts.push(factList(scopeFacts(model, selected)));
-    parts.push(element("h2", { text: `All of ${model.meta.scopes[kind].name}` }), factList(facts));
+    const isPart = model.meta.shown_scopes < model.meta.scope_count;
+    const heading = `All of ${model.meta.scopes[kind].name}${isPart ? " in this page" : ""}`;
+    parts.push(element("h2", { text: heading }), factList(facts));
     const rank = isShown && model.meta.scopes[kind].kind !== "mark" ? rankText(sorted, model.scopes.duration[selected]) : "";
     if (rank) parts.push(element("p", { class: "hint", text: `This one took ${rank}.` }));
     const act = (text, action) => element("button", { type: "button", text, on: { click: action } });

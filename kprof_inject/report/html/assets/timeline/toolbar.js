@@ -10,7 +10,7 @@ export class Toolbar {
     this.input = element("input", {
       type: "search",
       class: "search-input",
-      placeholder: "Search: name, line of source, cta:12, sm:3, warp:0-3",
+      placeholder: "Search: name, source, cta:12, sm:3, warp:0-3",
       "aria-label": "Search scopes",
       spellcheck: "false",
       on: { input: () => this.#search(), keydown: (event) => this.#key(event) },

@@ -1,6 +1,12 @@
 /** Axes: where ticks stand, and from values to pixels. Nothing here draws. */
 
 const STEPS = [1, 2, 5, 10];
+const UNITS = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+  ["ns", 1],
+];
 
 /**
  * Round values within a range, evenly apart.
@@ -15,6 +21,21 @@ export function ticks(least, greatest, most) {
   const first = Math.ceil(least / step - 1e-9);
   const count = Math.floor(greatest / step + 1e-9) - first + 1;
   return Array.from({ length: Math.max(count, 0) }, (_, index) => (first + index) * step);
+}
+
+/** The next round number of items of which every one gets a label. */
+export function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+  return power * STEPS.find((factor) => factor * power >= least);
+}
+
+/** Makes texts of an axis' times: all in one unit, with as many decimals as tell them apart. */
+export function timeText(values) {
+  const [unit, unitNs] = UNITS.find(([, size]) => Math.max(...values) >= size) ?? UNITS.at(-1);
+  const steps = values.slice(1).map((value, index) => value - values[index]);
+  const finest = Math.min(...steps, ...values.filter(Boolean)) / unitNs;
+  const decimals = Number.isFinite(finest) ? Math.min(Math.max(Math.ceil(-Math.log10(finest) - 1e-9), 0), 9) : 0;
+  return (value) => (value === 0 ? "0" : `${(value / unitNs).toFixed(decimals)} ${unit}`);
 }
 
 /** The same with no tick between whole numbers. */

@@ -1,8 +1,8 @@
 /** What a scope takes on the average in each warp or SM. */
 
-import { counted, formatNs, shortNs } from "#format";
+import { counted, formatNs } from "#format";
 import { drawing, leftAxis, svg } from "#views/svg";
-import { linear, ticks } from "#views/axis";
+import { linear, roundStep, timeText, wholeTicks } from "#views/axis";
 
 const HEIGHT = 150;
 const FRAME = { left: 64, right: 8, top: 10, bottom: 24 };
@@ -27,9 +27,10 @@ export function groupBars({ ids, counts, means_ns: means }, { color, noun, name,
     const step = Math.min((width - FRAME.right - from) / ids.length, WIDEST);
     const to = from + step * ids.length;
     const y = linear(0, most, bottom, FRAME.top);
-    const every = Math.ceil(LABEL_WIDTH / step);
+    const every = roundStep(LABEL_WIDTH / step);
+    const values = wholeTicks(0, most, 3);
     return [
-      leftAxis({ values: ticks(0, most, 3), place: y, text: shortNs, x: from, to }),
+      leftAxis({ values, place: y, text: timeText(values), x: from, to }),
       ...ids.flatMap((id, index) => {
         const x = from + index * step;
         const says = [

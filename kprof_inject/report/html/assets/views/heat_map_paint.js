@@ -2,7 +2,7 @@
 
 import { shortNs } from "#format";
 import { mixed } from "#theme";
-import { linear, ticks } from "#views/axis";
+import { linear, timeText, wholeTicks } from "#views/axis";
 
 const STRIP = 46;
 const AXIS = 26;
@@ -167,13 +167,15 @@ function paintAxis(draw, { picture, width }, look, x) {
   draw.strokeStyle = look.line;
   draw.fillStyle = look.quiet;
   draw.textBaseline = "top";
-  for (const ns of ticks(0, duration, Math.floor((to - from) / TICK_WIDTH))) {
+  const values = wholeTicks(0, duration, Math.floor((to - from) / TICK_WIDTH));
+  const text = timeText(values);
+  for (const ns of values) {
     const at = x(picture.begin_ns + ns);
     draw.beginPath();
     draw.moveTo(at, STRIP);
     draw.lineTo(at, STRIP + 5);
     draw.stroke();
     draw.textAlign = at > to - 30 ? "right" : at < from + 14 ? "left" : "center";
-    draw.fillText(shortNs(ns), at, STRIP + 8);
+    draw.fillText(text(ns), at, STRIP + 8);
   }
 }

@@ -2,7 +2,7 @@
 
 import { formatCount, formatNs, formatShare, shortNs } from "#format";
 import { leftAxis, bottomAxis, drawing, svg } from "#views/svg";
-import { linear, logarithmic, logTicks, ticks, wholeTicks } from "#views/axis";
+import { linear, logarithmic, logTicks, timeText, wholeTicks } from "#views/axis";
 
 const HEIGHT = 232;
 const FRAME = { left: 56, right: 14, top: 58, bottom: 30 };
@@ -24,7 +24,7 @@ export function histogramPlot(histogram, marks, { color, name, tooltip, onChoose
     const x = (log ? logarithmic : linear)(least, greatest, from, to);
     const y = linear(0, most, bottom, FRAME.top);
     const room = Math.floor((to - from) / TICK_WIDTH);
-    const values = log ? logTicks(Math.max(least, 1), greatest, room) : ticks(least, greatest, room);
+    const values = log ? logTicks(Math.max(least, 1), greatest, room) : wholeTicks(least, greatest, room);
     const bars = counts.flatMap((count, index) => {
       if (!count) return [];
       const [left, right] = [x(edges[index]), x(edges[index + 1])];
@@ -52,7 +52,7 @@ export function histogramPlot(histogram, marks, { color, name, tooltip, onChoose
     return [
       leftAxis({ values: wholeTicks(0, most, 4), place: y, text: formatCount, x: from, to }),
       ...bars,
-      bottomAxis({ values, place: x, text: shortNs, y: bottom, from, to }),
+      bottomAxis({ values, place: x, text: log ? shortNs : timeText(values), y: bottom, from, to }),
       ...marks.map((mark, row) => quantileMark(mark, row, x(mark.ns), bottom, to)),
     ];
   });

@@ -2,7 +2,7 @@
 
 import { formatCount, formatNs, shortNs } from "#format";
 import { bottomAxis, drawing, leftAxis, svg } from "#views/svg";
-import { linear, ticks, wholeTicks } from "#views/axis";
+import { linear, timeText, wholeTicks } from "#views/axis";
 
 const HEIGHT = 232;
 const FRAME = { left: 64, right: 84, top: 16, bottom: 44 };
@@ -24,8 +24,9 @@ export function iterationPlot(bands, { color, name, tooltip, onChoose }) {
     const y = linear(0, most, bottom, FRAME.top);
     const room = Math.max(Math.floor((to - from) / TICK_WIDTH), 1);
     const at = numbers.map(x);
+    const times = wholeTicks(0, most, 5);
     return [
-      leftAxis({ values: ticks(0, most, 5), place: y, text: shortNs, x: from, to }),
+      leftAxis({ values: times, place: y, text: timeText(times), x: from, to }),
       svg("polygon", { class: "tenths", fill: color, points: [...pairs(at, high.map(y)), ...pairs(at, low.map(y)).reverse()].join(" ") }),
       ...steadyLine(steady, y, from, to),
       svg("polyline", { class: "median", points: pairs(at, middle.map(y)).join(" ") }),

@@ -59,6 +59,7 @@ export function show(place, launch, context) {
     ]),
   );
   list.element.style.setProperty("--lanes", String(state.lanes.length));
+  list.element.style.setProperty("--labels", state.lanes.length ? "206px" : "0px");
   list.setRows(state.rows.length, widthOf(state));
   receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
   const first = ttgir.sites.findIndex((site) => site.length);

@@ -27,7 +27,8 @@ def plain(random: Random, count: int) -> Times:
 
 
 def skewed_and_heavy(random: Random, count: int) -> Times:
-    return SCATTER * np.abs(random.standard_t(3, count))
+    logs: Times = SCATTER * np.abs(random.standard_t(3, count))
+    return logs
 
 
 def with_outliers(random: Random, count: int) -> Times:
@@ -35,7 +36,8 @@ def with_outliers(random: Random, count: int) -> Times:
 
 
 def with_a_slow_first_launch(random: Random, count: int) -> Times:
-    return plain(random, count) + 0.3 * (np.arange(count) == 0)
+    logs: Times = plain(random, count) + 0.3 * (np.arange(count) == 0)
+    return logs
 
 
 def alike_to_neighbours(random: Random, count: int) -> Times:
@@ -105,6 +107,12 @@ def test_intervals_are_no_wider_than_they_must_be() -> None:
     found = changes(plain, (100, 100), between=0.003, floor=0.003)
     # For a floor that is known as well as from nine repeats, 2.3 standard deviations of two processes.
     assert np.median([change.log_error for change in found]) < 1.25 * 2.31 * math.sqrt(2) * 0.003
+
+
+@pytest.mark.parametrize("kind", [with_a_slow_first_launch, with_outliers])
+def test_slow_launches_here_and_there_hide_no_change(kind: Callable[[Random, int], Times]) -> None:
+    widths = [np.median([change.log_error for change in changes(each, (20, 20))]) for each in (plain, kind)]
+    assert widths[1] < 1.5 * widths[0]
 
 
 @pytest.mark.parametrize("launches", [(12, 12), (40, 40)], ids=str)

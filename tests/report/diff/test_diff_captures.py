@@ -1,0 +1,294 @@
+"""Two captures whose truth is known: what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Scope
+from known_sides import HEAD_NS, ITER, ITER_NS, ITERATIONS, SCOPES, around, rows_of, side, usual, with_rows
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.errors import KprofError
+from kprof_inject.report.diff.captures import diff_captures
+from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
+from kprof_inject.report.diff.notes import kernel_notes
+from kprof_inject.report.diff.verdict import Verdict
+from kprof_inject.report.diff.wording import first_sentence, kernel_sentence
+from kprof_inject.timeline.timeline import Timeline
+
+
+def compared(a: list[Timeline], b: list[Timeline]) -> KernelDiff:
+    (kernel,) = diff_captures(a, b).kernels
+    return kernel
+
+
+def scope_of(kernel: KernelDiff, name: str) -> ScopeChange:
+    (scope,) = (scope for scope in kernel.scopes if scope.name == name)
+    return scope
+
+
+def verdicts(kernel: KernelDiff) -> dict[str, Verdict | None]:
+    return {scope.name: scope.judged.verdict if scope.judged else None for scope in kernel.scopes}
+
+
+def notes_of(kernel: KernelDiff) -> str:
+    return "\n".join(kernel_notes(kernel))
+
+
+def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2))
+    assert kernel.launch.verdict is Verdict.SAME
+    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    sentence = kernel_sentence(kernel)
+    assert sentence.startswith("no difference: 190.") and "would have shown" in sentence
+
+
+def test_no_difference_holds_over_many_repeats(tmp_path: Path) -> None:
+    a = usual(tmp_path / "a", 1)
+    kernels = [compared(a, usual(tmp_path / str(seed), seed)) for seed in range(2, 32)]
+    assert {kernel.launch.verdict for kernel in kernels} == {Verdict.SAME}
+    assert {verdict for kernel in kernels for verdict in verdicts(kernel).values()} == {Verdict.SAME}
+
+
+def test_a_faster_iteration_is_named_as_what_explains_the_launch(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, iter_ns=0.8 * ITER_NS))
+    assert verdicts(kernel) == dict.fromkeys(("func", "loop[0]", "iter[0]"), Verdict.FASTER)
+    iteration = scope_of(kernel, "iter[0]")
+    assert iteration.judged is not None and iteration.judged.change is not None
+    assert iteration.judged.change.low_percent < -20 < iteration.judged.change.high_percent
+    assert iteration.explained == pytest.approx(1.0, abs=0.02)
+    assert scope_of(kernel, "func").explained == pytest.approx(0.0, abs=0.02)
+    sentence = kernel_sentence(kernel)
+    # 30 of 190 µs.
+    assert (
+        sentence.startswith("B is 15.")
+        and " faster: iter[0] (-20." in sentence
+        and ") explains all of it; 190." in sentence
+    )
+
+
+def test_what_is_slower_before_the_loop_is_the_functions_own(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, head_ns=2 * HEAD_NS))
+    assert verdicts(kernel) == {"func": Verdict.SLOWER, "loop[0]": Verdict.SAME, "iter[0]": Verdict.SAME}
+    assert "slower: func (+21." in kernel_sentence(kernel)
+
+
+def test_a_scope_may_change_where_the_launch_does_not(tmp_path: Path) -> None:
+    b = usual(tmp_path / "b", 2, head_ns=HEAD_NS - 0.1 * ITERATIONS * ITER_NS, iter_ns=1.1 * ITER_NS)
+    kernel = compared(usual(tmp_path / "a", 1), b)
+    assert kernel.launch.verdict is Verdict.SAME
+    sentence = kernel_sentence(kernel)
+    assert sentence.startswith("no difference: ") and "But 2 scopes changed: loop[0] +" in sentence
+
+
+def test_times_without_records_are_what_the_answer_goes_by(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100), around(187_000, 6, 100)
+    kernel = compared(
+        usual(tmp_path / "a", 1, clean_ns=clean[0]),
+        usual(tmp_path / "b", 2, head_ns=HEAD_NS + 19_000, clean_ns=clean[1]),
+    )
+    assert kernel.by_clean_times and kernel.launch.verdict is Verdict.SLOWER
+    sentence = kernel_sentence(kernel)
+    assert sentence.startswith(("B is 10.", "B is 9.9")) and "without records" in sentence
+    assert "of 100 and 100 launches: slower" in notes_of(kernel)
+
+
+def test_times_of_one_dump_on_both_sides_say_nothing(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100)
+    kernel = compared(usual(tmp_path / "a", 1, clean_ns=clean), usual(tmp_path / "b", 2, clean_ns=clean))
+    assert kernel.clean is None and not kernel.by_clean_times
+    assert "both sides have the same times, of one dump" in notes_of(kernel)
+
+
+def test_where_the_two_contradict_each_other_it_is_told(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100), around(150_000, 6, 100)
+    kernel = compared(
+        usual(tmp_path / "a", 1, clean_ns=clean[0]), usual(tmp_path / "b", 2, head_ns=2 * HEAD_NS, clean_ns=clean[1])
+    )
+    assert kernel.launch.verdict is Verdict.FASTER
+    assert "the two contradict each other" in notes_of(kernel)
+
+
+def test_a_clock_at_another_rate_is_no_change_of_the_kernel(tmp_path: Path) -> None:
+    a = usual(tmp_path / "a", 1, clock_ghz=1.75)
+    b = usual(tmp_path / "b", 2, HEAD_NS * 1.75 / 1.59, ITER_NS * 1.75 / 1.59, clock_ghz=1.59)
+    kernel = compared(a, b)
+    assert kernel.launch.verdict is Verdict.CLOCK
+    assert set(verdicts(kernel).values()) == {Verdict.CLOCK}
+    assert "clock 1.75 GHz vs 1.59 GHz: in cycles the change is " in kernel_sentence(kernel)
+    assert kernel_sentence(kernel).startswith("no difference but the clock's: B is 10.")
+
+
+def test_a_change_beyond_the_clocks_is_one(tmp_path: Path) -> None:
+    a = usual(tmp_path / "a", 1, clock_ghz=1.75)
+    b = usual(tmp_path / "b", 2, HEAD_NS * 1.75 / 1.59, 1.3 * ITER_NS * 1.75 / 1.59, clock_ghz=1.59)
+    kernel = compared(a, b)
+    assert kernel.launch.verdict is Verdict.SLOWER
+    assert verdicts(kernel)["iter[0]"] is Verdict.SLOWER
+
+
+def test_a_change_that_the_clock_hides_is_told(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1, clock_ghz=1.6), usual(tmp_path / "b", 2, clock_ghz=1.9))
+    sentence = kernel_sentence(kernel)
+    assert sentence.startswith("no difference: ") and "the clock ran at another rate" in sentence
+    assert "in cycles the change is +18." in sentence
+
+
+def test_times_without_records_may_be_of_another_clock_too(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100), around(187_000, 6, 100)
+    a = usual(tmp_path / "a", 1, clock_ghz=1.75, clean_ns=clean[0])
+    b = usual(tmp_path / "b", 2, HEAD_NS * 1.1, ITER_NS * 1.1, clock_ghz=1.75 / 1.1, clean_ns=clean[1])
+    kernel = compared(a, b)
+    assert kernel.by_clean_times and kernel.launch.verdict is Verdict.CLOCK
+
+
+@pytest.mark.parametrize("launches", [1, 4])
+def test_of_too_few_launches_nothing_is_told_but_how_to_get_more(tmp_path: Path, launches: int) -> None:
+    kernel = compared(
+        usual(tmp_path / "a", 1, launches=launches), usual(tmp_path / "b", 2, iter_ns=2 * ITER_NS, launches=launches)
+    )
+    assert set(verdicts(kernel).values()) == {Verdict.UNKNOWN}
+    sentence = kernel_sentence(kernel)
+    assert sentence.startswith("cannot tell: 190.") and "--launches all" in sentence
+    assert ("one launch each" in sentence) == (launches == 1)
+
+
+def test_launches_that_scatter_widely_tell_nothing(tmp_path: Path) -> None:
+    wide = np.random.default_rng(0).normal(0, 0.8, (2, 8))
+    a, b = (side(tmp_path / str(n), around(HEAD_NS, n, 8), ITER_NS * np.exp(logs)) for n, logs in enumerate(wide))
+    assert kernel_sentence(compared(a, b)).startswith("cannot tell: ")
+    assert "differ too much by themselves" in kernel_sentence(compared(a, b))
+
+
+def test_a_first_launch_is_left_out(tmp_path: Path) -> None:
+    a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
+    slow = with_rows(replace(a[0], launch=replace(a[0].launch, index=0)), rows_of(10 * HEAD_NS, 10 * ITER_NS))
+    kernel = compared([slow, *a], b)
+    assert len(kernel.figures_a) == len(a) and kernel.left_out == 1
+    assert "left out the first of each process, 1 in all" in notes_of(kernel)
+
+
+def test_sides_may_have_different_numbers_of_launches(tmp_path: Path) -> None:
+    kernel = compared(
+        usual(tmp_path / "a", 1, launches=6), usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS, launches=60)
+    )
+    assert kernel.launch.verdict is Verdict.SLOWER
+    assert "of 6 and 60 launches" in notes_of(kernel)
+
+
+def test_repeated_captures_of_a_side_show_what_captures_differ_by(tmp_path: Path) -> None:
+    """Each is three per cent off; one beside one looks like a change."""
+    offs = (0.97, 1.03, 1.0, 0.96, 1.04)
+    captures = [usual(tmp_path / str(n), n, HEAD_NS * off, ITER_NS * off) for n, off in enumerate(offs)]
+    assert compared(captures[0], captures[1]).launch.verdict is Verdict.SLOWER
+    a = [timeline for capture in captures[:1] + captures[2:] for timeline in capture]
+    # The processes are told apart by their folders.
+    assert compared(a, captures[1]).launch.verdict is Verdict.SAME
+
+
+def test_a_renamed_scope_is_the_same_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    scopes = [SCOPES[0], SCOPES[1], replace(SCOPES[2], name="step")]
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, scopes=scopes))
+    # Nothing tells of these captures what the lines say.
+    assert list(verdicts(kernel)) == ["func", "loop[0]"]
+    assert [one.scope.name for one in kernel.only_a] == ["iter[0]"]
+    assert "only in B: step (matmul.py:15): A has no scope of this name" in notes_of(kernel)
+    # What is only on one side is its parent's.
+    assert scope_of(kernel, "loop[0]").judged is not None
+
+
+def test_lost_records_leave_the_means_to_compare(tmp_path: Path) -> None:
+    a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, records_lost=12)
+    half = [with_rows(one, one.scopes[: one.scopes.size // 2]) for one in b]
+    kernel = compared(a, half)
+    assert {scope.basis for scope in kernel.scopes} == {"mean"}
+    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    notes = notes_of(kernel)
+    assert "lost: 240 records of B" in notes and "compared by the mean" in notes
+    assert kernel.scopes[ITER].explained is None
+
+
+def test_a_record_without_its_other_half_makes_that_scope_a_mean(tmp_path: Path) -> None:
+    alone = np.array([0, 0, 1])
+    kernel = compared(usual(tmp_path / "a", 1, open_starts=alone), usual(tmp_path / "b", 2))
+    assert [scope.basis for scope in kernel.scopes] == ["total", "total", "mean"]
+
+
+def test_warps_that_one_side_recorded_alone_are_left_out(tmp_path: Path) -> None:
+    mode = {"mode": Mode(warps=(1,)), "num_warps": 2}
+    b = usual(tmp_path / "b", 2, kernel=mode)
+    only_one = [with_rows(one, one.scopes[one.scopes["warp"] == 1]) for one in b]
+    kernel = compared(usual(tmp_path / "a", 1), only_one)
+    assert kernel.warps == (1,)
+    assert (scope_of(kernel, "iter[0]").count.a, scope_of(kernel, "iter[0]").count.b) == (ITERATIONS, ITERATIONS)
+    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    assert "scopes are compared in warps 1, which both recorded" in notes_of(kernel)
+
+
+def test_more_warps_take_no_longer(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, warps=4))
+    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    assert "another number of warps" in notes_of(kernel)
+
+
+def test_another_grid_is_other_work(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, ctas=3))
+    assert "grid 1x1x1 → 3x1x1: a CTA, or the launch, does other work" in notes_of(kernel)
+    assert kernel_sentence(kernel).endswith("; but the grid, and with it the work, is 1x1x1 → 3x1x1")
+
+
+def test_what_differs_of_the_builds_is_told(tmp_path: Path) -> None:
+    stages = [{"metadata": {"num_warps": 2, "num_stages": count}, "variant": f"v{count}"} for count in (2, 4)]
+    kernel = compared(usual(tmp_path / "a", 1, kernel=stages[0]), usual(tmp_path / "b", 2, kernel=stages[1]))
+    assert "differs: num_stages 2 → 4" in notes_of(kernel)
+
+
+def test_an_unmeasured_clock_is_told(tmp_path: Path) -> None:
+    a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
+    untimed = [replace(one, clock=replace(one.clock, source="nominal")) for one in b]
+    notes = notes_of(compared(a, untimed))
+    assert "clock: not measured on both sides" in notes and "no timer was read" in notes
+
+
+def test_a_scope_that_never_ran_has_no_verdict(tmp_path: Path) -> None:
+    scopes = [*SCOPES, Scope("tail", "loop", 0)]
+    kernel = compared(usual(tmp_path / "a", 1, scopes=scopes), usual(tmp_path / "b", 2, scopes=scopes))
+    assert scope_of(kernel, "tail").judged is None
+
+
+def test_launches_without_any_scope_are_compared_as_a_whole(tmp_path: Path) -> None:
+    a, b = ([with_rows(one, one.scopes[:0]) for one in usual(tmp_path / str(n), n)] for n in (1, 2))
+    kernel = compared(a, b)
+    assert kernel.launch.verdict is Verdict.SAME
+    assert set(verdicts(kernel).values()) == {None}
+
+
+def test_scopes_can_be_chosen_by_name(tmp_path: Path) -> None:
+    a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
+    (chosen,) = diff_captures(a, b, scopes=["iter[0]"]).kernels
+    assert [scope.name for scope in chosen.scopes] == ["iter[0]"]
+    # What is asked about one is answered more sharply than about three.
+    of_three = scope_of(compared(a, b), "iter[0]").judged
+    assert chosen.scopes[0].judged is not None and of_three is not None
+    assert chosen.scopes[0].judged.change is not None and of_three.change is not None
+    assert chosen.scopes[0].judged.change.log_error < of_three.change.log_error
+    with pytest.raises(KprofError, match="--scope dot finds no scope that is in both") as failed:
+        diff_captures(a, b, scopes=["dot"])
+    assert failed.value.hint == "in both are func, loop[0], iter[0]"
+
+
+def test_several_kernels_have_one_answer(tmp_path: Path) -> None:
+    def two(name: str, seed: int, iter_ns: float) -> list[Timeline]:
+        return [
+            *usual(tmp_path / f"{name}1", seed, kernel={"name": "add", "variant": "add-0"}),
+            *usual(tmp_path / f"{name}2", seed + 1, iter_ns=iter_ns, kernel={"name": "mul", "variant": "mul-0"}),
+        ]
+
+    diff = diff_captures(two("a", 1, ITER_NS), two("b", 3, 1.5 * ITER_NS))
+    assert [kernel.launch.verdict for kernel in diff.kernels] == [Verdict.SAME, Verdict.SLOWER]
+    assert first_sentence(diff).startswith("1 of 2 kernels changed: mul 39.")
+    same = diff_captures(two("a", 1, ITER_NS), two("c", 5, ITER_NS))
+    assert first_sentence(same) == "no difference in 2 of 2 kernels"

@@ -1,0 +1,163 @@
+"""Which scope is which after an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from buffers import Cta, Scope, buffer_words, kernel_json, launch_json
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.report.diff.explanation import explained_shares
+from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, identities, match_scopes
+
+
+def scope(name: str, kind: str, parent: int = -1, line: str = "", number: int = 1) -> ScopeIdentity:
+    return ScopeIdentity(name, kind, f"/src/k.py:{number}", (line,) if line else (), parent)
+
+
+KERNEL = [
+    scope("func", "func", -1, "def kernel(x):", 1),
+    scope("loop[0]", "loop", 0, "for k in range(n):", 3),
+    scope("iter[0]", "iter", 1, "for k in range(n):", 3),
+    scope("line(5)", "line", 2, "x = tl.load(p)", 5),
+]
+
+
+def pairs(matching: Matching, a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> dict[str, str]:
+    return {a[match.a].name: b[match.b].name for match in matching.matches}
+
+
+def test_the_same_scopes_match_without_a_note() -> None:
+    matching = match_scopes(KERNEL, KERNEL)
+    assert matching.matches == tuple(Match(at, at) for at in range(len(KERNEL)))
+    assert matching.only_a == matching.only_b == ()
+
+
+def test_lines_that_moved_are_the_same() -> None:
+    moved = [replace(one, source=f"/elsewhere/k.py:{number + 40}") for number, one in enumerate(KERNEL)]
+    moved[3] = replace(moved[3], name="line(43)")
+    matching = match_scopes(KERNEL, moved)
+    assert [(match.a, match.b) for match in matching.matches] == [(at, at) for at in range(4)]
+    assert [match.note for match in matching.matches] == ["", "", "", "called line(5) in A"]
+
+
+def test_a_loop_before_it_renames_a_loop_and_what_is_in_it() -> None:
+    b = [
+        KERNEL[0],
+        scope("loop[0]", "loop", 0, "for i in range(2):", 2),
+        scope("iter[0]", "iter", 1, "for i in range(2):", 2),
+        scope("loop[1]", "loop", 0, "for k in range(n):", 4),
+        scope("iter[1]", "iter", 3, "for k in range(n):", 4),
+        scope("line(6)", "line", 4, "x = tl.load(p)", 6),
+    ]
+    matching = match_scopes(KERNEL, b)
+    assert pairs(matching, KERNEL, b) == {
+        "func": "func",
+        "loop[0]": "loop[1]",
+        "iter[0]": "iter[1]",
+        "line(5)": "line(6)",
+    }
+    assert [one.scope.name for one in matching.only_b] == ["loop[0]", "iter[0]"]
+
+
+def test_a_line_that_was_edited_keeps_its_name() -> None:
+    b = [*KERNEL[:3], replace(KERNEL[3], name="line(8)", lines=("x = tl.load(p, mask=m)",))]
+    matching = match_scopes(KERNEL, b)
+    assert matching.matches[3] == Match(3, 3, "called line(5) in A; its line reads otherwise")
+
+
+def test_a_scope_around_others_takes_none_of_them_away() -> None:
+    b = [
+        KERNEL[0],
+        scope("main", "marker", 0, "# kprof: begin main", 2),
+        replace(KERNEL[1], parent=1),
+        replace(KERNEL[2], parent=2),
+        replace(KERNEL[3], parent=3),
+    ]
+    matching = match_scopes(KERNEL, b)
+    assert len(matching.matches) == 4
+    notes = {b[match.b].name: match.note for match in matching.matches}
+    assert notes == {"func": "", "loop[0]": "in func in A, in main in B", "iter[0]": "", "line(5)": ""}
+    assert [one.scope.name for one in matching.only_b] == ["main"]
+
+
+def test_a_scope_that_was_taken_out_leaves_those_in_it() -> None:
+    b = [KERNEL[0], replace(KERNEL[2], parent=0), replace(KERNEL[3], parent=1)]
+    matching = match_scopes(KERNEL, b)
+    assert pairs(matching, KERNEL, b) == {"func": "func", "iter[0]": "iter[0]", "line(5)": "line(5)"}
+    (gone,) = matching.only_a
+    assert gone.scope.name == "loop[0]"
+    assert gone.why == ("B has no scope of this name, and none of kind loop on a line that reads 'for k in range(n):'")
+
+
+def test_scopes_that_are_alike_go_by_their_order() -> None:
+    """The loads of a pipelined loop's prologue."""
+    loads = [scope("load", "line", 0, "x = tl.load(p)", 5) for _ in range(3)]
+    matching = match_scopes([KERNEL[0], *loads], [KERNEL[0], *loads])
+    assert [(match.a, match.b) for match in matching.matches] == [(at, at) for at in range(4)]
+
+
+def test_scopes_that_are_alike_in_different_numbers_are_not_guessed() -> None:
+    loads = [scope("load", "line", 0, "x = tl.load(p)", 5) for _ in range(3)]
+    matching = match_scopes([KERNEL[0], *loads], [KERNEL[0], *loads[:2]])
+    assert len(matching.matches) == 1
+    assert {one.why for one in matching.only_a} == {
+        "B has 2 of this name where here are 3, and nothing tells which is which"
+    }
+    assert len(matching.only_b) == 2
+
+
+def test_the_name_alone_of_another_kind_is_no_match() -> None:
+    matching = match_scopes([scope("load", "line")], [scope("load", "op")])
+    assert matching.matches == ()
+    assert matching.only_a[0].why == "in B this name is of kind op, not line"
+
+
+def test_without_texts_names_go() -> None:
+    bare = [replace(one, lines=()) for one in KERNEL]
+    assert len(match_scopes(bare, KERNEL).matches) == 4
+    assert match_scopes([], KERNEL).matches == ()
+
+
+def test_what_lines_say_is_read_from_the_capture(tmp_path: Path) -> None:
+    source = "def kernel(x):\n    # kprof: begin load\n    x = tl.load( p )  # kprof: get\n"
+    scopes = [
+        Scope("get", "marker", -1, ("/src/k.py", 3), [("/src/k.py", 1)]),
+        Scope("load", "marker", -1, ("/src/k.py", 2)),
+        Scope("gone", "line", -1, ("/src/k.py", 30)),
+        Scope("other", "line", -1, ("/src/other.py", 1)),
+        Scope("nowhere", "line"),
+    ]
+    words = buffer_words([Cta([[]])], 4)
+    writer = CaptureWriter(tmp_path / "process", {"pid": 7})
+    writer.add_kernel("v0", kernel_json(scopes, words, 1), "module {}\n", {"/src/k.py": source})
+    writer.add_launch(launch_json(words), memoryview(words.tobytes()))
+    writer.finish({"left_out": {}})
+    (launch,) = read_capture(tmp_path).launches
+    assert [one.lines for one in identities(launch.kernel)] == [
+        ("x = tl.load( p )", "def kernel(x):"),
+        ("# kprof: begin load",),
+        (),
+        (),
+        (),
+    ]
+
+
+def test_shares_of_a_change_are_each_scopes_own_and_add_up() -> None:
+    matches = [Match(at, at) for at in range(4)]
+    shares = explained_shares(matches, KERNEL, [100.0, 80.0, 75.0, 20.0])
+    assert shares == [0.20, 0.05, 0.55, 0.20]
+
+
+def test_what_is_in_a_scope_of_one_side_alone_counts_for_the_one_around() -> None:
+    matches = [Match(0, 0), Match(1, 2)]
+    assert explained_shares(matches, KERNEL, [100.0, 75.0]) == [0.25, 0.75]
+
+
+def test_where_nothing_grew_or_one_is_unknown_nothing_is_explained() -> None:
+    matches = [Match(0, 0), Match(1, 1)]
+    assert explained_shares(matches, KERNEL, [0.0, 0.0]) == [None, None]
+    assert explained_shares(matches, KERNEL, [1.0, None]) == [None, None]

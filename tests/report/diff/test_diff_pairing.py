@@ -1,0 +1,117 @@
+"""Which kernel is which, where names or variants are several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from known_sides import usual
+
+from kprof_inject.errors import KprofError
+from kprof_inject.report.diff.pairing import Pairing, pair_runs
+from kprof_inject.report.diff.runs import KernelRuns, runs_of
+from kprof_inject.report.diff.settings import differences
+from kprof_inject.timeline.timeline import Timeline
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Timeline:
+    return usual(tmp_path, 1, launches=1)[0]
+
+
+def made(one: Timeline, *kernels: tuple[str, str, int, int], renamed: dict[str, str] | None = None) -> list[KernelRuns]:
+    """Kernels by name, variant, stages and CTAs, a launch each."""
+    return runs_of(
+        [
+            replace(
+                one,
+                launch=replace(
+                    one.launch,
+                    grid=(ctas, 1, 1),
+                    kernel=replace(
+                        one.launch.kernel, name=name, variant=variant, metadata={"num_warps": 2, "num_stages": stages}
+                    ),
+                ),
+            )
+            for name, variant, stages, ctas in kernels
+        ],
+        renamed or {},
+    )
+
+
+def variants(pairing: Pairing) -> list[tuple[str, str]]:
+    return [(a.kernel.variant, b.kernel.variant) for a, b in pairing.pairs]
+
+
+def left(runs: Sequence[KernelRuns]) -> list[str]:
+    return [one.kernel.variant for one in runs]
+
+
+def test_launches_of_one_variant_and_grid_belong_together(one: Timeline) -> None:
+    runs = made(one, ("mm", "a", 2, 4), ("mm", "a", 2, 8), ("mm", "a", 2, 4), ("mm", "b", 2, 4))
+    assert [(group.kernel.variant, group.grid[0], len(group.timelines)) for group in runs] == [
+        ("a", 4, 2),
+        ("a", 8, 1),
+        ("b", 4, 1),
+    ]
+
+
+def test_the_same_variant_comes_first(one: Timeline) -> None:
+    a = made(one, ("mm", "x", 2, 4), ("mm", "y", 2, 4))
+    b = made(one, ("mm", "y", 2, 4), ("mm", "x", 2, 4))
+    assert variants(pair_runs(a, b)) == [("x", "x"), ("y", "y")]
+
+
+def test_an_edited_kernels_variants_go_by_their_configs(one: Timeline) -> None:
+    a = made(one, ("mm", "old2", 2, 4), ("mm", "old4", 4, 4))
+    b = made(one, ("mm", "new4", 4, 4), ("mm", "new2", 2, 4))
+    assert variants(pair_runs(a, b)) == [("old2", "new2"), ("old4", "new4")]
+
+
+def test_two_configs_of_one_kernel_are_a_pair(one: Timeline) -> None:
+    pairing = pair_runs(made(one, ("mm", "old", 2, 4)), made(one, ("mm", "new", 4, 8)))
+    assert variants(pairing) == [("old", "new")]
+    assert [str(difference) for difference in differences(*pairing.pairs[0])] == [
+        "num_stages 2 → 4",
+        "grid 4x1x1 → 8x1x1",
+    ]
+
+
+def test_variants_that_nothing_else_tells_apart_go_by_the_order_of_their_launches(one: Timeline) -> None:
+    a = made(one, ("mm", "a1", 2, 4), ("mm", "a2", 2, 4))
+    b = made(one, ("mm", "b1", 3, 4), ("mm", "b2", 3, 4))
+    assert variants(pair_runs(a, b)) == [("a1", "b1"), ("a2", "b2")]
+
+
+def test_what_has_no_partner_is_left_over(one: Timeline) -> None:
+    a = made(one, ("mm", "x", 2, 4), ("add", "add-0", 1, 4))
+    b = made(one, ("mm", "x", 2, 4), ("mul", "mul-0", 1, 4), ("mm", "z", 8, 4))
+    pairing = pair_runs(a, b)
+    assert variants(pairing) == [("x", "x")]
+    assert (left(pairing.only_a), left(pairing.only_b)) == (["add-0"], ["mul-0", "z"])
+
+
+def test_different_kernels_are_an_error_that_names_both_sides(one: Timeline) -> None:
+    with pytest.raises(KprofError) as failed:
+        pair_runs(made(one, ("mm", "x", 2, 4)), made(one, ("add", "y", 2, 4), ("mul", "z", 2, 4)))
+    assert failed.value.what == "A and B have no kernel in common: A has mm; B has add, mul"
+    assert "--renamed OLD=NEW" in failed.value.hint
+
+
+def test_a_kernel_with_a_new_name_can_be_told(one: Timeline) -> None:
+    pairing = pair_runs(made(one, ("mm_v1", "x", 2, 4), renamed={"mm_v1": "mm"}), made(one, ("mm", "y", 2, 4)))
+    assert variants(pairing) == [("x", "y")]
+    assert [str(difference) for difference in differences(*pairing.pairs[0])] == ["kernel mm_v1 → mm"]
+
+
+def test_buffers_of_proton_have_no_names_and_are_taken_for_one_kernel(one: Timeline, tmp_path: Path) -> None:
+    def buffer(name: str) -> list[KernelRuns]:
+        kernel = replace(one.launch.kernel, name=name, folder=tmp_path / f"{name}.bin")
+        return runs_of([replace(one, launch=replace(one.launch, kernel=kernel))], {})
+
+    a, b = buffer("before"), buffer("after")
+    assert len(pair_runs(a, b).pairs) == 1
+    assert differences(a[0], b[0]) == ()
+    assert len(pair_runs(made(one, ("mm", "x", 2, 4)), b).pairs) == 1

@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { knownLaunch, launchOf, load } from "./launches.mjs";
+
+const { areTold, atWork, itemsAt, ORDERS, residentsOf } = await load("views/heat_map_data");
+const { exampleOf, targetOf } = await load("views/examples");
+const { unpacked } = await load("views/packed");
+
+const cta = (number, sm, begin, end) => ({ cta: number, sm, begin, end });
+const ctasOf = (...rows) => launchOf(rows, []).scopes.ctas;
+
+test("CTAs that run at once on an SM are in lanes of their own", () => {
+  const ctas = ctasOf(cta(0, 9, 0, 100), cta(1, 9, 10, 50), cta(2, 9, 50, 200), cta(3, 4, 5, 20), cta(4, 9, 100, 120));
+  const made = residentsOf(ctas, { sms: [4, 9], wave_ctas: 3 });
+  const lanes = Object.fromEntries([...made.cta].map((row, item) => [row, made.lane[item]]));
+  assert.deepEqual(lanes, { 0: 0, 1: 1, 2: 1, 3: 0, 4: 0 });
+  assert.equal(made.lanes, 2);
+  assert.deepEqual(made.of.map((items) => items.map((item) => made.cta[item])), [[3], [0, 1, 2, 4]]);
+});
+
+test("waves count CTAs in the order of their begins, by number where they begin at once", () => {
+  const ctas = ctasOf(cta(7, 0, 10, 20), cta(3, 1, 10, 20), cta(5, 0, 0, 9));
+  const made = residentsOf(ctas, { sms: [0, 1], wave_ctas: 2 });
+  assert.deepEqual([...made.cta].map((row) => ctas.cta[row]), [5, 3, 7]);
+  assert.deepEqual([...made.wave], [0, 0, 1]);
+  assert.equal(made.waves, 2);
+});
+
+test("an SM without a row, and a CTA that runs backwards, do no harm", () => {
+  const made = residentsOf(ctasOf(cta(0, 77, 0, 9), cta(1, 0, 50, 20)), { sms: [0], wave_ctas: 1 });
+  assert.deepEqual([...made.row], [-1, 0]);
+  assert.deepEqual([...made.end], [9, 50]);
+});
+
+test("what is under the pointer are the CTAs of that SM at that time", () => {
+  const made = residentsOf(ctasOf(cta(0, 0, 0, 100), cta(1, 0, 40, 60), cta(2, 1, 0, 100)), { sms: [0, 1], wave_ctas: 9 });
+  const at = (row, ns) => itemsAt(made, row, ns).map((item) => made.cta[item]);
+  assert.deepEqual([at(0, 50), at(0, 70), at(1, 100), at(1, 101), at(5, 0)], [[0, 1], [0], [2], [], []]);
+});
+
+test("the strip is the sum over all SMs", () => {
+  assert.deepEqual([...atWork(Uint8Array.of(255, 0, 255, 255), 2, 2, 3)], [6, 3]);
+});
+
+test("SMs stand by number, or those first that are done first", () => {
+  const picture = { sms: [2, 5, 9], done_ns: [30, 10, 30] };
+  assert.deepEqual(Object.values(ORDERS).map((order) => order(picture)), [[0, 1, 2], [1, 0, 2]]);
+});
+
+test("single CTAs are drawn where they can be told", () => {
+  const made = (count) => residentsOf(ctasOf(...Array.from({ length: count }, (_, n) => cta(n, 0, n * 10, n * 10 + 9))), { sms: [0], wave_ctas: 1 });
+  assert.equal(areTold(made(10), 100, 1000, 5), true);
+  assert.equal(areTold(made(1000), 10_000, 1000, 5), false);
+  assert.equal(areTold(made(10), 100, 1000, 1), false);
+  assert.equal(areTold(made(0), 0, 1000, 5), false);
+});
+
+test("an example is the first scope that is as wanted", () => {
+  const { scopes } = knownLaunch();
+  const found = Array.from({ length: scopes.length }, (_, index) => index).find((index) => scopes.scope[index] === 2 && scopes.warp[index] === 1);
+  assert.equal(exampleOf(scopes, { scope: 2, warp: 1 }), found ?? -1);
+  assert.equal(exampleOf(scopes, { scope: 99 }), -1);
+  const first = exampleOf(scopes, { scope: 0 });
+  const longer = scopes.duration[first] + 1;
+  assert.notEqual(exampleOf(scopes, { scope: 0, leastNs: longer }), first);
+  assert.equal(exampleOf(scopes, { scope: 0, belowNs: 0 }), -1);
+  const target = targetOf(scopes, first);
+  assert.equal(target.cta, scopes.cta[first]);
+  assert.ok(target.startNs < scopes.start[first] && target.endNs > scopes.end[first]);
+});
+
+test("columns come back as they were packed", () => {
+  assert.deepEqual([...unpacked({ type: "u1", base64: "AP8=" })], [0, 255]);
+  assert.deepEqual([...unpacked({ type: "i4", base64: Buffer.from(Int32Array.of(1, -2, 70000).buffer).toString("base64") })], [1, -2, 70000]);
+});

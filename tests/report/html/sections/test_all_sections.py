@@ -1,0 +1,117 @@
+"""Sections of launches of every kind are JSON, of bounded size."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from buffers import Cta, Scope, end, save_launch, start
+
+from kprof_inject.capture.proton_buffer import read_proton_buffer
+from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.report.html.sections import all_sections
+from kprof_inject.report.html.sections.packing import packed
+from kprof_inject.report.summary import summarise
+from kprof_inject.timeline.timeline import decode_launch
+
+ROOT = Path(__file__).parents[4]
+DEMO = ROOT / "kprof_inject" / "demo" / "capture"
+PROTON_BUFFER = ROOT / "tests" / "capture" / "recorded_by_proton" / "kernel.bin"
+NAMES = {"overview", "heat_map", "scopes", "source", "ttgir"}
+
+
+def sections_of(launch: Launch) -> dict[str, Any]:
+    """As a browser reads them: NaN is no JSON."""
+    timeline = decode_launch(launch)
+    made: dict[str, Any] = json.loads(json.dumps(all_sections(timeline, summarise(timeline)), allow_nan=False))
+    assert set(made) == NAMES
+    return made
+
+
+def loop(scope_id: int, begin: int, times: int) -> list[Any]:
+    return [
+        record
+        for n in range(times)
+        for record in (start(scope_id, begin + 100 * n), end(scope_id, begin + 100 * n + 60))
+    ]
+
+
+def test_the_demo_s_matmul() -> None:
+    [launch] = read_capture(DEMO).launches
+    made = sections_of(launch)
+    assert [scope["name"] for scope in made["scopes"]] == ["func", "loop[0]", "iter[0]"]
+    assert sum(made["scopes"][2]["histogram"]["counts"]) == 16_384
+    assert [line["line"] for line in made["source"][0]["timed"]] == [15, 56]
+    lines, [func, around, body] = made["ttgir"]["lines"], made["ttgir"]["sites"]
+    assert "tt.func" in lines[func[0][0]] and "scf.for" in lines[around[0][0]]
+    assert around == body
+    assert (len(made["heat_map"]["sms"]), sum(made["heat_map"]["counts"])) == (132, 256)
+
+
+def test_a_launch_without_ctas(tmp_path: Path) -> None:
+    made = sections_of(save_launch(tmp_path, [Scope("func")], [None, None], slots=8))
+    assert (made["heat_map"], made["scopes"][0]["histogram"]) == (None, None)
+
+
+def test_a_kernel_without_scopes(tmp_path: Path) -> None:
+    made = sections_of(save_launch(tmp_path, [], [Cta([[], []])], slots=4))
+    assert (made["scopes"], made["source"]) == ([], [])
+
+
+def test_lost_records_and_records_without_a_partner(tmp_path: Path) -> None:
+    cta = Cta([[start(0, 100), *loop(1, 200, 20), end(0, 3000)], [start(0, 90), start(1, 100)]])
+    made = sections_of(save_launch(tmp_path, [Scope("func"), Scope("iter", "iter", 0)], [cta], slots=8))
+    assert made["scopes"][0]["without_partner"] == 2
+    assert any("lost" in note for note in made["overview"]["notes"])
+
+
+def test_scopes_that_cross_and_instants(tmp_path: Path) -> None:
+    scopes = [Scope("a", "marker"), Scope("b", "marker"), Scope("now", "mark")]
+    entries = [start(0, 100), start(1, 200), start(2, 250), end(2, 250), end(0, 300), end(1, 400)]
+    made = sections_of(save_launch(tmp_path, scopes, [Cta([entries])], slots=16))
+    assert [scope["crossing"] for scope in made["scopes"]] == [1, 1, 0]
+    assert made["scopes"][2]["count"] == 1
+
+
+def test_a_launch_of_a_triton_that_reads_no_timer(tmp_path: Path) -> None:
+    launch = save_launch(
+        tmp_path, [Scope("func")], [Cta([[start(0, 100), end(0, 900)]], init_ns=0, pre_final_ns=0, post_final_ns=0)], 4
+    )
+    timeline = decode_launch(launch)
+    assert timeline.clock.source != "fitted"
+    made = json.dumps(all_sections(timeline, summarise(timeline)), allow_nan=False)
+    assert json.loads(made)["scopes"][0]["count"] == 1
+
+
+def test_a_buffer_of_proton_s_own_has_neither_source_nor_module() -> None:
+    [launch] = read_proton_buffer(PROTON_BUFFER).launches
+    made = sections_of(launch)
+    assert (made["source"], made["ttgir"]) == ([], None)
+    assert sum(scope["count"] for scope in made["scopes"]) > 0
+
+
+def test_256_scopes_stay_small(tmp_path: Path) -> None:
+    scopes = [Scope(f"scope {n}", "marker", n - 1 if n % 8 else -1, ("/k.py", n + 1)) for n in range(256)]
+    random = np.random.default_rng(4)
+    entries = [
+        record
+        for turn in range(3)
+        for n in range(256)
+        for at in [100_000 * turn + 300 * n]
+        for record in (start(n, at), end(n, at + int(random.integers(20, 250))))
+    ]
+    made = sections_of(save_launch(tmp_path, scopes, [Cta([entries], pre_final_ns=150_000)], slots=2048))
+    assert [scope["count"] for scope in made["scopes"]] == [3] * 256
+    assert len(json.dumps(made)) < 600_000
+
+
+def test_a_column_is_little_endian(tmp_path: Path) -> None:
+    column = packed(np.array([[1, -2], [300, 70_000]]), "i4")
+    assert np.frombuffer(base64.b64decode(column["base64"]), dtype="<i4").tolist() == [1, -2, 300, 70_000]
+    assert packed(np.array([0.0, 254.6, 255.0]).round(), "u1") == {
+        "type": "u1",
+        "base64": base64.b64encode(b"\0\xff\xff").decode(),
+    }

@@ -1,0 +1,66 @@
+"""Bins of durations: all are counted, each in the one that holds it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Scope
+from timelines import Ran, cta_rows, made_timeline, scope_rows
+
+from kprof_inject.report.html.sections.histograms import Bins, Histograms
+from kprof_inject.report.summary import summarise
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "median"),
+    [(0, 0, 0.0), (7, 7, 7.0), (0, 3, 1.0), (100, 900, 500.0), (0, 10**9, 40.0), (5, 10**15, 6.0), (1, 97, 1.0)],
+)
+def test_bins_hold_all_from_the_least_to_the_greatest(least: int, greatest: int, median: float) -> None:
+    edges = Bins.holding(least, greatest, median).edges_ns
+    assert (edges[0], edges[-1]) == (least, greatest + 1)
+    assert (np.diff(edges) > 0).all()
+    assert len(edges) <= 99
+
+
+def test_even_durations_have_equal_bins() -> None:
+    bins = Bins.holding(1000, 4000, 2000.0)
+    assert not bins.grow
+    assert set(np.diff(bins.edges_ns)[:-1].tolist()) == {32}
+
+
+def test_far_longer_ones_make_the_bins_grow() -> None:
+    bins = Bins.holding(100, 1_000_000, 120.0)
+    assert bins.grow
+    widths = np.diff(bins.edges_ns)
+    assert widths[-2] > 1000 * widths[0]
+    assert (bins.edges_ns[1:-1] / bins.edges_ns[:-2]).max() < 1.2
+
+
+def test_every_duration_is_counted_in_its_bin(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    durations = np.concatenate((random.lognormal(6, 0.4, 500), [90_000, 0])).astype(np.int64)
+    rows = scope_rows([Ran(0, int(ns)) for ns in durations])
+    summary = summarise(made_timeline(tmp_path, [Scope("load", "op")], [rows], cta_rows((0, 0, 0, 100, 100))))
+    histograms = Histograms(summary.scopes)
+    # Block by block.
+    histograms.add(0, durations[:200])
+    histograms.add(0, durations[200:])
+    found = histograms.of(0)
+    assert found is not None
+    edges = found["edges_ns"]
+    expected = [sum(first <= ns < after for ns in durations) for first, after in pairwise(edges)]
+    assert found["counts"] == expected
+    assert sum(found["counts"]) == len(durations)
+    assert found["log"]
+
+
+def test_instants_and_scopes_that_never_ran_have_none(tmp_path: Path) -> None:
+    scopes = [Scope("here", "mark"), Scope("never", "op")]
+    rows = scope_rows([Ran(0, 0), Ran(0, 0)])
+    summary = summarise(made_timeline(tmp_path, scopes, [rows], cta_rows((0, 0, 0, 100, 100))))
+    histograms = Histograms(summary.scopes)
+    histograms.add(0, rows["duration_ns"])
+    assert (histograms.of(0), histograms.of(1)) == (None, None)

@@ -1,0 +1,99 @@
+"""The facts of a launch as the page tells them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from buffers import Scope
+from timelines import Ran, cta_rows, made_timeline, scope_rows
+
+from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.html.sections.overview import launch_overview
+from kprof_inject.report.summary import LaunchSummary, summarise
+from kprof_inject.timeline.timeline import Timeline
+
+SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
+METADATA = {"num_warps": 4, "num_stages": 3, "num_ctas": 2, "target": {"backend": "cuda", "arch": 90}}
+CLEAN = KernelCost(200, 0, 98_304, 2, (1000.0,) * 6)
+WITH_RECORDS = KernelCost(210, 0, 106_496, 2, (1010.0,) * 6)
+
+
+def launch_of(folder: Path, **kernel: Any) -> Timeline:
+    rows = scope_rows([Ran(0, 900), Ran(1, 600)])
+    return made_timeline(folder, SCOPES, [rows], cta_rows((0, 0, 0, 1000, 1000)), kernel=kernel)
+
+
+def told(timeline: Timeline) -> dict[str, Any]:
+    return launch_overview(timeline, summarise(timeline))
+
+
+def facts_of(timeline: Timeline) -> dict[str, str]:
+    return {label: value for group in told(timeline)["facts"] for label, value in group["rows"]}
+
+
+def test_the_facts_of_a_launch(tmp_path: Path) -> None:
+    cost = RecordCost(30.0, 34.0, 8.0, "measured")
+    facts = facts_of(launch_of(tmp_path, num_warps=4, metadata=METADATA, record_cost=cost))
+    assert facts["grid"] == "1 x 1 x 1, 1 CTA ran"
+    assert (facts["warps"], facts["stages"], facts["CTAs in a cluster"]) == ("4 in each CTA", "3", "2")
+    assert (facts["duration"], facts["target"]) == ("1.000 µs", "cuda:90")
+    assert (facts["clock"], facts["nominal clock"]) == ("2000 MHz ± 1.25 %, fitted to the timer", "1980 MHz")
+    assert facts["cost of one"] == "32 ± 8 cycles, measured"
+    assert facts["buffer"] == "shared memory"
+
+
+def test_what_is_unknown_is_not_told(tmp_path: Path) -> None:
+    made = told(launch_of(tmp_path))
+    facts = {label for group in made["facts"] for label, _ in group["rows"]}
+    assert not facts & {"stages", "target", "CTAs in a cluster", "subtracted"}
+    assert all(group["rows"] for group in made["facts"])
+    assert {row[0]: row[1:] for row in made["builds"]}["registers per thread"] == ["-", "-"]
+
+
+def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
+    timeline = launch_of(tmp_path)
+    process = {"pid": 7, "argv": ["a.py", "--n", "5"], "triton": "3.6.0", "torch": None}
+    (timeline.launch.path.parent / "process.json").write_text(json.dumps(process))
+    facts = facts_of(timeline)
+    assert (facts["command"], facts["Triton"]) == ("a.py --n 5", "3.6.0")
+    assert "PyTorch" not in facts
+
+
+def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) -> None:
+    kernel = {"num_warps": 4, "metadata": METADATA, "clean": CLEAN, "with_records": WITH_RECORDS}
+    builds = {row[0]: row[1:] for row in told(launch_of(tmp_path, **kernel))["builds"]}
+    assert builds["time (median)"] == ["1.000 µs", "1.010 µs"]
+    assert builds["registers per thread"] == ["200", "210"]
+    assert builds["shared memory"] == ["98 304 bytes", "106 496 bytes"]
+    assert builds["limited by"] == ["shared memory and registers", "shared memory and registers"]
+
+
+def test_the_verdict_is_that_of_the_terminal(tmp_path: Path) -> None:
+    verdict = told(launch_of(tmp_path, clean=CLEAN, with_records=replace(WITH_RECORDS, spills=8)))["verdict"]
+    assert verdict["level"] == "unreliable"
+    assert verdict["text"].startswith("spills appeared: durations unreliable")
+
+
+def test_findings_know_their_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(_: Timeline, __: LaunchSummary) -> tuple[Finding, ...]:
+        return (
+            Finding("a", "loop[0]", 0.4, "slow\x1b[1m", "look", {}),
+            Finding("b", None, 0.2, "tail", "look", {}),
+            Finding("c", "gone", 0.1, "gone", "look", {}),
+        )
+
+    monkeypatch.setattr("kprof_inject.report.html.sections.overview.find", find)
+    findings = told(launch_of(tmp_path))["findings"]
+    assert [finding["scope"] for finding in findings] == [1, None, None]
+    assert (findings[0]["text"], findings[0]["share"]) == ("slow [1m", 0.4)
+
+
+def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
+    facts = facts_of(launch_of(tmp_path, name="k\x1b]0;x\x07\u202e"))
+    assert facts["kernel"] == "k ]0;x  "

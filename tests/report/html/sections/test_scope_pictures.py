@@ -1,0 +1,63 @@
+"""What the page shows of each scope, against brute force over the decoded scopes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Scope
+from timelines import Ran, cta_rows, made_timeline, scope_rows
+
+from kprof_inject.report.html.sections.scopes import scope_pictures
+from kprof_inject.report.summary import summarise
+
+SCOPES = [
+    Scope("func"),
+    Scope("iter", "iter", 0, ("/k.py", 3)),
+    Scope("here\u202e", "mark", 1),
+    Scope("never", "op", 1),
+]
+CTAS = cta_rows((0, 3, 0, 1000, 1000), (1, 5, 0, 1000, 1000))
+
+
+def rows_of(cta: int, warp: int, random: np.random.Generator) -> list[Ran]:
+    times = random.integers(20, 200, 9).tolist()
+    iterations = [Ran(1, ns, cta, warp, (3, 5)[cta], number, ns) for number, ns in enumerate(times)]
+    return [Ran(0, 1000, cta, warp, (3, 5)[cta]), *iterations, Ran(2, 0, cta, warp, (3, 5)[cta])]
+
+
+def test_all_blocks_count(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    blocks = [scope_rows([*rows_of(cta, 0, random), *rows_of(cta, 1, random)]) for cta in (0, 1)]
+    timeline = made_timeline(tmp_path, SCOPES, blocks, CTAS)
+    pictures = scope_pictures(timeline, summarise(timeline))
+    assert [picture["name"] for picture in pictures] == ["func", "iter", "here ", "never"]
+
+    mine = np.concatenate(blocks)
+    mine = mine[mine["scope"] == 1]
+    iteration = pictures[1]
+    assert sum(iteration["histogram"]["counts"]) == iteration["count"] == len(mine) == 36
+    assert iteration["iterations"]["first"] == list(range(9))
+    for number, median in enumerate(iteration["iterations"]["p50_ns"]):
+        assert median == pytest.approx(np.median(mine["duration_ns"][mine["iteration"] == number]), abs=0.051)
+    assert (iteration["warps"]["ids"], iteration["sms"]["ids"]) == ([0, 1], [3, 5])
+    for warp, mean_ns in zip(iteration["warps"]["ids"], iteration["warps"]["means_ns"], strict=True):
+        assert mean_ns == pytest.approx(mine["duration_ns"][mine["warp"] == warp].mean(), abs=0.051)
+
+
+def test_instants_and_what_never_ran_have_no_pictures(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path, SCOPES, [scope_rows(rows_of(0, 0, np.random.default_rng(2)))], CTAS)
+    _, _, instant, never = scope_pictures(timeline, summarise(timeline))
+    assert (instant["count"], instant["histogram"], instant["iterations"]) == (1, None, None)
+    assert (never["count"], never["histogram"], never["warps"]["ids"], never["mean_ns"]) == (0, None, [], None)
+
+
+def test_only_iterations_have_a_plot_by_iteration(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path, SCOPES, [scope_rows(rows_of(0, 0, np.random.default_rng(2)))], CTAS)
+    assert scope_pictures(timeline, summarise(timeline))[0]["iterations"] is None
+
+
+def test_a_kernel_without_scopes_has_no_pictures(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path, [], [], CTAS)
+    assert scope_pictures(timeline, summarise(timeline)) == []

@@ -1,0 +1,139 @@
+"""The page as a file: one piece, and nothing in it that a capture says is markup."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from buffers import Cta, Scope, end, save_launch, start
+from unpacked import unpacked
+
+from kprof_inject.report.html.document import write_html
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+HOSTILE = "</script><script>alert(1)</script><!--\u202e\u2028\x00\x1b]0;\"'&{{data}}é\ud800"
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None], str]] = []
+        self._is_open = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: Iterable[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs), ""))
+        self._is_open = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_open = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_open:
+            tag, attributes, text = self.found[-1]
+            self.found[-1] = tag, attributes, text + data
+
+    def named(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
+        return [(attributes, text) for name, attributes, text in self.found if name == tag]
+
+
+def timeline_of(folder: Path, name: str = "kernel") -> Timeline:
+    scopes = [Scope(name, "func", -1, (f"/src/{name}.py", 3), [(name, 4)])]
+    return decode_launch(save_launch(folder, scopes, [Cta([[start(0, 5), end(0, 900)]])], slots=4))
+
+
+def page_text(path: Path, *timelines: Timeline) -> str:
+    size = write_html(path, timelines)
+    assert path.stat().st_size == size
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
+    elements = Elements(page_text(tmp_path / "page.html", timeline_of(tmp_path)))
+    for tag, attributes, _ in elements.found:
+        assert "src" not in attributes, tag
+        assert attributes.get("href", "data:").startswith("data:"), tag  # type: ignore[union-attr]
+    policy = next(values["content"] for values, _ in elements.named("meta") if values.get("http-equiv"))
+    assert policy and policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+
+
+def test_the_policy_names_exactly_the_inline_elements(tmp_path: Path) -> None:
+    elements = Elements(page_text(tmp_path / "page.html", timeline_of(tmp_path)))
+    policy = next(values["content"] for values, _ in elements.named("meta") if values.get("http-equiv")) or ""
+    runs = [text for values, text in elements.named("script") if values["type"] in ("importmap", "module")]
+    inline = [*runs, *(text for _, text in elements.named("style"))]
+    hashes = {base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline}
+    assert set(re.findall(r"'sha256-([^']+)'", policy)) == hashes
+    assert len(inline) == 3
+
+
+def test_every_module_is_in_the_import_map(tmp_path: Path) -> None:
+    elements = Elements(page_text(tmp_path / "page.html", timeline_of(tmp_path)))
+    (imports,) = [text for values, text in elements.named("script") if values["type"] == "importmap"]
+    modules = json.loads(imports)["imports"]
+    texts = {name: base64.b64decode(url.partition(",")[2]).decode() for name, url in modules.items()}
+    wanted = {name for text in texts.values() for name in re.findall(r'(?:from|import) "(#[^"]+)"', text)}
+    assert {"#main", "#timeline/view"} <= set(texts)
+    assert wanted <= set(texts)
+
+
+def test_names_are_never_markup(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    text = page_text(path, timeline_of(tmp_path, HOSTILE))
+    plain = page_text(tmp_path / "plain.html", timeline_of(tmp_path / "plain"))
+
+    tags = [tag for tag, _, _ in Elements(text).found]
+    assert tags == [tag for tag, _, _ in Elements(plain).found]
+    assert "alert(1)" not in text.replace("\\u003cscript\\u003ealert(1)\\u003c", "")
+    (scope,) = unpacked(path)[0]["meta"]["scopes"]
+    assert scope["name"] == HOSTILE
+
+
+def test_no_placeholder_is_left(tmp_path: Path) -> None:
+    assert "{{" not in page_text(tmp_path / "page.html", timeline_of(tmp_path))
+
+
+def test_several_kernels_in_the_title(tmp_path: Path) -> None:
+    timelines = [timeline_of(tmp_path / str(number)) for number in range(2)]
+    assert "<title>kernel · kprof-inject</title>" in page_text(tmp_path / "page.html", *timelines)
+    assert "<title>no launch · kprof-inject</title>" in page_text(tmp_path / "none.html")
+
+
+def test_times_are_exact_however_late_the_launch(tmp_path: Path) -> None:
+    timeline = timeline_of(tmp_path)
+    write_html(tmp_path / "page.html", [timeline])
+    (launch,) = unpacked(tmp_path / "page.html")
+    assert int(launch["meta"]["first_ns"]) == timeline.first_ns
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write_html(path, [timeline_of(tmp_path)])
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
+
+
+def test_the_assets_are_part_of_the_package() -> None:
+    assets = files("kprof_inject.report.html") / "assets"
+    names = {entry.name for entry in assets.iterdir()}
+    assert {"page.html", "style.css", "main.js", "package.json", "timeline", "views"} <= names
+    modules = {entry.name for entry in (assets / "timeline").iterdir()}
+    assert "view.js" in modules

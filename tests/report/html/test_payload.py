@@ -1,0 +1,135 @@
+"""The page's scopes are those of the timeline: read back by the page's own modules."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, Scope, end, save_launch, start
+from unpacked import unpacked
+
+from kprof_inject.errors import KprofError
+from kprof_inject.report.html.document import write_html
+from kprof_inject.report.html.payload.columns import differences_by_kind, table_bytes
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+SCOPES = [
+    Scope("kernel", "func", -1, ("/src/k.py", 1)),
+    Scope("iter[0]", "iter", 0, ("/src/k.py", 2)),
+    Scope("wait", "marker", 0),
+]
+FUNC, ITER, WAIT = range(len(SCOPES))
+
+
+def warp(begin: int, noise: np.random.Generator, iterations: int = 9) -> list[Entry]:
+    """Iterations of any length in a function; the last scope crosses it."""
+    records, at = [start(FUNC, begin)], begin
+    for _ in range(iterations):
+        at += int(noise.integers(40, 90_000))
+        records.append(start(ITER, at))
+        at += int(noise.integers(0, 500))
+        records.append(end(ITER, at))
+    return [*records, start(WAIT, at + 50), end(FUNC, at + 90), end(WAIT, at + 200)]
+
+
+@pytest.fixture
+def timeline(tmp_path: Path) -> Timeline:
+    """CTAs on any SM, in rings of which some lose records, and some CTAs that never ran."""
+    noise = np.random.default_rng(3)
+    ctas = [
+        None
+        if number % 7 == 3
+        else Cta([warp(10_000 * number, noise, 3 + 4 * (number % 4)) for _ in range(3)], sm=5 - number % 5)
+        for number in range(20)
+    ]
+    return decode_launch(save_launch(tmp_path, SCOPES, ctas, slots=16))
+
+
+def page_of(timeline: Timeline, folder: Path, **options: Any) -> dict[str, Any]:
+    write_html(folder / "page.html", [timeline], **options)
+    return unpacked(folder / "page.html")[0]
+
+
+def test_every_column_comes_back(timeline: Timeline, tmp_path: Path) -> None:
+    scopes, ctas = timeline.scopes, timeline.ctas
+    page = page_of(timeline, tmp_path)
+
+    assert len(scopes) > 80
+    for name in ("scope", "depth", "flags", "iteration", "cta", "sm", "warp"):
+        assert page["scopes"][name] == scopes[name].tolist(), name
+    assert page["scopes"]["start"] == (scopes["start_ns"] - timeline.first_ns).tolist()
+    assert page["scopes"]["end"] == (scopes["end_ns"] - timeline.first_ns).tolist()
+    assert page["scopes"]["duration"] == scopes["duration_ns"].tolist()
+    assert page["scopes"]["self"] == scopes["self_ns"].tolist()
+    assert page["scopes"]["cycles"] == (scopes["end_cycles"] - scopes["start_cycles"]).tolist()
+    for mine, theirs in {"begin": "init_ns", "end": "pre_final_ns", "copied": "post_final_ns"}.items():
+        assert page["ctas"][mine] == (ctas[theirs] - timeline.first_ns).tolist()
+    assert (page["ctas"]["cta"], page["ctas"]["sm"]) == (ctas["cta"].tolist(), ctas["sm"].tolist())
+
+
+def test_a_track_holds_a_warps_scopes(timeline: Timeline, tmp_path: Path) -> None:
+    page = page_of(timeline, tmp_path)
+    scopes, begins = page["scopes"], page["scopes"]["trackStart"]
+    warps = page["meta"]["warps"]
+
+    assert len(begins) == len(timeline.ctas) * len(warps) + 1
+    assert begins[-1] == timeline.scope_count
+    for track, (begin, stop) in enumerate(pairwise(begins)):
+        cta, warp = timeline.ctas["cta"][track // len(warps)], warps[track % len(warps)]
+        assert set(scopes["cta"][begin:stop]) <= {cta}
+        assert set(scopes["warp"][begin:stop]) <= {warp}
+        assert set(scopes["track"][begin:stop]) <= {track}
+
+
+def test_what_was_lost_is_told(timeline: Timeline, tmp_path: Path) -> None:
+    lost, page = timeline.incomplete, page_of(timeline, tmp_path)["incomplete"]
+
+    assert lost["records_lost"].any()
+    assert page["lost"] == lost["records_lost"].tolist()
+    assert page["written"] == lost["records_written"].tolist()
+    assert page["warp"] == lost["warp"].tolist()
+    assert timeline.ctas["cta"][page["ctaRow"]].tolist() == lost["cta"].tolist()
+    assert page["lostStart"] == (lost["lost_start_ns"] - timeline.first_ns).tolist()
+    assert page["lostEnd"] == (lost["lost_end_ns"] - timeline.first_ns).tolist()
+
+
+def test_beyond_the_limit_whole_ctas_of_the_first_sms_are_kept(timeline: Timeline, tmp_path: Path) -> None:
+    scopes = timeline.scopes
+    page = page_of(timeline, tmp_path, most_scopes=40)
+
+    kept = np.unique(page["scopes"]["cta"])
+    expected = scopes[np.isin(scopes["cta"], kept)]
+    assert page["scopes"]["cta"] == expected["cta"].tolist()
+    assert 0 < len(expected) <= 40 < len(scopes)
+    left = timeline.ctas[~np.isin(timeline.ctas["cta"], kept)]
+    assert max(page["scopes"]["sm"]) <= left["sm"].min()
+    assert len(page["ctas"]["cta"]) == len(timeline.ctas), "their bars are there all the same"
+    assert page["meta"]["shown_scopes"] == len(expected)
+    assert page["meta"]["shown_ctas"] == len(kept)
+    assert page["meta"]["scope_count"] == len(scopes)
+
+
+def test_one_cta_is_shown_however_many_scopes_it_has(timeline: Timeline, tmp_path: Path) -> None:
+    page = page_of(timeline, tmp_path, most_scopes=1)
+
+    assert page["meta"]["shown_ctas"] == 1
+    assert page["meta"]["shown_scopes"] == len(page["scopes"]["cta"]) > 1
+
+
+def test_columns_that_repeat_take_no_room() -> None:
+    assert sum(map(len, table_bytes((np.zeros(1000, dtype=np.int64),)))) == 5
+    assert sum(map(len, table_bytes((np.full(1000, -1), np.full(1000, 256))))) == 4 + 1 + 1000 + 1 + 2000
+
+
+def test_differences_by_kind() -> None:
+    values, kinds = np.array([0, -1, 1, 2, -1, 0]), np.array([7, 2, 7, 7, 2, 7])
+    assert differences_by_kind(values, kinds).tolist() == [0, -1, 1, 1, 0, -2]
+    assert differences_by_kind(np.empty(0, np.int32), np.empty(0, np.int16)).tolist() == []
+
+
+def test_a_number_that_javascript_does_not_hold_is_refused() -> None:
+    with pytest.raises(KprofError, match="does not fit into a page"):
+        list(table_bytes((np.array([1 << 53]),)))

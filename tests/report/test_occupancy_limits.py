@@ -1,0 +1,50 @@
+"""What an SM runs out of first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from timelines import cta_rows, made_timeline
+
+from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.reader import Kernel
+from kprof_inject.report.occupancy_limits import limited_by
+
+H200 = {"backend": "cuda", "arch": 90}
+
+
+def kernel_of(folder: Path, warps: int, target: Any) -> Kernel:
+    kernel = {"num_warps": warps, "metadata": {"target": target}}
+    return made_timeline(folder, [], [], cta_rows(), kernel=kernel).launch.kernel
+
+
+@pytest.mark.parametrize(
+    ("warps", "registers", "shared_bytes", "ctas", "what"),
+    [
+        (4, 32, 98_304, 2, "shared memory"),
+        (4, 255, 1_024, 2, "registers"),
+        (32, 16, 0, 2, "warps"),
+        (1, None, 0, 32, "CTAs"),
+        (4, 255, 98_304, 2, "shared memory and registers"),
+    ],
+)
+def test_the_scarcest_is_named(
+    tmp_path: Path, warps: int, registers: int | None, shared_bytes: int, ctas: int, what: str
+) -> None:
+    cost = KernelCost(registers, 0, shared_bytes, ctas)
+    assert limited_by(kernel_of(tmp_path, warps, H200), cost) == what
+
+
+def test_a_driver_that_says_otherwise_is_believed(tmp_path: Path) -> None:
+    assert limited_by(kernel_of(tmp_path, 4, H200), KernelCost(32, 0, 98_304, 1)) == ""
+
+
+@pytest.mark.parametrize("target", [None, "cuda:90"])
+def test_without_a_target_nothing_is_named(tmp_path: Path, target: Any) -> None:
+    assert limited_by(kernel_of(tmp_path, 4, target), KernelCost(32, 0, 98_304, 2)) == ""
+
+
+def test_without_the_driver_s_word_nothing_is_named(tmp_path: Path) -> None:
+    assert limited_by(kernel_of(tmp_path, 4, H200), KernelCost(32, 0, 98_304, None)) == ""
