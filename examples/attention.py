@@ -1,4 +1,7 @@
-"""Attention on the GPU, forward pass: two matrix products and the softmax between them in one kernel."""
+"""Attention on the GPU, forward pass: two matrix products and the softmax between them in one kernel.
+
+The comments that begin with `kprof:` say what kprof-inject times unless it is told otherwise.
+"""
 
 import argparse
 import hashlib
@@ -31,9 +34,10 @@ def _attn_inner(
 
     MASKED hides keys that come after the query; without it, every key in the range is visible.
     """
-    for start_n in range(start, stop, BLOCK_N):
-        k = tl.load(k_ptrs + start_n * stride_row)
-        scores = tl.dot(q, k) * qk_scale
+    for start_n in range(start, stop, BLOCK_N):  # kprof: iter keys
+        k = tl.load(k_ptrs + start_n * stride_row)  # kprof: load_k
+        scores = tl.dot(q, k) * qk_scale  # kprof: qk
+        # kprof: begin softmax
         if MASKED:
             keys = start_n + tl.arange(0, BLOCK_N)
             scores = tl.where(rows[:, None] >= keys[None, :], scores, -float("inf"))
@@ -41,8 +45,9 @@ def _attn_inner(
         weights = tl.exp2(scores - new_max[:, None])
         correction = tl.exp2(row_max - new_max)
         row_sum = row_sum * correction + tl.sum(weights, axis=1)
-        v = tl.load(v_ptrs + start_n * stride_row)
-        acc = tl.dot(weights.to(v.dtype), v, acc * correction[:, None])
+        # kprof: end softmax
+        v = tl.load(v_ptrs + start_n * stride_row)  # kprof: load_v
+        acc = tl.dot(weights.to(v.dtype), v, acc * correction[:, None])  # kprof: pv
         row_max = new_max
     return acc, row_sum, row_max
 

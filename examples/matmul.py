@@ -69,8 +69,8 @@ def matmul_kernel(
     tl.store(c_ptrs, acc.to(c_ptr.dtype.element_ty), mask=mask)
 
 
-def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a @ b, for two matrices of one type."""
+def matmul(a: torch.Tensor, b: torch.Tensor, num_stages: int = 3) -> torch.Tensor:
+    """a @ b, for two matrices of one type. ``num_stages`` says how many iterations' loads are under way at once."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.empty((m, n), device=a.device, dtype=a.dtype)
     grid = (triton.cdiv(m, BLOCK_M) * triton.cdiv(n, BLOCK_N),)
@@ -90,7 +90,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         GROUP_M=8,
         EVEN_K=k % BLOCK_K == 0,
         num_warps=4,
-        num_stages=3,
+        num_stages=num_stages,
     )
     return c
 
@@ -100,11 +100,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--m", type=int, default=2048, help="rows of A (%(default)s)")
     parser.add_argument("--n", type=int, default=2048, help="columns of B (%(default)s)")
     parser.add_argument("--k", type=int, default=1024, help="columns of A, rows of B (%(default)s)")
+    parser.add_argument("--num-stages", type=int, default=3, metavar="N", help="of the pipeline (%(default)s)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="launches (%(default)s)")
     parser.add_argument("--save", metavar="FILE", help="write the result there with torch.save")
     arguments = parser.parse_args()
-    if min(arguments.m, arguments.n, arguments.k, arguments.repeat) < 1:
-        parser.error("--m, --n, --k and --repeat must be at least 1")
+    if min(arguments.m, arguments.n, arguments.k, arguments.num_stages, arguments.repeat) < 1:
+        parser.error("--m, --n, --k, --num-stages and --repeat must be at least 1")
     return arguments
 
 
@@ -118,7 +119,7 @@ def main() -> int:
     a = torch.randn((arguments.m, arguments.k), device="cuda", dtype=torch.float16)
     b = torch.randn((arguments.k, arguments.n), device="cuda", dtype=torch.float16)
     for _ in range(arguments.repeat):
-        c = matmul(a, b)
+        c = matmul(a, b, arguments.num_stages)
 
     expected = a.float() @ b.float()
     error = (c.float() - expected).abs().max().item()

@@ -11,7 +11,21 @@ from programs.child import REPO, run_python
 
 import kprof_inject
 
-COMMANDS = ["dump", "list", "insert", "strip", "check", "run", "trace", "report", "view", "profile", "demo", "doctor"]
+COMMANDS = [
+    "dump",
+    "list",
+    "insert",
+    "strip",
+    "check",
+    "run",
+    "trace",
+    "report",
+    "diff",
+    "view",
+    "profile",
+    "demo",
+    "doctor",
+]
 
 MODULES_AFTER_HELP = """
 import sys

@@ -206,3 +206,71 @@ def test_a_launch_without_memory_for_its_buffer_gets_a_smaller_one(kprof: Kprof,
     assert ended.stdout.startswith("2097152.0\n2097152.0\n")
     assert "vector_add_kernel: for 1024 CTAs, each keeps " in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def last_capture(folder: Path) -> Path:
+    return max((folder / "kprof_out" / "captures").iterdir())
+
+
+def test_softmax_has_an_iteration_for_each_row(kprof: Kprof, environment: dict[str, str], tmp_path: Path) -> None:
+    stdout = run_plain("softmax", ("--rows", "5000"), tmp_path / "plain.pt", environment)
+    profiled = kprof("profile", *EVERYTHING, *LARGE_BUFFER, "--", EXAMPLES / "softmax.py", "--rows", "5000")
+    counts = slices(tmp_path / "kprof_out" / "trace.json")
+    assert counts["iter[0]"] == 5000 * 4
+    assert counts["func"] == counts["loop[0]"]
+    assert profiled.stdout.startswith(stdout * 2)
+
+
+def test_the_markers_of_attention_are_what_is_timed_by_default(
+    kprof: Kprof, environment: dict[str, str], tmp_path: Path
+) -> None:
+    stdout = run_plain("attention", (), tmp_path / "plain.pt", environment)
+    profiled = kprof("profile", *LARGE_BUFFER, "--", EXAMPLES / "attention.py")
+    counts = slices(tmp_path / "kprof_out" / "trace.json")
+    assert {name.split("#")[0] for name in counts} == {"keys", "load_k", "qk", "softmax", "load_v", "pv"}
+    assert counts["keys"] == 128 * 4 * 16
+    assert profiled.stdout.startswith(stdout * 2)
+
+
+def test_of_a_tuned_matmul_the_chosen_configuration_is_timed(kprof: Kprof, tmp_path: Path) -> None:
+    profiled = kprof("profile", "--at", "func", "--", EXAMPLES / "autotuned_matmul.py")
+    (launch,) = read_capture(last_capture(tmp_path)).launches
+    chosen = [line for line in profiled.stderr.splitlines() if line.startswith("chosen: ")][-1]
+    options = launch.kernel.metadata
+    assert chosen == f"chosen: num_warps={options['num_warps']} num_stages={options['num_stages']}"
+    first, second = profiled.stdout.splitlines()[:2]
+    assert first == second
+
+
+def test_stages_change_the_time_and_not_the_result(kprof: Kprof, tmp_path: Path) -> None:
+    said = []
+    for stages in ("2", "4"):
+        profiled = kprof(
+            "profile", "-o", f"stages{stages}", "--", EXAMPLES / "matmul.py", "--num-stages", stages, "--k", "4096"
+        )
+        said += profiled.stdout.splitlines()[:2]
+        (launch,) = read_capture(tmp_path / f"stages{stages}/captures/001").launches
+        assert launch.kernel.metadata["num_stages"] == int(stages)
+    assert len(set(said)) == 1
+
+
+def test_what_inductor_made_is_timed(kprof: Kprof, environment: dict[str, str], tmp_path: Path) -> None:
+    stdout = run_plain("torch_compile", (), tmp_path / "plain.pt", environment)
+    profiled = kprof("profile", "--at", "func", "--", EXAMPLES / "torch_compile.py")
+    kernels = {launch.kernel.name for launch in read_capture(last_capture(tmp_path)).launches}
+    assert len(kernels) >= 2 and all(name.startswith("triton_") for name in kernels)
+    assert profiled.stdout.startswith(stdout * 2)
+
+
+def test_the_warp_specialized_matmul_runs_where_it_can(environment: dict[str, str]) -> None:
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    command = [sys.executable, str(EXAMPLES / "warp_specialized_matmul.py")]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if major == 10:
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.startswith("warp_specialized_matmul 2048x2048x1024 float16: max abs error ")
+    else:
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert ended.stderr == f"warp_specialized_matmul: this GPU is {major}.{minor}, and 10.x is needed\n"

@@ -97,6 +97,7 @@ def test_each_configuration_has_a_plan_and_an_override_of_its_own(runs: FakeRuns
 def test_both_steps_time_the_kernel_and_tell_what_it_takes(runs: FakeRuns, ended: Ended) -> None:
     (launch,) = launches_in(runs.capture, "scale")
     kernel = json.loads((launch.kernel.folder / "kernel.json").read_text())
+    assert launch.kernel.sm_count == 132
     with_records = json.loads((launch.kernel.folder / "timing.json").read_text())["times_ns"]
     clean = kernel["clean"]
     assert (clean["registers"], clean["spills"], clean["shared_bytes"]) == (CLEAN_REGISTERS, 0, 0)

@@ -151,14 +151,13 @@ def measure(a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> MeasuredPair:
     wanted = tuple(
         match
         for match in matching.matches
-        if not globs
-        or any(
-            matches_scope(name, glob)
-            for glob in globs
-            for name in (identities_a[match.a].name, identities_b[match.b].name)
-        )
+        if not globs or _is_one_of(globs, identities_a[match.a].name, identities_b[match.b].name)
     )
     return MeasuredPair(a, b, all_a, all_b, warps, identities_b, identities_a, matching, wanted)
+
+
+def _is_one_of(globs: Sequence[str], *names: str) -> bool:
+    return any(matches_scope(name, glob) for name in names for glob in globs)
 
 
 def _figure(scope: ScopeFigures, name: str) -> float | None:
