@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.timeline.timeline import Timeline
 
 MOST_SCOPES = 4_000_000
-"""About 40 MB of page, and 400 MB in the browser."""
+"""About 20 MB of page, and 320 MB in the browser."""
 
 
 @dataclass(frozen=True, slots=True)

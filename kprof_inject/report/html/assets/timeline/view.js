@@ -75,6 +75,7 @@ class TimelineView {
     });
     observer.observe(this.room);
     context.onForget(() => observer.disconnect());
+    context.onForget(() => clearTimeout(this.#remembering));
     context.onThemeChange(() => {
       this.look = lookOf(this.model, context.theme);
       this.#change({ look: true });

@@ -1,0 +1,29 @@
+"""A real kernel's source and TTGIR for captures of the attention kernel, whose scopes then stand where they would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_FIXTURES = Path(__file__).parents[2] / "ttgir_fixtures"
+_TTGIR = _FIXTURES / "3.6.0" / "cuda-90" / "attention.ttgir"
+_SOURCE = _FIXTURES / "kernels" / "attention.py"
+_PATH = "/kprof-inject/ttgir_fixtures/kernels/attention.py"
+# Of each scope the line, and the line of the call that inlined it.
+_LINES = [(44, 0), (27, 81), (27, 81), (28, 81), (29, 81), (33, 81), (38, 81), (90, 0)]
+
+
+def give_code(folder: Path) -> None:
+    """Put them into every kernel of a capture, with the scopes of ``attention_capture``."""
+    for path in folder.glob("*/kernels/*/kernel.json"):
+        kernel = json.loads(path.read_text())
+        for scope, (line, call) in zip(kernel["scope_table"]["scopes"], _LINES, strict=True):
+            scope["source"] = _point(line)
+            scope["called_from"] = [_point(call)] if call else []
+        path.write_text(json.dumps(kernel))
+        (path.parent / "kernel.ttgir").write_text(_TTGIR.read_text())
+        (path.parent / "sources.json").write_text(json.dumps({_PATH: _SOURCE.read_text()}))
+
+
+def _point(line: int) -> dict[str, str | int]:
+    return {"file": _PATH, "line": line, "column": 0}

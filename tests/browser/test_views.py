@@ -1,0 +1,188 @@
+"""The tabs beside the timeline, as a reader uses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attention_capture import save_attention
+from buffers import Cta, Scope, end, save_launch, start
+from kernel_code import give_code
+from playwright.sync_api import Locator, expect
+from shown_page import ShownPage
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.report.html.document import write_html
+from kprof_inject.timeline.timeline import decode_launch
+
+Show = Callable[..., ShownPage]
+SCOPES = 300_000
+HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
+
+
+@pytest.fixture(scope="module")
+def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of an attention kernel with a second wave on some of the SMs, and with its source and TTGIR."""
+    folder = tmp_path_factory.mktemp("attention")
+    save_attention(folder, SCOPES)
+    give_code(folder)
+    write_html(folder / "page.html", [decode_launch(read_capture(folder).launches[0])])
+    return folder / "page.html"
+
+
+def opened(show: Show, path: Path, tab: str, **options: object) -> tuple[ShownPage, Locator]:
+    shown = show(path, fragment=f"#tab={tab}", **options)
+    shown.settle()
+    return shown, shown.page.locator(f"#view-{tab}")
+
+
+def selected(shown: ShownPage) -> str:
+    return shown.page.get_by_role("tab", selected=True).inner_text()
+
+
+def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path) -> None:
+    _, view = opened(show, attention, "overview")
+    assert view.locator("h2").all_inner_texts() == ["Findings", "Scopes", "How far to trust it", "Conditions", "Notes"]
+    rows = view.locator(".scope-table tbody tr")
+    expect(rows).to_have_count(8)
+    assert rows.nth(1).inner_text().split("\t")[0].strip() == "loop[0]"
+    assert "attention.py:27" in rows.nth(1).inner_text()
+    assert "waves" in view.locator(".fact-groups").inner_text()
+
+
+def test_the_table_is_sorted_by_what_is_clicked(show: Show, attention: Path) -> None:
+    _, view = opened(show, attention, "overview")
+    names = view.locator(".scope-table tbody th")
+    in_order = names.all_inner_texts()
+    view.get_by_role("button", name="self", exact=True).click()
+    assert [name.strip() for name in names.all_inner_texts()][:2] == ["softmax", "qk"]
+    expect(view.locator("[aria-sort=descending]")).to_have_text("self")
+    view.get_by_role("button", name="scope", exact=True).click()
+    assert names.all_inner_texts() == in_order
+
+
+def test_from_the_table_to_a_scope_and_to_its_source(show: Show, attention: Path) -> None:
+    shown, view = opened(show, attention, "overview")
+    view.get_by_role("button", name="softmax", exact=True).click()
+    assert selected(shown) == "Scopes"
+    expect(shown.page.locator("#view-scopes h2")).to_have_text("softmax")
+    shown.page.locator("#view-scopes").get_by_role("button", name="Source").click()
+    assert selected(shown) == "Source"
+    expect(shown.page.locator("#view-source .current .line-number")).to_have_text("33")
+
+
+def test_sms_tell_their_ctas_and_lead_to_the_timeline(show: Show, attention: Path) -> None:
+    shown, view = opened(show, attention, "heat_map")
+    expect(view.locator(".sm-legend")).to_contain_text("the last wave, 2")
+    canvas = view.locator("canvas")
+    canvas.hover(position={"x": 300, "y": 120})
+    tip = view.locator(".view-tooltip").inner_text()
+    assert tip.startswith("SM ") and "CTAs at work" in tip and "wave 1" in tip
+    canvas.click(position={"x": 300, "y": 120})
+    assert selected(shown) == "Timeline"
+    assert set(shown.hash) == {"from", "to"}
+
+
+def test_sms_can_stand_by_when_they_were_done_and_be_coloured_by_load(show: Show, attention: Path) -> None:
+    shown, view = opened(show, attention, "heat_map")
+    canvas = view.locator("canvas")
+    pixels = "(canvas) => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data].join()"
+    seen = {canvas.evaluate(pixels)}
+    view.get_by_label("SMs by").select_option("when it was done")
+    seen.add(canvas.evaluate(pixels))
+    view.get_by_label("Colour").select_option("CTAs at work")
+    expect(view.locator(".sm-legend")).to_contain_text("0 to 2 CTAs")
+    seen.add(canvas.evaluate(pixels))
+    shown.press("t")
+    seen.add(canvas.evaluate(pixels))
+    assert len(seen) == 4
+
+
+def test_a_scope_s_bars_lead_to_one_of_what_they_count(show: Show, attention: Path) -> None:
+    shown, view = opened(show, attention, "scopes")
+    expect(view.locator("h2")).to_have_text("iter[0]")
+    assert view.locator(".card h3").all_inner_texts() == ["Durations", "Iterations", "Warps", "SMs"]
+    bar = view.get_by_role("img", name="Durations of iter[0]").locator(".bar-target").nth(20)
+    bar.hover()
+    tip = view.locator(".view-tooltip").inner_text()
+    assert "µs to under" in tip or "ns to under" in tip
+    bar.click()
+    assert selected(shown) == "Timeline"
+    assert "iter[0]" in shown.panel()
+
+
+def test_scopes_are_chosen_from_their_list(show: Show, attention: Path) -> None:
+    _, view = opened(show, attention, "scopes")
+    view.locator(".scope-list").get_by_role("button", name="load k, v").click()
+    expect(view.locator("h2")).to_have_text("load k, v")
+    assert "Iterations" not in view.locator(".card h3").all_inner_texts()
+    assert view.locator(".scope-list [aria-current=true]").inner_text().startswith("load k, v")
+
+
+def test_the_source_has_the_time_of_its_lines(show: Show, attention: Path) -> None:
+    shown, view = opened(show, attention, "source")
+    line = view.locator(".source-row", has_text="k = tl.load(k_ptrs + start_n * stride_row)")
+    number, *_, total, own, ran, operations, _ = line.inner_text().split("\n")
+    assert (number, total == own, ran.endswith("×"), int(operations) > 9) == ("28", True, True, True)
+    line.click()
+    details = view.locator(".line-details")
+    assert "load k, v" in details.inner_text() and "attention.py:81" in details.inner_text()
+    details.get_by_role("button", name="TTGIR", exact=True).click()
+    assert selected(shown) == "TTGIR"
+    current = shown.page.locator("#view-ttgir .current")
+    expect(current).to_contain_text("attention.py:28")
+    current.get_by_role("button", name="attention.py:28").click()
+    assert selected(shown) == "Source"
+
+
+def test_the_ttgir_marks_its_scopes_and_folds_locations(show: Show, attention: Path) -> None:
+    _, view = opened(show, attention, "ttgir")
+    view.locator(".scope-list").get_by_role("button", name="loop[0]").click()
+    current = view.locator(".current")
+    expect(current).to_contain_text("scf.for")
+    assert current.locator(".scope-label").count() == 2
+    assert "loc(" not in current.inner_text()
+    view.get_by_label("locations").check()
+    view.get_by_role("searchbox").fill("#loc100 =")
+    view.get_by_role("searchbox").press("Enter")
+    expect(view.locator(".current")).to_contain_text("loc(")
+    view.get_by_role("searchbox").fill("nowhere to be found")
+    view.get_by_role("searchbox").press("Enter")
+    expect(view.locator(".find-box")).to_contain_text("not found")
+
+
+def test_only_what_is_in_sight_of_a_long_text_is_on_the_page(show: Show, tmp_path: Path) -> None:
+    launch = save_launch(tmp_path, [Scope("kernel")], [Cta([[start(0, 5), end(0, 900)]])], slots=4)
+    body = "".join(f"    %v{n} = arith.addi %a, %b : i32 loc(#loc{n})\n" for n in range(50_000))
+    (launch.kernel.folder / "kernel.ttgir").write_text(f"module {{\n  tt.func @k() {{\n{body}  }}\n}}\n")
+    write_html(tmp_path / "page.html", [decode_launch(launch)])
+    _, view = opened(show, tmp_path / "page.html", "ttgir")
+    assert 20 < view.locator(".ttgir-row").count() < 100
+    view.get_by_role("searchbox").fill("%v49999 =")
+    view.get_by_role("searchbox").press("Enter")
+    expect(view.locator(".current")).to_contain_text("%v49999 = arith.addi")
+    assert view.locator(".ttgir-row").count() < 100
+
+
+def test_names_and_texts_from_a_capture_are_only_text(show: Show, tmp_path: Path) -> None:
+    path = f"/src/{HOSTILE}.py"
+    scopes = [Scope(HOSTILE, "func", -1, (path, 1)), Scope(f"{HOSTILE}2", "iter", 0, (path, 2))]
+    entries = [start(0, 5), start(1, 100), end(1, 300), start(1, 400), end(1, 700), end(0, 900)]
+    launch = save_launch(tmp_path, scopes, [Cta([entries])] * 2, slots=8)
+    (launch.kernel.folder / "sources.json").write_text(json.dumps({path: f"{HOSTILE}\n'''{HOSTILE}\n"}))
+    (launch.kernel.folder / "kernel.ttgir").write_text(f"tt.func {{\n{HOSTILE}\n}}\n")
+    write_html(tmp_path / "page.html", [decode_launch(launch)])
+    for tab in ("overview", "heat_map", "scopes", "source", "ttgir"):
+        shown, view = opened(show, tmp_path / "page.html", tab)
+        assert shown.page.locator("img[src=x]").count() == 0
+        assert not set(view.inner_text()) & {"\u202e", "\x1b"}
+    assert "<img src=x onerror=alert(1)>" in view.inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("tab", ["overview", "heat_map", "scopes", "source", "ttgir"])
+def test_no_text_is_cut_off_at_the_side(show: Show, attention: Path, tab: str, width: int) -> None:
+    _, view = opened(show, attention, tab, width=width, height=width * 5 // 8)
+    assert view.evaluate("(view) => view.scrollWidth - view.clientWidth") <= 0

@@ -1,0 +1,188 @@
+"""The examples, without a GPU: their kernels compile, take records, and compile with those. The programs say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+import triton
+from programs.child import REPO, run_python
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.insertion import insert_module, view_of
+from kprof_inject.runtime.checking.lower import lower
+from kprof_inject.select.selectors import parse_selectors
+
+EXAMPLES = REPO / "examples"
+HOPPER, BLACKWELL = 90, 100
+TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+
+# Types of arguments that end in :16 are multiples of 16, as the launcher sees of those here.
+POINTER, SIZE = "*fp16:16", "i32:16"
+
+
+def like(kind: str, *names: str) -> dict[str, str]:
+    return dict.fromkeys(names, kind)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A kernel as one launch compiles it, and the names of the scopes that it should have by default."""
+
+    kernel: str
+    signature: dict[str, str]
+    constants: dict[str, Any]
+    scopes: tuple[str, ...]
+    options: dict[str, int] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 3})
+
+
+MATMUL_SIGNATURE = {
+    **like(POINTER, "a_ptr", "b_ptr", "c_ptr"),
+    **like(SIZE, "M", "N", "K", "stride_am", "stride_bk", "stride_cm"),
+}
+MATMUL_CONSTANTS = {**TILE, "stride_ak": 1, "stride_bn": 1, "stride_cn": 1, "GROUP_M": 8, "EVEN_K": True}
+LOOP = ("func", "loop[0]", "iter[0]")
+CASES = {
+    "vector_add": Example(
+        "vector_add_kernel",
+        {**like("*fp32:16", "x_ptr", "y_ptr", "out_ptr"), "n_elements": SIZE},
+        {"BLOCK": 1024},
+        ("func",),
+    ),
+    "matmul": Example("matmul_kernel", MATMUL_SIGNATURE, MATMUL_CONSTANTS, LOOP),
+    "matmul with four stages": Example(
+        "matmul_kernel", MATMUL_SIGNATURE, MATMUL_CONSTANTS, LOOP, {"num_warps": 4, "num_stages": 4}
+    ),
+    "attention": Example(
+        "attention_kernel",
+        {
+            **like(POINTER, "q_ptr", "k_ptr", "v_ptr", "out_ptr"),
+            **like(SIZE, "stride_head", "stride_row", "seq_len"),
+            "scale": "fp32",
+        },
+        {"CAUSAL": False, "BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64},
+        ("keys", "load_k", "qk", "softmax", "load_v", "pv"),
+    ),
+    "layer_norm": Example(
+        "layer_norm_kernel",
+        {
+            **like(POINTER, "x_ptr", "out_ptr"),
+            **like("*fp32:16", "weight_ptr", "bias_ptr"),
+            **like(SIZE, "columns", "stride_row"),
+            "epsilon": "fp32",
+        },
+        {"BLOCK": 1024, "EVEN": True},
+        (*LOOP, "loop[1]", "iter[1]"),
+    ),
+    "softmax": Example(
+        "softmax_kernel",
+        {**like(POINTER, "x_ptr", "out_ptr"), "rows": "i32", **like(SIZE, "columns", "stride_row")},
+        {"BLOCK": 2048},
+        LOOP,
+    ),
+    "autotuned_matmul": Example(
+        "tuned_matmul_kernel", {**like(POINTER, "a_ptr", "b_ptr", "c_ptr"), "size": SIZE}, TILE, LOOP
+    ),
+    "warp_specialized_matmul": Example(
+        "specialized_matmul_kernel",
+        {**like(POINTER, "a_ptr", "b_ptr", "c_ptr"), **like(SIZE, "M", "N", "K")},
+        TILE,
+        LOOP,
+    ),
+}
+
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path) -> Iterator[None]:
+    with knobs.cache.scope():
+        knobs.cache.dir = str(tmp_path / "cache")
+        yield
+
+
+def module_of(case: str) -> str:
+    return case.split()[0]
+
+
+def kernel_of(case: str) -> Any:
+    """The kernel's jitted function, from the example's file under a name that no other module has."""
+    spec = spec_from_file_location(f"example_{module_of(case)}", EXAMPLES / f"{module_of(case)}.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kernel = getattr(module, CASES[case].kernel)
+    return kernel.fn if isinstance(kernel, triton.runtime.Autotuner) else kernel
+
+
+def ttgir_of(case: str, architecture: int) -> str:
+    """What Triton makes of a case's kernel on its way to machine code."""
+    example = CASES[case]
+    function = kernel_of(case)
+    names = function.arg_names
+    assert set(names) == example.signature.keys() | example.constants.keys()
+    signature = {name: example.signature.get(name, "constexpr").removesuffix(":16") for name in names}
+    divisible = {(names.index(name),) for name, kind in example.signature.items() if kind.endswith(":16")}
+    source = triton.compiler.ASTSource(
+        function, signature, example.constants, {place: [["tt.divisibility", 16]] for place in divisible}
+    )
+    target = GPUTarget("cuda", architecture, 32)
+    return str(triton.compile(source, target=target, options=example.options).asm["ttgir"])
+
+
+@pytest.mark.parametrize("architecture", [HOPPER, BLACKWELL])
+@pytest.mark.parametrize("case", CASES)
+def test_an_examples_kernel_takes_records(case: str, architecture: int) -> None:
+    text = ttgir_of(case, architecture)
+    sources = {str(EXAMPLES / f"{module_of(case)}.py"): (EXAMPLES / f"{module_of(case)}.py").read_text()}
+    done = insert_module(view_of(text, f"{case}.ttgir", sources), parse_selectors(()))
+    assert {scope.name.split("#")[0] for scope in done.plan.scopes} >= set(CASES[case].scopes)
+    lowered = lower(done.text, GPUTarget("cuda", architecture, 32), CASES[case].options, Mode("shared"))
+    assert lowered.binary.startswith(b"\x7fELF")
+    assert lowered.clock_reads == len(done.plan.records)
+
+
+def test_the_warp_specialized_matmul_is_that_on_blackwell_alone() -> None:
+    assert "ttg.warp_specialize(" in ttgir_of("warp_specialized_matmul", BLACKWELL)
+    assert "ttg.warp_specialize(" not in ttgir_of("warp_specialized_matmul", HOPPER)
+
+
+def test_stages_of_the_matmul_are_those_of_its_option() -> None:
+    # Each stage but one has a buffer of its own for both operands.
+    three, four = (ttgir_of(case, HOPPER) for case in ("matmul", "matmul with four stages"))
+    assert "memdesc<3x128x64xf16" in three
+    assert "memdesc<4x128x64xf16" in four
+
+
+def test_every_example_with_a_kernel_of_its_own_is_tried() -> None:
+    own = {name for name in SCRIPTS if "@triton.jit" in (EXAMPLES / f"{name}.py").read_text()}
+    assert own == {module_of(case) for case in CASES}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_example_stands_by_itself(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert "import kprof_inject" not in text and "from kprof_inject" not in text
+
+
+def test_without_a_gpu_each_example_says_so(tmp_path: Path) -> None:
+    # In one process: importing torch takes longer than all the rest.
+    program = (
+        "import runpy, sys\n"
+        f"sys.path.insert(0, {str(EXAMPLES)!r})\n"
+        f"for name in {SCRIPTS!r}:\n"
+        "    sys.argv = [name]\n"
+        "    try:\n"
+        "        runpy.run_module(name, run_name='__main__')\n"
+        "    except SystemExit as end:\n"
+        "        print(name, end.code)\n"
+    )
+    ended = run_python("-c", program, folder=tmp_path)
+    assert ended.stdout.splitlines() == [f"{name} 1" for name in SCRIPTS]
+    assert ended.stderr.splitlines() == [f"{name}: no CUDA device found" for name in SCRIPTS]
