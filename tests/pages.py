@@ -20,7 +20,7 @@ from pathlib import Path
 
 from programs.child import REPO, clean_environment
 
-PAGES = sorted((REPO / "docs").glob("*.md"))
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
 
 _FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 _FILE_NAME = re.compile(r"^# ([\w./-]+\.\w+)$")

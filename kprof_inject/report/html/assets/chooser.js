@@ -25,7 +25,9 @@ export function showTitle(place, meta) {
 export function fillChooser(place, metas, chosen, onChoice) {
   place.replaceChildren();
   if (metas.length < 2) return;
-  const options = metas.map((meta, index) => element("option", { value: index, selected: index === chosen, text: launchName(meta) }));
+  const options = metas.map((meta, index) =>
+    element("option", { value: index, selected: index === chosen, text: launchName(meta) }),
+  );
   const list = element("select", { id: "launch", on: { change: () => onChoice(Number(list.value)) } }, options);
   place.append(element("label", { for: "launch", text: "Launch" }), list);
 }

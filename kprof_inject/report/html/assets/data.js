@@ -24,7 +24,10 @@ export function launchReader(report) {
 }
 
 async function readLaunch(meta, index) {
-  const [sections, scopes] = await Promise.all([unpacked(`launch-${index}-sections`), unpacked(`launch-${index}-scopes`)]);
+  const [sections, scopes] = await Promise.all([
+    unpacked(`launch-${index}-sections`),
+    unpacked(`launch-${index}-scopes`),
+  ]);
   return { meta, sections: JSON.parse(new TextDecoder().decode(sections)), scopes: readScopes(scopes, meta) };
 }
 

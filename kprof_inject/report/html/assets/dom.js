@@ -13,7 +13,8 @@ export function element(tag, properties = {}, children = []) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "class") made.className = value;
     else if (name === "text") made.textContent = printable(String(value));
-    else if (name === "on") for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
+    else if (name === "on")
+      for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
     else if (name === "data") Object.assign(made.dataset, value);
     else made.setAttribute(name, value === true ? "" : String(value));
   }

@@ -30,7 +30,9 @@ export function shortNs(ns) {
 
 /** A whole number with thousands set apart. */
 export function formatCount(count) {
-  return Math.round(count).toString().replace(/\B(?=(\d{3})+$)/g, " ");
+  return Math.round(count)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, " ");
 }
 
 /** A share from 0 to 1. */

@@ -133,8 +133,8 @@ async function followHash(page) {
     await showLaunch(page);
     return;
   }
-  page.tabs.select(tab);
-  if (range) page.tabs.shown("timeline")?.goTo({ startNs: range[0], endNs: range[1] });
+  page.tabs.select(tab ?? "timeline");
+  if (range) page.tabs.shown("timeline")?.showRange(range);
 }
 
 function showThemeButton(theme) {

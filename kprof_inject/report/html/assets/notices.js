@@ -20,7 +20,9 @@ export function notices({ meta, scopes }) {
     );
   }
   if (meta.clock_source === "nominal") {
-    said.push("No timer was read: each SM's first record is taken for the launch's begin, and all times may be off by a constant factor.");
+    said.push(
+      "No timer was read: each SM's first record is taken for the launch's begin, and all times may be off by a constant factor.",
+    );
   }
   return said;
 }

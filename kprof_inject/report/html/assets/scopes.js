@@ -68,7 +68,9 @@ function readCtas(reader) {
 
 function readIncomplete(reader) {
   const length = reader.beginTable();
-  const [ctaRow, warp, written, lost, openStarts, strayEnds, damaged] = Array.from({ length: 7 }, () => reader.column());
+  const [ctaRow, warp, written, lost, openStarts, strayEnds, damaged] = Array.from({ length: 7 }, () =>
+    reader.column(),
+  );
   const lostStart = sum(reader.column());
   const lostEnd = reader.column().map((window, row) => lostStart[row] + window);
   return { length, ctaRow, warp, written, lost, openStarts, strayEnds, damaged, lostStart, lostEnd };

@@ -32,7 +32,12 @@ export class Tabs {
         text: view.title,
         on: { click: () => this.#choose(name) },
       });
-      const panel = element("section", { role: "tabpanel", id: `view-${name}`, "aria-labelledby": `tab-${name}`, class: "view" });
+      const panel = element("section", {
+        role: "tabpanel",
+        id: `view-${name}`,
+        "aria-labelledby": `tab-${name}`,
+        class: "view",
+      });
       this.#views.set(name, { view, button, panel, isFilled: false, shown: null });
       bar.append(button);
       room.append(panel);

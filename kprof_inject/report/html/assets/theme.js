@@ -7,7 +7,18 @@
  */
 
 const OUTER = ["#9db2c9", "#c3bda9", "#b3aac8", "#a3bfb4"];
-const INNER = ["#56b4e9", "#e69f00", "#2fb58b", "#f0e442", "#cc79a7", "#e8793a", "#5a8fd6", "#b5d334", "#b79b7b", "#8fd3d1"];
+const INNER = [
+  "#56b4e9",
+  "#e69f00",
+  "#2fb58b",
+  "#f0e442",
+  "#cc79a7",
+  "#e8793a",
+  "#5a8fd6",
+  "#b5d334",
+  "#b79b7b",
+  "#8fd3d1",
+];
 const OUTER_KINDS = new Set(["func", "loop", "partition", "default"]);
 const DARK_INK = "#11151c";
 const LIGHT_INK = "#ffffff";

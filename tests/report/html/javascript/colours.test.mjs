@@ -13,7 +13,9 @@ const kinds = (kind, count) => Array.from({ length: count }, () => ({ kind }));
 async function properties(selector) {
   const css = await readFile(new URL("style.css", ASSETS), "utf8");
   const block = css.slice(css.indexOf(`${selector} {`)).split("}")[0];
-  return Object.fromEntries([...block.matchAll(/--([\w-]+): (#[0-9a-f]{6});/g)].map(([, name, value]) => [name, value]));
+  return Object.fromEntries(
+    [...block.matchAll(/--([\w-]+): (#[0-9a-f]{6});/g)].map(([, name, value]) => [name, value]),
+  );
 }
 
 test("contrast, as WCAG has it", () => {
@@ -49,7 +51,8 @@ for (const selector of [":root", ':root[data-theme="dark"]']) {
       ["ink", "accent-ground"],
     ];
     for (const [ink, ground] of pairs) assert.ok(contrast(css[ink], css[ground]) >= LEGIBLE, `${ink} on ${ground}`);
-    for (const bar of ["cta-bar", "cta-bar-other"]) assert.ok(contrast(inkOn(css["cta-bar"]), css[bar]) >= LEGIBLE, bar);
+    for (const bar of ["cta-bar", "cta-bar-other"])
+      assert.ok(contrast(inkOn(css["cta-bar"]), css[bar]) >= LEGIBLE, bar);
   });
 }
 

@@ -25,7 +25,10 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [] 
   const column = (name, missing = 0) => Float64Array.from(rows, (row) => row[name] ?? missing);
   const place = (row) => ctas.findIndex(({ cta }) => cta === row.cta) * warps.length + warps.indexOf(row.warp);
   const track = Uint32Array.from(rows, place);
-  const trackStart = Uint32Array.from({ length: ctas.length * warps.length + 1 }, (_, number) => track.filter((at) => at < number).length);
+  const trackStart = Uint32Array.from(
+    { length: ctas.length * warps.length + 1 },
+    (_, number) => track.filter((at) => at < number).length,
+  );
   const duration = Float64Array.from(rows, ({ start, end }) => end - start);
   const ofLost = (name) => Float64Array.from(lost, (row) => row[name] ?? 0);
   const scopes = {
@@ -54,10 +57,18 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [] 
     },
     incomplete: {
       length: lost.length,
-      ...Object.fromEntries(["ctaRow", "warp", "written", "lost", "lostStart", "lostEnd"].map((name) => [name, ofLost(name)])),
+      ...Object.fromEntries(
+        ["ctaRow", "warp", "written", "lost", "lostStart", "lostEnd"].map((name) => [name, ofLost(name)]),
+      ),
     },
   };
-  const meta = { scopes: table, warps, span_ns: Math.max(0, ...ctas.map(({ end }) => end)), shown_scopes: rows.length, scope_count: rows.length };
+  const meta = {
+    scopes: table,
+    warps,
+    span_ns: Math.max(0, ...ctas.map(({ end }) => end)),
+    shown_scopes: rows.length,
+    scope_count: rows.length,
+  };
   return { meta, scopes, sections: {} };
 }
 
@@ -73,6 +84,14 @@ export function knownLaunch(changes = {}) {
 }
 
 function warpRows(cta, warp, begin) {
-  const row = (scope, depth, start, end, iteration) => ({ cta, warp, scope, depth, start: begin + start, end: begin + end, iteration });
+  const row = (scope, depth, start, end, iteration) => ({
+    cta,
+    warp,
+    scope,
+    depth,
+    start: begin + start,
+    end: begin + end,
+    iteration,
+  });
   return [row(0, 0, 10, 800), row(1, 1, 20, 700), row(2, 2, 30, 300, 0), row(2, 2, 310, 650, 1)];
 }

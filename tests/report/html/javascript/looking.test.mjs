@@ -24,7 +24,10 @@ const found = (text) => new Search(model, parseQuery(text));
 test("a query has words and places", () => {
   assert.deepEqual(parseQuery("  LOAD cta:12 warp:0-3 "), {
     words: ["load"],
-    places: [{ of: "cta", first: 12, last: 12 }, { of: "warp", first: 0, last: 3 }],
+    places: [
+      { of: "cta", first: 12, last: 12 },
+      { of: "warp", first: 0, last: 3 },
+    ],
   });
   assert.equal(parseQuery("  "), null);
   assert.deepEqual(parseQuery("cta:x").words, ["cta:x"]);
@@ -112,7 +115,10 @@ test("fit shows the chosen scope, and then the launch", () => {
   const state = stateOf();
   state.select(7);
   state.fit();
-  assert.ok(state.range[0] < 310 && state.range[0] > 0 && state.range[1] > 650 && state.range[1] < 1000, String(state.range));
+  assert.ok(
+    state.range[0] < 310 && state.range[0] > 0 && state.range[1] > 650 && state.range[1] < 1000,
+    String(state.range),
+  );
   state.fit();
   assert.ok(state.isWhole);
 });
@@ -134,7 +140,14 @@ test("another view sends the reader to a warp, a time and a scope", () => {
 test("figures of a kind", () => {
   const { sorted, facts } = kindFigures(model, LOAD);
   assert.equal(sorted.length, 12);
-  assert.deepEqual(Object.fromEntries(facts), { count: "12", mean: "305 ns", least: "270 ns", p50: "305 ns", p99: "340 ns", most: "340 ns" });
+  assert.deepEqual(Object.fromEntries(facts), {
+    count: "12",
+    mean: "305 ns",
+    least: "270 ns",
+    p50: "305 ns",
+    p99: "340 ns",
+    most: "340 ns",
+  });
   assert.equal(quantile(Float64Array.of(0, 10), 0.25), 2.5);
   assert.equal(rankText(sorted, 340), "longer than 50.0 % of them");
   assert.deepEqual(kindFigures(model, 3).facts, [["count", "0"]]);

@@ -30,19 +30,48 @@ test("a box fills its pixels but the last, which is its edge", () => {
 });
 
 test("small boxes have no edge, so that neighbours stay in sight", () => {
-  assert.deepEqual(painted([[0, 2], [2, 4]], { width: 5, kinds: [0, 1] }).line, [107, 107, 207, 207, 9]);
+  assert.deepEqual(
+    painted(
+      [
+        [0, 2],
+        [2, 4],
+      ],
+      { width: 5, kinds: [0, 1] },
+    ).line,
+    [107, 107, 207, 207, 9],
+  );
 });
 
 test("what sticks out at either side is cut off", () => {
-  assert.deepEqual(painted([[-50, 2], [4, 90]], { width: 6 }).line, [107, 107, 9, 9, 107, 107]);
+  assert.deepEqual(
+    painted(
+      [
+        [-50, 2],
+        [4, 90],
+      ],
+      { width: 6 },
+    ).line,
+    [107, 107, 9, 9, 107, 107],
+  );
 });
 
 test("what lies outside is not painted", () => {
-  assert.ok(painted([[-9, -2], [25, 30]]).line.every((pixel) => pixel === GROUND));
+  assert.ok(
+    painted([
+      [-9, -2],
+      [25, 30],
+    ]).line.every((pixel) => pixel === GROUND),
+  );
 });
 
 test("boxes that share a pixel: the first one's colour, the paler the less they cover", () => {
-  const full = painted([[0, 5], [5, 10]], { perNs: 0.1, width: 2, kinds: [1, 0] }).line[0];
+  const full = painted(
+    [
+      [0, 5],
+      [5, 10],
+    ],
+    { perNs: 0.1, width: 2, kinds: [1, 0] },
+  ).line[0];
   const half = painted([[0, 5]], { perNs: 0.1, width: 2 }).line[0];
   const hardly = painted([[3, 3]], { perNs: 0.1, width: 2 }).line[0];
   assert.equal(full, 207);
@@ -56,13 +85,37 @@ test("an instant has a width of its own", () => {
 });
 
 test("wide boxes are told of, with their first pixel and the one behind their last", () => {
-  assert.deepEqual(painted([[1, 4], [5, 15], [16, 99]], { width: 30 }).wide, [1, 5, 15, 2, 16, 30]);
+  assert.deepEqual(
+    painted(
+      [
+        [1, 4],
+        [5, 15],
+        [16, 99],
+      ],
+      { width: 30 },
+    ).wide,
+    [1, 5, 15, 2, 16, 30],
+  );
 });
 
 test("what has no tint is left out", () => {
   const line = Uint32Array.of(9, 9, 9);
-  const boxes = { order: Uint32Array.of(0), covered: Float64Array.of(0, 2), start: [0], end: [2], kind: [0], isInstant: null };
-  paintBoxes(line, boxes, { from: 0, perNs: 1, width: 3, instantWidth: 1, wideFrom: 9 }, new Uint32Array(SHADES), GROUND, []);
+  const boxes = {
+    order: Uint32Array.of(0),
+    covered: Float64Array.of(0, 2),
+    start: [0],
+    end: [2],
+    kind: [0],
+    isInstant: null,
+  };
+  paintBoxes(
+    line,
+    boxes,
+    { from: 0, perNs: 1, width: 3, instantWidth: 1, wideFrom: 9 },
+    new Uint32Array(SHADES),
+    GROUND,
+    [],
+  );
   assert.deepEqual([...line], [9, 9, 9]);
 });
 
@@ -78,7 +131,10 @@ test("the work goes with the picture's width, and not with the number of boxes",
   const line = new Uint32Array(width);
   const scale = { from: 0, perNs: width / count, width, instantWidth: 1, wideFrom: 9 };
   paintBoxes(line, { order, covered, start, end, kind, isInstant: null }, scale, TINTS, GROUND, []);
-  assert.ok(line.every((pixel) => pixel === 104 || pixel === 103), String(line));
+  assert.ok(
+    line.every((pixel) => pixel === 104 || pixel === 103),
+    String(line),
+  );
   assert.ok(looks < width * 60, String(looks));
 });
 

@@ -18,14 +18,27 @@ test("SMs ascend, and their CTAs go by begin", () => {
 test("CTAs that run at the same time are in lanes of their own", () => {
   const ctas = [cta(0, 1, 0, 100), cta(1, 1, 0, 50), cta(2, 1, 60, 200), cta(3, 1, 100, 150)];
   const { groups } = new TimelineModel(launchOf(ctas, []));
-  assert.deepEqual(groups.lanes.map(({ order }) => [...order]), [[0, 3], [1, 2]]);
+  assert.deepEqual(
+    groups.lanes.map(({ order }) => [...order]),
+    [
+      [0, 3],
+      [1, 2],
+    ],
+  );
 });
 
 test("closed SMs are a row each; an open one shows its CTAs, an open one of those its warps", () => {
   const model = new TimelineModel(knownLaunch());
   const rows = layoutRows(model, { sms: new Set([0]), ctas: new Set([2, 1]) });
   const seen = Array.from({ length: rows.count }, (_, row) => [rows.kind[row], rows.ref[row]]);
-  assert.deepEqual(seen, [[SM, 0], [CTA, 0], [CTA, 2], [WARP, 4], [WARP, 5], [SM, 1]]);
+  assert.deepEqual(seen, [
+    [SM, 0],
+    [CTA, 0],
+    [CTA, 2],
+    [WARP, 4],
+    [WARP, 5],
+    [SM, 1],
+  ]);
   assert.equal(findRow(rows, WARP, 5), 4);
   assert.equal(findRow(rows, WARP, 2), -1);
 });
@@ -43,7 +56,10 @@ test("a row is found by its height", () => {
 test("a warp's levels hold its scopes by start, and what they cover", () => {
   const model = new TimelineModel(knownLaunch());
   const levels = model.levels(1);
-  assert.deepEqual(levels.map(({ order }) => [...order]), [[4], [5], [6, 7]]);
+  assert.deepEqual(
+    levels.map(({ order }) => [...order]),
+    [[4], [5], [6, 7]],
+  );
   assert.deepEqual([...levels[2].covered], [0, 270, 610]);
 });
 
@@ -56,8 +72,14 @@ test("scopes of another lane have levels of their own, below the others", () => 
   ];
   const model = new TimelineModel(launchOf([cta(0, 0, 0, 100)], rows, { table }));
   assert.deepEqual(model.laneOfLevel, [0, 0, 1]);
-  assert.deepEqual([0, 1, 2].map((index) => model.levelOf(index)), [0, 1, 2]);
-  assert.deepEqual(model.levels(0).map(({ order }) => [...order]), [[0], [1], [2]]);
+  assert.deepEqual(
+    [0, 1, 2].map((index) => model.levelOf(index)),
+    [0, 1, 2],
+  );
+  assert.deepEqual(
+    model.levels(0).map(({ order }) => [...order]),
+    [[0], [1], [2]],
+  );
 });
 
 test("a launch without scopes or CTAs has rows all the same", () => {
@@ -69,5 +91,8 @@ test("a launch without scopes or CTAs has rows all the same", () => {
 test("how many CTAs are at work, on average over each column", () => {
   const { ctas } = knownLaunch().scopes;
   const counts = atWork(ctas, 2000, 4);
-  assert.deepEqual([...counts].map((count) => Math.round(count * 1000) / 1000), [1.98, 1.8, 1, 1]);
+  assert.deepEqual(
+    [...counts].map((count) => Math.round(count * 1000) / 1000),
+    [1.98, 1.8, 1, 1],
+  );
 });

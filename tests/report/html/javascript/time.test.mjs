@@ -61,7 +61,15 @@ test("a ruler's labels have one unit, and as many decimals as tell them apart", 
 });
 
 test("times as a reader sees them", () => {
-  assert.deepEqual([0, 999, 1234, 1_234_567, 2.5e9, null, -1500].map(formatNs), ["0 ns", "999 ns", "1.234 µs", "1.235 ms", "2.500 s", "–", "−1.500 µs"]);
+  assert.deepEqual([0, 999, 1234, 1_234_567, 2.5e9, null, -1500].map(formatNs), [
+    "0 ns",
+    "999 ns",
+    "1.234 µs",
+    "1.235 ms",
+    "2.500 s",
+    "–",
+    "−1.500 µs",
+  ]);
   assert.deepEqual([7, 999.7, 12_345].map(shortNs), ["7 ns", "1 µs", "12.3 µs"]);
   assert.equal(formatCount(1234567), "1 234 567");
 });

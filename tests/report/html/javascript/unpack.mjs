@@ -9,7 +9,8 @@ const { readScopes } = await load("scopes");
 const page = await readFile(process.argv[2], "utf8");
 const textOf = (id) => new RegExp(`<script type="[^"]*" id="${id}">([^<]*)</script>`).exec(page)[1];
 const plain = (value) => (ArrayBuffer.isView(value) ? [...value] : value);
-const plainColumns = (columns) => Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, plain(value)]));
+const plainColumns = (columns) =>
+  Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, plain(value)]));
 
 const report = JSON.parse(textOf("report"));
 const launches = [];

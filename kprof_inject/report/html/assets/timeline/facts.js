@@ -18,7 +18,8 @@ export function scopeFacts({ meta, scopes }, index) {
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
   facts.push(["where", `SM ${scopes.sm[index]}, CTA ${scopes.cta[index]}, warp ${scopes.warp[index]}`]);
-  if (scopes.flags[index] & CROSSES) facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
+  if (scopes.flags[index] & CROSSES)
+    facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
   if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all of its time"]);
   return facts;
 }

@@ -29,7 +29,10 @@ export class Frame {
     this.element.width = Math.max(Math.round(width * ratio), 1);
     this.element.height = Math.max(Math.round(height * ratio), 1);
     const plot = plotOf(width, height);
-    this.#image = new ImageData(Math.max(Math.round(plot.width * ratio), 1), Math.max(Math.round(plot.height * ratio), 1));
+    this.#image = new ImageData(
+      Math.max(Math.round(plot.width * ratio), 1),
+      Math.max(Math.round(plot.height * ratio), 1),
+    );
     return this.size;
   }
 

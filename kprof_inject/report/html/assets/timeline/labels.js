@@ -23,7 +23,8 @@ export class Labels {
     for (const { kind, y, height, wide, isLit } of labelled) {
       if (height < FONT_SIZE * view.ratio) continue;
       for (let at = 0; at < wide.length && drawn < MOST_LABELS; at += 3, drawn++) {
-        const [name, number, ink, ns] = kind === WARP ? scopeText(model, wide[at], look, isLit) : ctaText(model, wide[at], look);
+        const [name, number, ink, ns] =
+          kind === WARP ? scopeText(model, wide[at], look, isLit) : ctaText(model, wide[at], look);
         const room = wide[at + 2] - wide[at + 1] - 2 * PADDING * view.ratio;
         const text = this.#fitting(canvas, name, number, ns, room);
         canvas.fillStyle = ink;
@@ -41,7 +42,8 @@ export class Labels {
 
   /** As much of it as there is room for: with the time it took, with its number, that alone, or the name's beginning. */
   #fitting(canvas, name, number, ns, room) {
-    if (number < 0) return this.#named(canvas, name, this.#width(canvas, name), ns, room) || this.#cut(canvas, name, room);
+    if (number < 0)
+      return this.#named(canvas, name, this.#width(canvas, name), ns, room) || this.#cut(canvas, name, room);
     const digits = String(number).length * this.#width(canvas, "0");
     const width = this.#width(canvas, name) + this.#width(canvas, " ") + digits;
     // What tells it from its neighbours is the number.

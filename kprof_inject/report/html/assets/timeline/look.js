@@ -10,9 +10,19 @@ import { lit, pixel, tintsOf } from "#timeline/palette";
  */
 export function lookOf(model, theme) {
   const css = Object.fromEntries(
-    ["ground", "raised", "line", "ink", "quiet-ink", "accent", "row-line", "group-ground", "hatch", "selection", "match"].map(
-      (name) => [name, theme.css(name)],
-    ),
+    [
+      "ground",
+      "raised",
+      "line",
+      "ink",
+      "quiet-ink",
+      "accent",
+      "row-line",
+      "group-ground",
+      "hatch",
+      "selection",
+      "match",
+    ].map((name) => [name, theme.css(name)]),
   );
   const barColors = [theme.css("cta-bar"), theme.css("cta-bar-other")];
   const scopeColors = model.meta.scopes.map((_, index) => theme.scopeColor(index));

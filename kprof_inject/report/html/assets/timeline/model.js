@@ -79,7 +79,10 @@ export class TimelineModel {
     const [begin, end] = [scopes.trackStart[track], scopes.trackStart[track + 1]];
     const counts = new Uint32Array(this.levelCount);
     for (let index = begin; index < end; index++) counts[this.levelOf(index)]++;
-    const levels = Array.from(counts, (count) => ({ order: new Uint32Array(count), covered: new Float64Array(count + 1) }));
+    const levels = Array.from(counts, (count) => ({
+      order: new Uint32Array(count),
+      covered: new Float64Array(count + 1),
+    }));
     counts.fill(0);
     for (let index = begin; index < end; index++) {
       const level = this.levelOf(index);

@@ -40,7 +40,8 @@ export class Panel {
     const isPart = model.meta.shown_scopes < model.meta.scope_count;
     const heading = `All of ${model.meta.scopes[kind].name}${isPart ? " in this page" : ""}`;
     parts.push(element("h2", { text: heading }), factList(facts));
-    const rank = isShown && model.meta.scopes[kind].kind !== "mark" ? rankText(sorted, model.scopes.duration[selected]) : "";
+    const rank =
+      isShown && model.meta.scopes[kind].kind !== "mark" ? rankText(sorted, model.scopes.duration[selected]) : "";
     if (rank) parts.push(element("p", { class: "hint", text: `This one took ${rank}.` }));
     const act = (text, action) => element("button", { type: "button", text, on: { click: action } });
     const actions = [act("Clear", () => this.state.select(-1))];
@@ -59,8 +60,17 @@ export class Panel {
       swatch.style.background = this.theme.scopeColor(kind);
       const button = element(
         "button",
-        { type: "button", class: "legend-row", title: source ? `${name}, ${source}` : name, on: { click: () => this.state.selectKind(kind) } },
-        [swatch, element("span", { class: "name", text: name }), element("span", { class: "count", text: formatCount(this.#counts[kind]) })],
+        {
+          type: "button",
+          class: "legend-row",
+          title: source ? `${name}, ${source}` : name,
+          on: { click: () => this.state.selectKind(kind) },
+        },
+        [
+          swatch,
+          element("span", { class: "name", text: name }),
+          element("span", { class: "count", text: formatCount(this.#counts[kind]) }),
+        ],
       );
       button.style.paddingLeft = `${6 + 12 * this.#depth(parent)}px`;
       this.legend.append(button);
@@ -77,7 +87,10 @@ export class Panel {
 }
 
 function hint() {
-  return element("p", { class: "hint", text: "Click a scope to see its figures and to make all of its kind stand out. Press ? for the keys." });
+  return element("p", {
+    class: "hint",
+    text: "Click a scope to see its figures and to make all of its kind stand out. Press ? for the keys.",
+  });
 }
 
 function countsByKind({ meta, scopes }) {

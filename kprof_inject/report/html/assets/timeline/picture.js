@@ -90,7 +90,14 @@ class Job {
     if (end <= begin) return;
     const wide = [];
     this.line.set(background);
-    paintBoxes(this.line, boxes, this.scale, tints, background === this.group ? this.look.groupGround : this.look.ground, wide);
+    paintBoxes(
+      this.line,
+      boxes,
+      this.scale,
+      tints,
+      background === this.group ? this.look.groupGround : this.look.ground,
+      wide,
+    );
     this.#copyLine(begin, end);
     if (!wide.length) return;
     const full = Math.round(top * this.view.ratio);
@@ -104,7 +111,8 @@ class Job {
     for (let at = 0; at < wide.length; at += 3) {
       const track = wide[at] * model.warps.length;
       if (!this.view.isLitTrack(track)) continue;
-      for (const boxes of scopeBoxes(model, track)) paintBoxes(this.line, boxes, this.scale, look.stripTints, look.groupGround, []);
+      for (const boxes of scopeBoxes(model, track))
+        paintBoxes(this.line, boxes, this.scale, look.stripTints, look.groupGround, []);
     }
     this.#copyLine(this.y(bottom - STRIP), this.y(bottom));
   }

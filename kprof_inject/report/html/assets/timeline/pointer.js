@@ -127,7 +127,9 @@ export class Pointer {
     this.#place(event);
     const hit = this.hit();
     const { model } = this.state;
-    if (hit?.scope !== undefined) this.state.show(around(model.scopes.start[hit.scope], model.scopes.end[hit.scope], model.spanNs));
-    else if (hit?.cta !== undefined) this.state.show(around(model.ctas.begin[hit.cta], model.ctas.end[hit.cta], model.spanNs));
+    if (hit?.scope !== undefined)
+      this.state.show(around(model.scopes.start[hit.scope], model.scopes.end[hit.scope], model.spanNs));
+    else if (hit?.cta !== undefined)
+      this.state.show(around(model.ctas.begin[hit.cta], model.ctas.end[hit.cta], model.spanNs));
   }
 }

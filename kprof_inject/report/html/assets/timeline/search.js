@@ -26,7 +26,9 @@ export class Search {
     this.#model = model;
     this.#places = places;
     /** Which kinds of scopes match, by index in the scope table: 0 if one does not. */
-    this.kinds = Uint8Array.from(model.meta.scopes, (scope) => Number(words.every((word) => textOf(scope).includes(word))));
+    this.kinds = Uint8Array.from(model.meta.scopes, (scope) =>
+      Number(words.every((word) => textOf(scope).includes(word))),
+    );
     this.#isAnyKind = this.kinds.every(Boolean);
     this.count = this.#countUntil(model.scopes.length);
   }

@@ -104,7 +104,10 @@ export class TimelineState {
     const { groups, ctas, warps } = this.model;
     const all = (length) => new Set(Array.from({ length }, (_, index) => index));
     // Beyond that a row each is more than anybody scrolls through, and more than the browser should hold.
-    this.open = { sms: all(groups.length), ctas: ctas.length * warps.length <= MANY_TRACKS ? all(ctas.length) : this.open.ctas };
+    this.open = {
+      sms: all(groups.length),
+      ctas: ctas.length * warps.length <= MANY_TRACKS ? all(ctas.length) : this.open.ctas,
+    };
     this.#layout();
   }
 

@@ -50,7 +50,10 @@ export class Toolbar {
     const number = search ? search.numberOf(selected) : 0;
     if (!search) this.count.textContent = "";
     else if (!search.count) this.count.textContent = "nothing found";
-    else this.count.textContent = number ? `${formatCount(number)} of ${formatCount(search.count)}` : counted(search.count, "scope");
+    else
+      this.count.textContent = number
+        ? `${formatCount(number)} of ${formatCount(search.count)}`
+        : counted(search.count, "scope");
   }
 
   #search() {

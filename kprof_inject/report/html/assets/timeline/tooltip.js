@@ -41,10 +41,13 @@ export class Tooltip {
     const model = this.#model;
     if (scope !== undefined) {
       const kind = model.scopes.scope[scope];
-      return scopeHead(model.meta.scopes[kind], this.#theme.scopeColor(kind)).concat(factList(scopeFacts(model, scope)));
+      return scopeHead(model.meta.scopes[kind], this.#theme.scopeColor(kind)).concat(
+        factList(scopeFacts(model, scope)),
+      );
     }
     if (lost !== undefined) return [element("strong", { text: "lost records" }), factList(lostFacts(model, lost))];
-    if (cta !== undefined) return [element("strong", { text: `CTA ${model.ctas.cta[cta]}` }), factList(ctaFacts(model, cta))];
+    if (cta !== undefined)
+      return [element("strong", { text: `CTA ${model.ctas.cta[cta]}` }), factList(ctaFacts(model, cta))];
     return null;
   }
 }
@@ -53,7 +56,10 @@ export class Tooltip {
 export function scopeHead({ name, kind, source, path, text, called_from: calledFrom }, color) {
   const swatch = element("span", { class: "color-chip" });
   swatch.style.background = color;
-  const head = [element("strong", { class: "tip-name" }, [swatch, name]), element("span", { class: "scope-kind", text: kind })];
+  const head = [
+    element("strong", { class: "tip-name" }, [swatch, name]),
+    element("span", { class: "scope-kind", text: kind }),
+  ];
   const parts = [element("div", { class: "scope-title" }, head)];
   if (source) {
     const called = calledFrom.length ? ` from ${calledFrom.join(", ")}` : "";

@@ -46,22 +46,38 @@ class TimelineView {
     goTo(this.state, target);
   }
 
+  /** @param {[number, number]} range in ns since the launch's begin */
+  showRange(range) {
+    this.state.show(range);
+  }
+
   #build(place) {
     place.classList.add("timeline");
-    const canvas = element("canvas", { class: "timeline-rows", tabindex: 0, role: "application", "aria-label": "Timeline; press ? for its keys" });
+    const canvas = element("canvas", {
+      class: "timeline-rows",
+      tabindex: 0,
+      role: "application",
+      "aria-label": "Timeline; press ? for its keys",
+    });
     const minimap = element("canvas", { class: "minimap", "aria-hidden": "true" });
     this.band = element("div", { class: "time-band", hidden: true });
     this.room = element("div", { class: "canvas-room" }, [canvas, this.band]);
     const bar = element("div", { class: "timeline-bar" });
     const side = element("aside", { class: "side-panel", "aria-label": "Chosen scope" });
-    place.append(bar, element("div", { class: "timeline-body" }, [element("div", { class: "pictures" }, [minimap, this.room]), side]));
+    place.append(
+      bar,
+      element("div", { class: "timeline-body" }, [element("div", { class: "pictures" }, [minimap, this.room]), side]),
+    );
     this.canvas = canvas;
     this.frame = new Frame(canvas);
     this.minimap = new Minimap(minimap, this.state);
     this.toolbar = new Toolbar(bar, this.state);
     this.panel = new Panel(side, this.state, this.context.theme);
     this.tooltip = new Tooltip(this.room, this.model, this.context.theme);
-    this.pointer = new Pointer(canvas, this.state, { hover: (hit) => this.#hover(hit), band: (band) => this.#showBand(band) });
+    this.pointer = new Pointer(canvas, this.state, {
+      hover: (hit) => this.#hover(hit),
+      band: (band) => this.#showBand(band),
+    });
   }
 
   #listen() {
