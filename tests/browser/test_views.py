@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,12 @@ from attention_capture import save_attention
 from buffers import Cta, Scope, end, save_launch, start
 from kernel_code import give_code
 from playwright.sync_api import Locator, expect
-from shown_page import ShownPage
+from shown_page import Show, ShownPage
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import write_html
 from kprof_inject.timeline.timeline import decode_launch
 
-Show = Callable[..., ShownPage]
 SCOPES = 300_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
 

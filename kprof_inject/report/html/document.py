@@ -10,8 +10,8 @@ from typing import Any
 from kprof_inject.capture.origin import place_names
 from kprof_inject.files import write_chunks
 from kprof_inject.printable import printable
-from kprof_inject.report.html.page_files import import_map, source_hash, styles, text_of
 from kprof_inject.report.html.launch_meta import launch_meta
+from kprof_inject.report.html.page_files import import_map, source_hash, styles, text_of
 from kprof_inject.report.html.payload.embed import data_element, json_bytes
 from kprof_inject.report.html.payload.limits import MOST_SCOPES, shares, shown_of
 from kprof_inject.report.html.payload.scopes import scope_bytes

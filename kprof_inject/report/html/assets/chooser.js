@@ -21,7 +21,12 @@ export function showTitle(place, meta) {
   );
 }
 
-/** @param {HTMLElement} place @param {Object[]} metas @param {number} chosen @param {(index: number) => void} onChoice */
+/**
+ * @param {HTMLElement} place
+ * @param {Object[]} metas
+ * @param {number} chosen
+ * @param {(index: number) => void} onChoice
+ */
 export function fillChooser(place, metas, chosen, onChoice) {
   place.replaceChildren();
   if (metas.length < 2) return;
@@ -35,5 +40,6 @@ export function fillChooser(place, metas, chosen, onChoice) {
 function launchName(meta) {
   const replay = meta.graph ? ", last replay of a CUDA graph" : "";
   const place = meta.place ? `${meta.place}: ` : "";
-  return `${place}${meta.kernel}, launch ${meta.launch}${replay}: grid ${meta.grid.join("×")}, ${formatNs(meta.duration_ns)}`;
+  const size = `grid ${meta.grid.join("×")}, ${formatNs(meta.duration_ns)}`;
+  return `${place}${meta.kernel}, launch ${meta.launch}${replay}: ${size}`;
 }

@@ -4,7 +4,7 @@
  * A view is a module with
  *
  *   title                            what stands on its tab
- *   show(element, launch, context)   fills the empty `element`; called when the view is first looked at, for each launch
+ *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
  * `launch` is `Launch` of `#data`: `launch.meta` (launch_meta.py), `launch.sections.<name>` (the sections of
  * `sections/__init__.py`), `launch.scopes` (`Scopes` of `#scopes`: typed arrays, times in ns since the launch's begin).
@@ -12,10 +12,12 @@
  *
  *   theme            {isDark, css("ink"): a custom property of style.css,
  *                    scopeColor(index), scopeInk(index): what is read on it, by index in meta.scopes}
- *   goTo({cta, warp, startNs, endNs, scope})   opens the timeline there; each may be left out, `cta` and `warp` are their
- *                    numbers, `scope` an index in meta.scopes
+ *   goTo({cta, warp, startNs, endNs, scope})   opens the timeline there; each may be left out. `cta` and `warp` are
+ *                    their numbers, `scope` is an index in meta.scopes
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
+ *   onForget(callback)        called before another launch is shown
+ *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
  * No view may use innerHTML or set a style attribute (`element.style.x = ...` is fine): the page's policy forbids the
  * latter, and names in a capture are hostile. `#dom` has `element(tag, properties, children)`.
@@ -23,6 +25,7 @@
 
 import { fillChooser, showTitle } from "#chooser";
 import { launchReader, readReport } from "#data";
+import { showFirstFinding } from "#first_finding";
 import { formatNs } from "#format";
 import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
@@ -81,6 +84,7 @@ async function showLaunch(page) {
   if (index !== state.launch) return;
   for (const forget of page.forget.splice(0)) forget();
   byId("loading")?.remove();
+  showFirstFinding(byId("first-finding"), launch.sections.overview.findings, () => tabs.select("overview"));
   const notice = notices(launch).join(" ");
   byId("notice").textContent = notice;
   byId("notice").hidden = !notice;

@@ -7,21 +7,23 @@ export function notices({ meta, scopes }) {
   const said = [];
   if (meta.shown_scopes < meta.scope_count) {
     said.push(
-      `The timeline shows the scopes of ${formatCount(meta.shown_ctas)} of ${counted(meta.ctas, "CTA")}, those of the first SMs: ` +
-        `${formatCount(meta.shown_scopes)} of ${formatCount(meta.scope_count)} scopes fit into this page. ` +
+      `The timeline shows the scopes of ${formatCount(meta.shown_ctas)} of ${counted(meta.ctas, "CTA")}, those of ` +
+        `the first SMs: ${formatCount(meta.shown_scopes)} of ${formatCount(meta.scope_count)} scopes fit into this page. ` +
         "All figures are of the whole launch.",
     );
   }
-  const lost = scopes.incomplete.lost.reduce((sum, count) => sum + count, 0);
-  if (lost) {
+  const { lost } = scopes.incomplete;
+  const records = lost.reduce((sum, count) => sum + count, 0);
+  if (records) {
     said.push(
-      `${counted(lost, "record")} of ${counted(scopes.incomplete.lost.filter(Boolean).length, "warp")} were overwritten ` +
-        "before they could be saved; the hatched windows show where. A run with --fit keeps all.",
+      `${counted(records, "record")} of ${counted(lost.filter(Boolean).length, "warp")} were overwritten before they ` +
+        "could be saved; the hatched windows show where. A run with --fit keeps all.",
     );
   }
   if (meta.clock_source === "nominal") {
     said.push(
-      "No timer was read: each SM's first record is taken for the launch's begin, and all times may be off by a constant factor.",
+      "No timer was read: each SM's first record is taken for the launch's begin, and all times may be off by a " +
+        "constant factor.",
     );
   }
   return said;

@@ -13,7 +13,8 @@ import { TableReader } from "#codec";
  *     inner; times in ns since the launch's begin
  * @property {number} length
  * @property {Float64Array} start @property {Float64Array} end as recorded
- * @property {Float64Array} duration without what its records cost @property {Float64Array} self of that, outside inner ones
+ * @property {Float64Array} duration without what its records cost
+ * @property {Float64Array} self of that, outside inner ones
  * @property {Float64Array} cycles from start to end, as recorded
  * @property {Uint16Array} scope index in `meta.scopes` @property {Uint16Array} depth @property {Uint8Array} flags
  * @property {Int32Array} iteration -1 if there is none @property {Int32Array} cta @property {Int32Array} sm
@@ -21,8 +22,8 @@ import { TableReader } from "#codec";
  * @property {Uint32Array} track `CTA row × meta.warps.length + place of the warp in meta.warps`
  * @property {Uint32Array} trackStart of each track its first scope; has one item more than there are tracks
  * @property {Ctas} ctas
- * @property {Object<string, Float64Array>} incomplete what warps lack: ctaRow, warp, written, lost, openStarts, strayEnds,
- *     damaged, lostStart, lostEnd
+ * @property {Object<string, Float64Array>} incomplete what warps lack: ctaRow, warp, written, lost, openStarts,
+ *     strayEnds, damaged, lostStart, lostEnd
  */
 
 /**

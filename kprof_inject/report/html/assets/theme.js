@@ -1,9 +1,9 @@
 /**
  * Colours. Those of the page stand in `style.css`, for light and dark; those of scopes here.
  *
- * The scopes' hues are told apart with any of the usual kinds of colour blindness: M. Okabe and K. Ito, "Color Universal
- * Design", 2008, in tints that carry dark labels on light and on dark ground. What stands around others (`func`, `loop`)
- * is in calm tones, so that what does the work stands out.
+ * The scopes' hues are told apart with any of the usual kinds of colour blindness: M. Okabe and K. Ito, "Color
+ * Universal Design", 2008, in tints that carry dark labels on light and on dark ground. What stands around others
+ * (`func`, `loop`) is in calm tones, so that what does the work stands out.
  */
 
 const OUTER = ["#9db2c9", "#c3bda9", "#b3aac8", "#a3bfb4"];
@@ -68,7 +68,8 @@ export function inkOn(ground) {
 
 /**
  * The page's theme: follows the system until the reader chooses.
- * @returns {{isDark: boolean, css: (name: string) => string, toggle: () => void, onChange: (callback: () => void) => () => void}}
+ * @returns {{isDark: boolean, css: (name: string) => string, toggle: () => void,
+ *     onChange: (callback: () => void) => () => void}} `onChange` returns what ends it
  */
 export function pageTheme() {
   const root = document.documentElement;

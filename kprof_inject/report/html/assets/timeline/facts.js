@@ -5,7 +5,11 @@ import { formatCount, formatNs, formatShare } from "#format";
 const CROSSES = 1;
 const CUT = 2;
 
-/** @param {import("#timeline/model").TimelineModel} model @param {number} index a scope @returns {[string, string][]} */
+/**
+ * @param {import("#timeline/model").TimelineModel} model
+ * @param {number} index a scope
+ * @returns {[string, string][]}
+ */
 export function scopeFacts({ meta, scopes }, index) {
   const isMark = meta.scopes[scopes.scope[index]].kind === "mark";
   const elapsed = scopes.end[index] - scopes.start[index];

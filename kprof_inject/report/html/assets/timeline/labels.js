@@ -40,7 +40,7 @@ export class Labels {
     this.#widths.clear();
   }
 
-  /** As much of it as there is room for: with the time it took, with its number, that alone, or the name's beginning. */
+  /** As much as there is room for: with the time it took, with its number, that alone, or the name's beginning. */
   #fitting(canvas, name, number, ns, room) {
     if (number < 0)
       return this.#named(canvas, name, this.#width(canvas, name), ns, room) || this.#cut(canvas, name, room);

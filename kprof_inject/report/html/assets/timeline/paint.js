@@ -1,8 +1,9 @@
 /**
  * Paints boxes into one line of pixels.
  *
- * Whatever is narrower than a pixel shares it with what comes after it: a pixel gets the colour of the first of them, the
- * paler the less of its time they cover. So the work goes with the width of the picture, and not with the number of boxes.
+ * Whatever is narrower than a pixel shares it with what comes after it: a pixel gets the colour of the first of them,
+ * the paler the less of its time they cover. So the work goes with the width of the picture, and not with the number
+ * of boxes.
  */
 
 /** How many tints of a colour there are, the palest first. */

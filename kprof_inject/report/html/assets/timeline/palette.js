@@ -6,7 +6,10 @@ import { SHADES } from "#timeline/paint";
 const PALEST = 0.35;
 const DIMMED = 0.14;
 
-/** @param {string} hex `#rrggbb` @returns {number} a pixel, opaque; every machine that runs a browser is little-endian */
+/**
+ * @param {string} hex `#rrggbb`
+ * @returns {number} a pixel, opaque; every machine that runs a browser is little-endian
+ */
 export function pixel(hex) {
   const [red, green, blue] = channels(hex);
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;

@@ -18,7 +18,8 @@ export class Pointer {
   /**
    * @param {HTMLCanvasElement} canvas
    * @param {import("#timeline/state").TimelineState} state
-   * @param {{hover: (hit: import("#timeline/hit").Hit | null) => void, band: (band: [number, number] | null) => void}} tell
+   * @param {{hover: (hit: import("#timeline/hit").Hit | null) => void,
+   *     band: (band: [number, number] | null) => void}} tell
    */
   constructor(canvas, state, tell) {
     Object.assign(this, { canvas, state, tell });

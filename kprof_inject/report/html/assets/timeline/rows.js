@@ -1,4 +1,4 @@
-/** Which rows there are below each other, and where: SMs, in open ones their CTAs, in open ones of those their warps. */
+/** Which rows stand below each other, and where: SMs, in open ones their CTAs, in open ones of these their warps. */
 
 export const SM = 0;
 export const CTA = 1;

@@ -50,8 +50,10 @@ export class Search {
   }
 
   /**
-   * The next match behind (`direction` 1) or before (-1) a scope, in the order of CTA, warp and start; after the last the
-   * first comes again. @param {number} from a scope, or -1 @returns {number} -1 if there is none
+   * The next match behind (`direction` 1) or before (-1) a scope, in the order of CTA, warp and start; after the last
+   * the first comes again.
+   * @param {number} from a scope, or -1
+   * @returns {number} -1 if there is none
    */
   next(from, direction) {
     const { length } = this.#model.scopes;
