@@ -71,10 +71,20 @@ class Workspace:
         return workspace
 
     @classmethod
+    def _where_to_look(cls, folder: Path) -> str:
+        """What to do about a folder that is no workspace."""
+        around = next((parent for parent in folder.resolve().parents if (parent / _MARK).exists()), None)
+        if around is not None:
+            return f"it lies in one: {around}"
+        if folder.exists() and any(folder.iterdir()):
+            return "name a workspace, or a capture: kprof_out and kprof_out/captures/001 where a program was profiled"
+        return f"make one: kprof-inject dump -o {folder} -- PROG"
+
+    @classmethod
     def open(cls, folder: Path) -> Workspace:
         """An existing workspace. Raises ``KprofError`` if it is none or of another version."""
         if not (folder / _MARK).exists():
-            raise KprofError(f"{folder} is no workspace", hint=f"make one: kprof-inject dump -o {folder} -- PROG")
+            raise KprofError(f"{folder} is no workspace", hint=cls._where_to_look(folder))
         version = read_object(folder / _MARK).get("version")
         if version != WORKSPACE_VERSION:
             raise KprofError(

@@ -32,6 +32,17 @@ class ScopeTable:
 
     scopes: tuple[ScopeInfo, ...]
 
+    @property
+    def body(self) -> int | None:
+        """The index of the scope around the kernel's whole body, if that is recorded. Those around calls of helpers
+        are of the same kind, and labelled with the helper's name and a line."""
+        bodies = (
+            index
+            for index, scope in enumerate(self.scopes)
+            if scope.kind == "func" and "@" not in (scope.label or scope.name)
+        )
+        return next(bodies, None)
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ScopeTable:
         if values.get("version") != _READABLE_VERSION:

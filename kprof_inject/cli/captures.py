@@ -11,6 +11,7 @@ from kprof_inject.capture.proton_names import read_scope_names
 from kprof_inject.capture.reader import Capture, is_capture, read_capture
 from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
+from kprof_inject.export.registry import is_format
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace
@@ -24,7 +25,7 @@ def open_capture(place: Path, names_path: Path | None = None) -> Capture:
     if not place.exists():
         raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a Proton buffer")
     if not place.is_dir():
-        raise KprofError(f"{place} is no Proton buffer", hint="save one: host_buffer.numpy().tofile(PATH)")
+        raise KprofError(f"{place} is no Proton buffer", hint=_what_to_give(place))
     if names_path is not None:
         raise KprofError(
             f"--scope-names is for a file with Proton's host_buffer, and {place} is none",
@@ -32,6 +33,12 @@ def open_capture(place: Path, names_path: Path | None = None) -> Capture:
             exit_code=2,
         )
     return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+
+
+def _what_to_give(file: Path) -> str:
+    if is_format(file):
+        return "this is what a capture was written as; give the capture, or its workspace"
+    return "save one: host_buffer.numpy().tofile(PATH)"
 
 
 def decode_capture(capture: Capture, choice: Choice = EVERYTHING) -> list[Timeline]:

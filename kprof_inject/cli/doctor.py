@@ -15,20 +15,21 @@ from kprof_inject.cli.options import json_option
 from kprof_inject.runtime.doctor.checks import examine
 from kprof_inject.runtime.doctor.finding import Finding, Status
 
-_STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red"}
+_STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red", Status.PROBLEM: "bold red"}
 
 
 @click.command("doctor")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say what is installed, what works, and what to do about the rest. Ends with 1 if something needed is missing."""
+    """Say what is installed, what works, and what to do about the rest. Ends with 1 if something needed is missing, or
+    something stands in the way."""
     findings = list(examine())
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         table_console().print(_table(findings))
-    ctx.exit(1 if any(finding.status is Status.MISSING for finding in findings) else 0)
+    ctx.exit(1 if any(finding.status.is_fatal for finding in findings) else 0)
 
 
 def _table(findings: Sequence[Finding]) -> Table:

@@ -186,4 +186,4 @@ def trace_option(function: Function) -> Function:
 
 
 def json_option(function: Function) -> Function:
-    return click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")(function)

@@ -13,6 +13,7 @@ from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.cli.view_options import scope_names_option
 from kprof_inject.report.launch_report import report_on
 from kprof_inject.report.launch_table import print_launches
+from kprof_inject.report.quantities import size_text
 from kprof_inject.report.trust_table import print_trust
 from kprof_inject.timeline.timeline import Timeline
 
@@ -44,7 +45,7 @@ def _write_page(path: Path, timelines: list[Timeline]) -> None:
     for line in omissions(timelines):
         say(line)
     written = write_html(path, timelines)
-    say(f"wrote {path} ({written / 1e6:.1f} MB): open it in a browser: {path.resolve().as_uri()}")
+    say(f"wrote {path} ({size_text(written)}): open it in a browser: {path.resolve().as_uri()}")
 
 
 def print_report(timelines: list[Timeline], as_json: bool) -> None:

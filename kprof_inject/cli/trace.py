@@ -14,6 +14,7 @@ from kprof_inject.cli.loss_lines import loss_lines
 from kprof_inject.cli.options import TRACE_ENDINGS, path_type
 from kprof_inject.cli.view_options import choice_options, layout_for, layout_option, scope_names_option
 from kprof_inject.export.registry import format_of, trace_writer, write_trace
+from kprof_inject.report.quantities import size_text
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.clocks.axis import place_launches
 from kprof_inject.timeline.timeline import Timeline
@@ -54,7 +55,7 @@ def write_and_say(path: Path, timelines: list[Timeline], layout: str | None = No
     """Write the file and say how to read it."""
     size = write_trace(path, timelines, layout)
     scopes = sum(timeline.scope_count for timeline in timelines)
-    say(f"wrote {path}: {len(timelines)} launch(es), {scopes} scopes, {size / 1e6:.1f} MB")
+    say(f"wrote {path}: {len(timelines)} launch(es), {scopes} scopes, {size_text(size)}")
     written = format_of(path)
     if written.on_axis:
         for line in axis_lines(place_launches(timelines)):

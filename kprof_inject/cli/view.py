@@ -15,6 +15,7 @@ from kprof_inject.cli.loss_lines import loss_lines
 from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import Table, format_of, write_trace
+from kprof_inject.report.quantities import size_text
 from kprof_inject.viewing.browser import open_page
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import HOSTED_PORT, HOSTED_UI, hosted_site, offline_site, offline_ui
@@ -72,6 +73,8 @@ def _trace_of(place: Path) -> Path:
     if place.is_file():
         _refuse_what_is_no_trace(place)
         return place
+    if not place.exists():
+        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a trace")
     capture = open_capture(place)
     trace = place / _TRACE_NAME
     made_ns = trace.stat().st_mtime_ns if trace.is_file() else 0
@@ -82,7 +85,7 @@ def _trace_of(place: Path) -> Path:
     for line in loss_lines(timelines):
         say(line)
     size = write_trace(trace, timelines)
-    say(f"wrote {trace}: {len(timelines)} launch(es), {size / 1e6:.1f} MB")
+    say(f"wrote {trace}: {len(timelines)} launch(es), {size_text(size)}")
     return trace
 
 

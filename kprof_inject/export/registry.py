@@ -116,11 +116,19 @@ def format_of(path: Path) -> Format:
     return _FORMATS[_ending(path)]
 
 
-def _ending(path: Path) -> str:
+def is_format(path: Path) -> bool:
+    """Whether some format has this ending."""
+    return _known_ending(path) is not None
+
+
+def _known_ending(path: Path) -> str | None:
     name = path.name.lower()
-    for ending in _FORMATS:
-        if name.endswith(ending) and name != ending:
-            return ending
+    return next((ending for ending in _FORMATS if name.endswith(ending) and name != ending), None)
+
+
+def _ending(path: Path) -> str:
+    if ending := _known_ending(path):
+        return ending
     raise KprofError(
         f"the name {path.name} does not say in which format to write",
         hint=f"let it end in one of {', '.join(_FORMATS)}",

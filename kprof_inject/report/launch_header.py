@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.report.launch_report import LaunchReport
 from kprof_inject.report.occupancy_limits import limited_by
@@ -17,9 +18,7 @@ _CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal":
 def header_lines(report: LaunchReport, place_name: str) -> Iterator[str]:
     """``place_name`` is where the launch ran, empty if there is but one place."""
     yield _title(report, place_name)
-    build = list(_build(report.launch.kernel))
-    if build:
-        yield f"  kernel: {', '.join(build)}"
+    yield from _build(report.launch.kernel)
     yield f"  trust: {_trust(report.verdict)}"
 
 
@@ -35,20 +34,24 @@ def _title(report: LaunchReport, place_name: str) -> str:
 
 
 def _build(kernel: Kernel) -> Iterator[str]:
-    """By itself, as far as that is known; else with records."""
-    clean, recorded = kernel.clean, kernel.with_records
-    registers = recorded.registers if clean.registers is None else clean.registers
-    spills = recorded.spills if clean.spills is None else clean.spills
-    shared_bytes = recorded.shared_bytes if clean.shared_bytes is None else clean.shared_bytes
-    if registers is not None:
-        yield counted(registers, "register")
-    if spills is not None:
-        yield counted(spills, "spill") if spills else "no spills"
-    if shared_bytes is not None:
-        yield f"{shared_bytes} bytes of shared memory"
-    if recorded.ctas_per_sm is not None:
-        limit = limited_by(kernel, recorded)
-        yield f"room for {counted(recorded.ctas_per_sm, 'CTA')} on an SM{f' (by {limit})' if limit else ''}"
+    """By itself, if that is known; else with records."""
+    which, cost = "by itself", kernel.clean
+    if cost.registers is None:
+        which, cost = "with records", kernel.with_records
+    if facts := list(_facts(kernel, cost)):
+        yield f"  kernel {which}: {', '.join(facts)}"
+
+
+def _facts(kernel: Kernel, cost: KernelCost) -> Iterator[str]:
+    if cost.registers is not None:
+        yield counted(cost.registers, "register")
+    if cost.spills is not None:
+        yield counted(cost.spills, "spill") if cost.spills else "no spills"
+    if cost.shared_bytes is not None:
+        yield f"{cost.shared_bytes} bytes of shared memory"
+    if cost.ctas_per_sm is not None:
+        limit = limited_by(kernel, cost)
+        yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (by {limit})' if limit else ''}"
 
 
 def _trust(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
+_SIZE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _SIGNIFICANT_DIGITS = 3
 
 
@@ -29,6 +30,14 @@ def short_time(nanoseconds: float | None) -> str:
             decimals = max(_SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(rounded / size)), 0)
             return f"{rounded / size:.{decimals}f} {unit}"
     return f"{nanoseconds:.0f} ns"
+
+
+def size_text(size_bytes: int) -> str:
+    """A file's size with the unit that suits it."""
+    for unit, size in _SIZE_UNITS:
+        if size_bytes >= size:
+            return f"{size_bytes / size:.1f} {unit}"
+    return counted(size_bytes, "byte")
 
 
 def percent(part: float) -> str:

@@ -110,9 +110,8 @@ def decode_launch(launch: Launch) -> Timeline:
     )
     tally = tally_launch(decoder, len(table.scopes), parents_of(table))
     if raw.timed:
-        spans_function = any(scope.kind == "func" for scope in table.scopes)
         all_warps = len(raw.warps) == kernel.num_warps
-        readings = readings_of(raw, tally.warps, spans_function=spans_function, all_warps=all_warps)
+        readings = readings_of(raw, tally.warps, spans_function=table.body is not None, all_warps=all_warps)
         clock = fit_clock(readings, kernel.sm_clock_hz)
     else:
         raw, clock = assumed_times(launch, raw, tally.warps)

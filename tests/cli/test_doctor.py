@@ -78,19 +78,19 @@ def test_without_triton_and_torch(kprof: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fact"),
+    ("text", "status", "fact"),
     [
-        ("__version__ = '3.2.0'", r"3\.2\.0, \S+: Triton 3\.2\.0 is not supported"),
-        ("__version__ = '3.99.0'", r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*"),
-        ("raise ImportError('no libtriton')", r"cannot be imported: no libtriton"),
-        ("raise RuntimeError('half installed')", r"cannot be looked at: RuntimeError: half installed"),
+        ("__version__ = '3.2.0'", "problem", r"3\.2\.0, \S+: Triton 3\.2\.0 is not supported"),
+        ("__version__ = '3.99.0'", "problem", r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*"),
+        ("raise ImportError('no libtriton')", "missing", r"cannot be imported: no libtriton"),
+        ("raise RuntimeError('half installed')", "problem", r"cannot be looked at: RuntimeError: half installed"),
     ],
 )
-def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, fact: str) -> None:
+def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, status: str, fact: str) -> None:
     ended = kprof("doctor", "--json", env=package(kprof, "triton", text))
     rows = findings(ended)
     assert ended.exit_code == 1
-    assert rows["Triton"]["status"] == "missing"
+    assert rows["Triton"]["status"] == status
     assert re.fullmatch(fact, rows["Triton"]["fact"])
     assert rows["current folder"]["status"] == "ok"
 
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
         "from kprof_inject.cli.main import main; main()"
     )
     row = findings(run_python("-c", program, folder=tmp_path))["current folder"]
-    assert (row["status"], row["fact"].partition(":")[0]) == ("missing", "/proc cannot be written to")
+    assert (row["status"], row["fact"].partition(":")[0]) == ("problem", "/proc cannot be written to")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from kprof_inject.report.findings.finding import Finding
 from kprof_inject.report.launch_findings import findings_shown
 from kprof_inject.report.launch_header import header_lines
 from kprof_inject.report.launch_report import LaunchReport, report_on
-from kprof_inject.timeline.trust import Level
 
 TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
 CLEAN = KernelCost(128, 0, 49152, 4, (10_000.0,) * 9)
@@ -28,14 +27,14 @@ FINDINGS = (
 
 @pytest.fixture
 def report(tmp_path: Path) -> LaunchReport:
-    """Without any findings."""
-    return replace(report_on(known_launch(tmp_path)), findings=())
+    """Without any findings and doubts."""
+    return replace(report_on(known_launch(tmp_path)), findings=(), doubts=())
 
 
 def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list[str]:
     kernel = replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)
     lines = header_lines(replace(report, launch=replace(report.launch, kernel=kernel)), "")
-    return [line for line in lines if line.startswith("  kernel:")]
+    return [line for line in lines if line.startswith("  kernel")]
 
 
 def shown(report: LaunchReport, width: int = 200) -> list[str]:
@@ -46,13 +45,14 @@ def shown(report: LaunchReport, width: int = 200) -> list[str]:
 
 def test_what_the_kernel_takes_by_itself(report: LaunchReport) -> None:
     assert built(report, CLEAN, RECORDED) == [
-        "  kernel: 128 registers, no spills, 49152 bytes of shared memory, room for 3 CTAs on an SM (by registers)"
+        "  kernel by itself: 128 registers, no spills, 49152 bytes of shared memory, "
+        "room for 4 CTAs on an SM (by shared memory and registers)"
     ]
 
 
-def test_what_is_known_of_it_with_records_alone(report: LaunchReport) -> None:
+def test_what_it_takes_with_records_if_no_more_is_known(report: LaunchReport) -> None:
     assert built(report, KernelCost(), replace(RECORDED, ctas_per_sm=None)) == [
-        "  kernel: 136 registers, 2 spills, 57344 bytes of shared memory"
+        "  kernel with records: 136 registers, 2 spills, 57344 bytes of shared memory"
     ]
 
 
@@ -61,7 +61,7 @@ def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchRep
 
 
 def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchReport) -> None:
-    (line,) = built(report, KernelCost(), KernelCost(ctas_per_sm=7, shared_bytes=57344))
+    (line,) = built(report, KernelCost(), replace(RECORDED, ctas_per_sm=7))
     assert line.endswith("room for 7 CTAs on an SM")
 
 
@@ -89,15 +89,11 @@ def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchRepor
     assert lines[1:3] == ["  1. 47.0 % the last wave is", "            [8] CTAs"]
 
 
-def test_what_could_not_be_looked_at_is_said(report: LaunchReport) -> None:
-    lossy = replace(report, summary=replace(report.summary, records_lost=3))
-    lost = "records were lost, so that warps, waits and phases tell nothing of the rest: --fit keeps them all"
-    assert shown(lossy) == [f"findings: none; {lost}"]
-    assert shown(replace(lossy, findings=FINDINGS))[0] == f"findings: {lost}"
-    untimed = replace(report, summary=replace(report.summary, waves=None))
-    unreliable = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE))
-    assert shown(unreliable)[0].startswith("findings: none; the records disturb this kernel so much")
-    assert shown(untimed) == ["findings: none; no timer was read, so that CTAs and SMs tell nothing"]
+def test_what_could_not_be_judged_is_said(report: LaunchReport) -> None:
+    doubtful = replace(report, doubts=("records are damaged", "no timer was read"))
+    assert shown(doubtful) == ["findings: none; records are damaged; no timer was read"]
+    assert shown(replace(doubtful, findings=FINDINGS))[0] == "findings: records are damaged; no timer was read"
+    assert doubtful.to_json()["doubts"] == ["records are damaged", "no timer was read"]
 
 
 def test_the_json_form_has_findings_and_trust(report: LaunchReport) -> None:

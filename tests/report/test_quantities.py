@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time, time_text
+from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,12 @@ from kprof_inject.report.quantities import counted, numbered, percent, ratio, sh
 )
 def test_times_bear_their_unit(nanoseconds: float | None, exact: str, short: str) -> None:
     assert (time_text(nanoseconds), short_time(nanoseconds)) == (exact, short)
+
+
+def test_sizes_have_the_unit_that_suits_them() -> None:
+    assert [size_text(size) for size in (1, 999, 1_000, 4_049_000, 3_000_000_000)] == [
+        *("1 byte", "999 bytes", "1.0 kB", "4.0 MB", "3.0 GB")
+    ]
 
 
 def test_shares_are_percentages() -> None:

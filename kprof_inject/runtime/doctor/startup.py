@@ -59,7 +59,7 @@ def hook() -> Iterator[Finding]:
         yield Finding("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
     elif reports.errors:
         fact = f"a Python process reported: {reports.errors[0]}"
-        yield Finding("start-up hook", Status.MISSING, fact, "this Triton or kprof-inject is broken: install it again")
+        yield Finding("start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: install it again")
     else:
         joined = "".join(f" and joined Triton {found}" for found in sorted(reports.triton_versions))
         yield Finding("start-up hook", Status.OK, f"a Python process reported{joined}", _OUT_OF_REACH)
@@ -73,7 +73,7 @@ def environment() -> Iterator[Finding]:
     """Variables that change what we do, or that we change for the program."""
     if _is_on("TRITON_INTERPRET"):
         yield Finding(
-            "TRITON_INTERPRET", Status.MISSING, _value("TRITON_INTERPRET"), "no kernel is compiled at all; unset it"
+            "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled at all; unset it"
         )
     for name, advice in _INTERFERING.items():
         if _is_on(name):

@@ -100,9 +100,9 @@ def fit_rate(
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
     variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
     found = _with_prior(float(solution[0]), variance, nominal_rate(nominal_hz))
-    # What the readings say of the shift, were the rate the one that was settled on.
+    # What the readings say of the shift, were the rate the one that was settled on. A record cannot stand before init.
     shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
-    return replace(found, more_shift_ns=float(shift_ns)) if found.source == "fitted" else found
+    return replace(found, more_shift_ns=float(shift_ns if found.source == "fitted" else max(shift_ns, 0.0)))
 
 
 def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:

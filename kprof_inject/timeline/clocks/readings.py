@@ -20,8 +20,10 @@ from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 # all warps to pre-final. Measured on an H200 against readings of the kernel's own (tests/gpu/timed_kernels.py).
 _AFTER_INIT_NS = 30.0
 _BEFORE_FINAL_NS = 28.0
-# How much more it may be: to a scope around the function, and to one somewhere within it.
+# How much more it may be: to a scope around the function, and to one somewhere within it. That is anything from none to
+# all of the CTA's time, half of it on either side: this share as a root mean square, but never less than so much.
 _MORE_AROUND_FUNCTION_NS = 0.1
+_MORE_WITHIN_FUNCTION_SHARE = 1 / np.sqrt(12)
 _MORE_WITHIN_FUNCTION_NS = 300.0
 # How much of that may differ from CTA to CTA, and how much of what is known.
 _SHIFT_VARIATION = 0.2
@@ -85,9 +87,9 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     rows = np.flatnonzero(warps.kept.any(axis=1))
     sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
     step_ns = timer_step(ctas, rows, first, last)
-    more_shift_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
+    least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
     # A reading that is late by anything up to a step has the standard error of a uniform distribution.
-    init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * more_shift_ns, _SHIFT_JITTER_NS)))
+    init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * least_more_ns, _SHIFT_JITTER_NS)))
     final_error_ns = init_error_ns if all_warps else max(init_error_ns, _MORE_WITHIN_FUNCTION_NS)
     return Readings(
         sm,
@@ -96,9 +98,15 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
         np.where(is_init, np.int8(1), np.int8(-1)),
         np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
         np.where(is_init, reckoned_cycles[row], np.float32(0)),
-        more_shift_ns,
+        least_more_ns if spans_function else max(least_more_ns, _outside_records_ns(ctas, rows)),
         step_ns,
     )
+
+
+def _outside_records_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:
+    """How long each of the CTAs ``rows`` may have been at work before its first record, and after its last."""
+    durations_ns = ctas.pre_final_ns[rows] - ctas.init_ns[rows]
+    return _MORE_WITHIN_FUNCTION_SHARE * float(np.median(durations_ns)) if durations_ns.size else 0.0
 
 
 def _in_order(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, buffer_words, end, start
-from known_clocks import BEGIN_NS, FUNC, STEP_NS, decoder_of, fitted_clock, run, slowing, steady, unequal, waves
+from known_clocks import BEGIN_NS, FUNC, STEP_NS, Work, decoder_of, fitted_clock, run, slowing, steady, unequal, waves
 
 from kprof_inject.capture.layouts import TimedLayout
 
@@ -174,3 +174,28 @@ def test_without_a_scope_around_the_function_the_launch_tells_how_far_its_record
     fitted = run(works, steady(1.7e9), around_ns=(230, 228), spans_function=False, iterations=2)
     assert fitted.worst_ns() <= 100
     assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=1e-3)
+
+
+@pytest.mark.parametrize("around_ns", [(20e3, 5e3), (3e3, 0.5e3)])
+def test_records_deep_within_ctas_that_are_all_alike_do_not_tell_the_rate(around_ns: tuple[float, float]) -> None:
+    # Nobody knows what part of a CTA they span: taken for all of it, the first clock would run at 1.3 GHz.
+    alike = [Work(sm, 0.0, 100e3) for sm in range(132)]
+    fitted = run(alike, steady(1.755e9), around_ns=around_ns, spans_function=False)
+    assert fitted.clock.source == "assumed"
+    assert fitted.clock.clock_hz == pytest.approx(SM_CLOCK_HZ)
+    # Durations are what that rate makes of the cycles, and the records stand in the middle of their CTAs.
+    shown_ns = np.diff(fitted.clock.to_ns(fitted.cycles, fitted.sm))
+    expected_ns = np.diff(fitted.cycles) / (SM_CLOCK_HZ / 1e9)
+    same = np.diff(fitted.sm) == 0
+    assert np.abs(shown_ns - expected_ns)[same].max() <= 2
+    assert fitted.error_ns.mean() == pytest.approx((around_ns[1] - around_ns[0]) / 2, abs=1500)
+
+
+_THREE_WAVES = [Work(sm, at * 10e3, at * 10e3 + 9e3) for sm in range(132) for at in range(3)]
+
+
+@pytest.mark.parametrize("works", [waves(132, 132, 100e3), _THREE_WAVES], ids=["uneven CTAs", "several waves"])
+def test_records_deep_within_other_ctas_do(works: list[Work]) -> None:
+    fitted = run(works, steady(1.755e9), around_ns=(3e3, 0.5e3), spans_function=False)
+    assert fitted.clock.source == "fitted"
+    assert fitted.clock.clock_hz == pytest.approx(1.755e9, rel=2e-3)

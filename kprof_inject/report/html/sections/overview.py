@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kprof_inject.printable import printable
+from kprof_inject.report.findings.doubts import doubts_about
 from kprof_inject.report.findings.rules import find
 from kprof_inject.report.html.sections.header import build_rows, facts
 from kprof_inject.report.launch_notes import launch_notes
@@ -15,7 +16,7 @@ from kprof_inject.timeline.trust import judge
 
 def launch_overview(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
-    them, both as texts; ``findings`` bear the index of their scope, or None."""
+    them, both as texts; ``findings`` bear the index of their scope, or None; ``doubts`` say what was not judged."""
     kernel = timeline.launch.kernel
     verdict = judge(kernel)
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
@@ -33,6 +34,7 @@ def launch_overview(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any
             }
             for finding in find(timeline, summary)
         ],
+        "doubts": list(doubts_about(timeline, summary, verdict)),
         "notes": [printable(note) for note in launch_notes(summary)],
         "warp_time_ns": summary.warp_time_ns,
     }

@@ -9,10 +9,10 @@ export const title = "Overview";
 
 /** `launch.sections.overview` is made by `sections/overview.py`. */
 export function show(place, launch, context) {
-  const { facts, builds, verdict, findings, notes } = launch.sections.overview;
+  const { facts, builds, verdict, findings, doubts, notes } = launch.sections.overview;
   place.append(
     element("div", { class: "overview" }, [
-      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch)]),
+      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch), ...doubts.map(doubtLine)]),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
       element("section", {}, [
@@ -44,6 +44,10 @@ function findingCards(findings, launch) {
       ]),
     ]);
   });
+}
+
+function doubtLine(text) {
+  return element("p", { class: "view-hint", text: `Not judged: ${text}.` });
 }
 
 function trust({ level, text }) {
