@@ -119,7 +119,7 @@ def test_the_reader_runs_commands_in_a_folder_with_the_examples(tmp_path: Path) 
 
 
 def test_what_serves_is_ended(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text("{}")
+    (tmp_path / "t.json").write_text('{"traceEvents": []}')
     code, printed = Reader(tmp_path).run(Command(1, "kprof-inject view t.json", "", False))
     assert code == 0
     assert printed.startswith("kprof-inject: serving t.json")
