@@ -20,7 +20,8 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
-    """Replace ``path`` by the chunks' bytes once the last is written; returns how many bytes they are."""
+    """Replace ``path`` by the chunks' bytes once the last is written; returns how many bytes they are. Raises
+    ``OSError``, which names ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     size = 0
@@ -29,6 +30,10 @@ def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
             for chunk in chunks:
                 size += file.write(chunk)
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) != temporary:
+            raise  # of a file that the chunks are made from
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
     return size

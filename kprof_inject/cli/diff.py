@@ -37,7 +37,8 @@ _MORE = (
     "--fail-above",
     "limit_text",
     metavar="LIMIT",
-    help="End with exit code 1 if a launch, or what --scope names, is for sure slower by more than LIMIT: 5% or 0.05.",
+    help="End with exit code 1 if a launch, or what --scope names, is for sure slower by more than LIMIT (5% or 0.05), "
+    "or if that cannot be told: of too few launches, or of what is on one side alone.",
 )
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Write the comparison as one HTML page, too."
@@ -99,7 +100,7 @@ def _names(text: str) -> tuple[str, str]:
 
 
 def _crosses(diff: CaptureDiff, limit: float, choice: Choice) -> bool:
-    found = list(crossings(diff, limit, scopes=bool(choice.scopes)))
+    found = list(crossings(diff, limit, choice.scopes))
     for crossing in found:
-        say(f"--fail-above {100 * limit:g}%: {crossing.text}")
+        say(f"--fail-above {100 * limit:g}%: {crossing}")
     return bool(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -14,9 +15,11 @@ from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.loss_lines import loss_lines
 from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import Table, format_of, write_trace
+from kprof_inject.export.registry import Table, format_of, is_format, write_trace
 from kprof_inject.report.quantities import size_text
 from kprof_inject.viewing.browser import open_page
+from kprof_inject.viewing.kinds import require_trace
+from kprof_inject.viewing.made_of import remember, state_of, was_made_of
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import HOSTED_PORT, HOSTED_UI, hosted_site, offline_site, offline_ui
 
@@ -69,32 +72,33 @@ def _say_how_to_open(what_to_do: str, server: TraceServer) -> None:
 
 
 def _trace_of(place: Path) -> Path:
-    """The file to show; one of a capture is written first, unless it is there and younger than all of the capture."""
-    if place.is_file():
-        _refuse_what_is_no_trace(place)
-        return place
+    """The file to show; of a capture it is written first, unless it is there already."""
+    if place.is_dir():
+        return _trace_of_capture(place)
     if not place.exists():
         raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a trace")
+    if is_format(place) and isinstance(format_of(place), Table):
+        raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
+    if place.is_file() and is_proton_buffer(place):
+        raise KprofError(f"{place} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
+    require_trace(place)
+    return place
+
+
+def _trace_of_capture(place: Path) -> Path:
     capture = open_capture(place)
     trace = place / _TRACE_NAME
-    made_ns = trace.stat().st_mtime_ns if trace.is_file() else 0
-    files = (path for path in capture.folder.rglob("*") if path.is_file() and path != trace)
-    if all(path.stat().st_mtime_ns < made_ns for path in files):
+    state = state_of(capture.folder)
+    if was_made_of(trace, state):
         return trace
     timelines = decode_capture(capture)
     for line in loss_lines(timelines):
         say(line)
-    size = write_trace(trace, timelines)
+    try:
+        size = write_trace(trace, timelines)
+    except KprofError as error:
+        elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
+        raise KprofError(error.what, hint=error.hint or elsewhere) from None
+    remember(trace, state)
     say(f"wrote {trace}: {len(timelines)} launch(es), {size_text(size)}")
     return trace
-
-
-def _refuse_what_is_no_trace(path: Path) -> None:
-    if is_proton_buffer(path):
-        raise KprofError(f"{path} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
-    try:
-        is_table = isinstance(format_of(path), Table)
-    except KprofError:  # not an ending of ours: the UI looks into the file
-        return
-    if is_table:
-        raise KprofError(f"{path} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")

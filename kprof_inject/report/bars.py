@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_WIDTH, _NARROW_WIDTH = 16, 8
+
 
 @dataclass(frozen=True, slots=True)
 class Bars:
@@ -12,11 +14,16 @@ class Bars:
 
     inner: str
     outer: str
-    width: int = 16
+    width: int = _WIDTH
 
     @property
     def title(self) -> str:
-        return f"{self.inner} self {self.outer} in it"
+        """What is what, as far as there is room to say it."""
+        whole = f"{self.inner} self {self.outer} in it"
+        return whole if len(whole) <= self.width else f"{self.inner} self"
+
+    def narrow(self) -> Bars:
+        return Bars(self.inner, self.outer, _NARROW_WIDTH)
 
     def drawn(self, share: float, self_share: float) -> str:
         """Of a whole from 0 to 1. What is not nothing has a cell."""

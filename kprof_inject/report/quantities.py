@@ -8,16 +8,20 @@ from collections.abc import Sequence
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 _SIZE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _SIGNIFICANT_DIGITS = 3
+_DECIMALS = 3
+_NEXT_UNIT = 1000
+_PLURAL_ES = ("ch", "sh", "s", "x")
 
 
 def time_text(nanoseconds: float | None) -> str:
     """A time with the unit that suits it; "-" where there is none."""
     if nanoseconds is None:
         return "-"
-    for unit, size in _UNITS:
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3f} {unit}"
-    return f"{nanoseconds:.0f} ns"
+    if round(nanoseconds) < _NEXT_UNIT:
+        return f"{nanoseconds:.0f} ns"
+    fitting = (one for one in reversed(_UNITS) if round(nanoseconds / one[1], _DECIMALS) < _NEXT_UNIT)
+    unit, size = next(fitting, _UNITS[0])
+    return f"{nanoseconds / size:.{_DECIMALS}f} {unit}"
 
 
 def short_time(nanoseconds: float | None) -> str:
@@ -42,17 +46,22 @@ def size_text(size_bytes: int) -> str:
 
 def percent(part: float) -> str:
     """A share from 0 to 1."""
-    return f"{100 * part:.1f} %"
+    # Without the sign of what is rounded to nothing.
+    return f"{round(100 * part, 1) + 0.0:.1f} %"
 
 
 def ratio(value: float) -> str:
     """How many times as much."""
-    return f"{value:.1f} x" if value >= 1.95 else f"{value:.2f} x"
+    return f"{value:.2f} x" if round(value, 2) < 2 else f"{value:.1f} x"
 
 
 def counted(count: int, noun: str) -> str:
-    """``1 warp``, ``2 warps``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """``1 warp``, ``2 warps``, ``2 launches``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith(_PLURAL_ES) else f"{noun}s"
 
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
@@ -64,4 +73,4 @@ def numbered(noun: str, numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     parts = ["-".join(map(str, run)) for run in runs]
-    return f"{noun if len(numbers) == 1 else f'{noun}s'} {', '.join(parts)}"
+    return f"{noun if len(numbers) == 1 else plural(noun)} {', '.join(parts)}"

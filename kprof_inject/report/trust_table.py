@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.origin import Origin
 from kprof_inject.capture.reader import Launch
-from kprof_inject.printable import printable
+from kprof_inject.report.fitted_table import Column, print_fitted, say
 from kprof_inject.report.quantities import time_text
 from kprof_inject.timeline.overhead import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
@@ -32,19 +30,32 @@ def print_trust(launches: Iterable[Launch], console: Console) -> None:
     # A process has one folder for a variant, however often it launched it.
     judged = list({launch.kernel.folder: launch for launch in launches}.values())
     verdicts = [(name, judge(launch.kernel)) for name, launch in zip(_names(judged), judged, strict=True)]
-    table = Table(
-        title=Text(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence"),
-        title_justify="left",
-    )
-    table.add_column("kernel", overflow="fold")
-    table.add_column("verdict", no_wrap=True)
-    for title in ("time", "overhead", *_BUILD_COLUMNS):
-        table.add_column(title, justify="right", overflow="fold")
+    say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
+    print_fitted(_layouts(verdicts), console)
     for name, verdict in verdicts:
-        table.add_row(Text(printable(name)), Text(verdict.level.value, _COLOURS[verdict.level]), *_figures(verdict))
-    console.print(table)
-    for name, verdict in verdicts:
-        console.print(Text(printable(f"{name}: {verdict.text}")))
+        say(f"{name}: {verdict.text}", console)
+
+
+def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
+    """Where there is less room, without the figures of the builds that are the same with records; and in the end
+    without any, for the text below the table says of each kernel which of them changed for the worse."""
+    judged = [verdict for _, verdict in verdicts]
+    shared = [
+        Column("kernel", [name for name, _ in verdicts], name=True),
+        Column("verdict", [one.level.value for one in judged], [_COLOURS[one.level] for one in judged], left=True),
+        Column("time", [_change(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
+        Column("overhead", [str(one.overhead or "-") for one in judged]),
+    ]
+    builds = [
+        (Column(title, [_change(*map(_number, map(of, _costs(one)))) for one in judged]), of)
+        for title, of in _BUILD_COLUMNS.items()
+    ]
+    changed = [column for column, of in builds if any(of(one.clean) != of(one.with_records) for one in judged)]
+    return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
+
+
+def _costs(verdict: Verdict) -> tuple[KernelCost, KernelCost]:
+    return verdict.clean, verdict.with_records
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
@@ -61,15 +72,6 @@ def _names(launches: Sequence[Launch]) -> list[str]:
 
 def _process_name(origin: Origin) -> str:
     return f"process {origin.pid}" if origin.rank is None else f"rank {origin.rank} (process {origin.pid})"
-
-
-def _figures(verdict: Verdict) -> list[str]:
-    clean, with_records = verdict.clean, verdict.with_records
-    return [
-        _change(time_text(median_time_ns(clean)), time_text(median_time_ns(with_records))),
-        str(verdict.overhead or "-"),
-        *(_change(_number(of(clean)), _number(of(with_records))) for of in _BUILD_COLUMNS.values()),
-    ]
 
 
 def _change(before: str, after: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -36,17 +37,27 @@ _MEDIA_TYPES = {
 # The offline UI loads its parts when it needs them, some of them behind the trace.
 _QUIET_SECONDS = 2.0
 
+# How long Ctrl-C takes at most.
+_SECONDS_TO_END = 0.1
+
 
 class TraceServer(ThreadingHTTPServer):
     """Answers for ``site``; stands at ``port``, which is a free one if it was to be 0."""
 
     daemon_threads = True
+    # Who comes while so many wait is turned away, and tries again after a second: each file is a connection.
+    request_queue_size = 128
 
     def __init__(self, site: Site, port: int) -> None:
         self.site = site
         self._fetched = threading.Event()
         self._last_answer = time.monotonic()
         super().__init__((_HOST, port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that changes its mind is no fault of ours; all else is told on stderr."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def port(self) -> int:
@@ -78,7 +89,7 @@ def serving(site: Site, port: int) -> Iterator[TraceServer]:
         server = TraceServer(site, port)
     except OSError as error:
         raise _no_port(port, error) from None
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_SECONDS_TO_END,), daemon=True)
     thread.start()
     try:
         yield server
@@ -113,33 +124,36 @@ class _Handler(BaseHTTPRequestHandler):
         if not _is_for_us(self.headers.get("Host", "")):
             self.send_error(HTTPStatus.FORBIDDEN, explain="This server answers to 127.0.0.1 and localhost alone.")
             return
-        path = urlsplit(self.path).path
         try:
-            if path in site.files:
-                self._send_file(site.files[path], with_body)
-            elif path in site.texts:
+            path = urlsplit(self.path).path
+        except ValueError:  # brackets that are no address
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return
+        if path in site.files:
+            is_there = self._send_file(site.files[path], with_body)
+        else:
+            is_there = path in site.texts
+            if is_there:
                 self._send_head(".json", len(site.texts[path]))
                 self.wfile.write(site.texts[path] if with_body else b"")
-            else:
-                self.send_error(HTTPStatus.NOT_FOUND)
-                return
-        except ConnectionError:  # the browser changed its mind
-            return
-        if with_body:
+        if not is_there:
+            self.send_error(HTTPStatus.NOT_FOUND)
+        elif with_body:
             self.server.answered(path)
 
-    def _send_file(self, path: Path, with_body: bool) -> None:
+    def _send_file(self, path: Path, with_body: bool) -> bool:
+        """False, and nothing was sent, if the file cannot be opened."""
         try:
             file = path.open("rb")
         except OSError:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
+            return False
         with file:
             size = file.seek(0, 2)
             file.seek(0)
             self._send_head(path.suffix, size)
             if with_body:
                 shutil.copyfileobj(file, self.wfile)
+        return True
 
     def _send_head(self, suffix: str, size: int) -> None:
         self.send_response(HTTPStatus.OK)

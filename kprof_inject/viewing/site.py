@@ -5,6 +5,7 @@ Nobody's request is ever made into a path. All that there is stands in a table, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -66,7 +67,7 @@ def offline_site(ui: Path, trace: Path) -> Site:
 
 def hosted_site(trace: Path) -> Site:
     """The trace alone, for pages of the UI on the web. It stays in the browser: the UI has no server to send it to."""
-    path = "/" + quote(trace.name)
+    path = "/" + quote(os.fsencode(trace.name))
     # The browser takes the address's last part as it is, and asks for what it finds there.
     page = f"{HOSTED_UI}/#!/?url=" + "http://127.0.0.1:{port}" + quote(path).replace("{", "{{").replace("}", "}}")
     return Site({path: trace}, {}, path, page, {"Access-Control-Allow-Origin": HOSTED_UI})

@@ -65,9 +65,17 @@ def test_a_reader_that_has_the_old_file_open_reads_on_in_it(tmp_path: Path) -> N
 
 def test_a_folder_in_the_way_is_an_os_error_that_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(IsADirectoryError) as failed:
         write_chunks(tmp_path / "file", [b"x"])
+    # It is that file which the user named, not the one that is written first.
+    assert failed.value.filename == str(tmp_path / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_cannot_be_read_for_a_file_is_told_by_its_own_name(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as failed:
+        write_chunks(tmp_path / "file", ((tmp_path / name).read_bytes() for name in ("nothing",)))
+    assert failed.value.filename == str(tmp_path / "nothing")
 
 
 def test_json_is_read_back(tmp_path: Path) -> None:

@@ -184,7 +184,10 @@ def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
         (["before", "before", "--renamed", "scale"], 2, "--renamed:1:1: error: cannot read the names 'scale'"),
         (["before", "before", "--scope", "dot"], 1, "--scope dot finds no scope that is in both A and B"),
         (["before", "before", "--kernel", "dot"], 1, "--kernel dot finds nothing"),
-        (["before", "before", "--html", "before"], 1, "cannot use"),
+        (["before", "before", "--scope", "loop*", "--scope", "dot"], 1, "--scope dot finds no scope that is in both"),
+        (["before", "before", "--renamed", "zzz=scale"], 1, "--renamed: A has no kernel zzz"),
+        (["before", "before", "--renamed", "scale=zzz"], 1, "--renamed: B has no kernel zzz"),
+        (["before", "before", "--html", "before"], 1, "cannot use before: Is a directory"),
     ],
 )
 def test_mistakes_are_told(

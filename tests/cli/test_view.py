@@ -118,27 +118,58 @@ def test_the_users_browser_gets_the_address(kprof: CommandLine, trace: bytes) ->
     assert "open this address" not in err
 
 
-def test_a_trace_is_written_again_only_if_the_capture_is_younger(kprof: CommandLine, capture: Path) -> None:
-    def times_written() -> int:
-        with view(kprof, "capture", "--no-browser") as child:
-            fetch(address_of(child))
-            child.send_signal(signal.SIGINT)
-            return child.communicate(timeout=60)[1].count("kprof-inject: wrote ")
-
-    assert times_written() == 1
-    assert times_written() == 0
-    younger_ns = (kprof.folder / "capture/view.pftrace").stat().st_mtime_ns + 1_000_000_000
-    os.utime(next(capture.rglob("launch-*.bin")), ns=(younger_ns, younger_ns))
-    assert times_written() == 1
+def times_written(kprof: CommandLine, place: str) -> int:
+    with view(kprof, place, "--no-browser") as child:
+        fetch(address_of(child))
+        child.send_signal(signal.SIGINT)
+        return child.communicate(timeout=60)[1].count("kprof-inject: wrote ")
 
 
-def test_a_workspaces_last_capture_is_shown(kprof: CommandLine) -> None:
-    (kprof.folder / "ws/captures").mkdir(parents=True)
-    (kprof.folder / "ws/workspace.json").write_text('{"version": 1}')
-    shutil.copytree(DEMO, kprof.folder / "ws/captures/001")
+def test_a_trace_is_written_again_only_if_the_capture_is_another(kprof: CommandLine, capture: Path) -> None:
+    assert times_written(kprof, "capture") == 1
+    assert times_written(kprof, "capture") == 0
+    os.utime(next(capture.rglob("launch-*.bin")), ns=(0, 0))
+    assert times_written(kprof, "capture") == 1
+
+
+@pytest.fixture
+def workspace(kprof: CommandLine) -> Path:
+    """With two captures."""
+    folder = kprof.folder / "ws"
+    (folder / "captures").mkdir(parents=True)
+    (folder / "workspace.json").write_text('{"version": 1}')
+    for name in ("001", "002"):
+        shutil.copytree(DEMO, folder / "captures" / name)
+    return folder
+
+
+def test_a_workspaces_last_capture_is_shown(kprof: CommandLine, workspace: Path) -> None:
     with view(kprof, "ws", "--no-browser") as child:
         assert len(fetch(f"{address_of(child)}localtrace")) > 1_000_000
-    assert (kprof.folder / "ws/view.pftrace").is_file()
+    assert (workspace / "view.pftrace").is_file()
+
+
+def test_a_capture_that_is_gone_is_not_shown(kprof: CommandLine, workspace: Path) -> None:
+    assert times_written(kprof, "ws") == 1
+    shutil.rmtree(workspace / "captures/002")
+    assert times_written(kprof, "ws") == 1
+
+
+def test_a_place_that_takes_no_file_is_an_error_with_a_way_out(kprof: CommandLine, capture: Path) -> None:
+    (capture / "view.pftrace").mkdir()
+    ended = kprof("view", "capture", "--port", "0")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: cannot write capture/view.pftrace: ")
+    assert ended.stderr.endswith(
+        "\nhint: write one elsewhere, and view that: kprof-inject trace capture -o FILE.pftrace\n"
+    )
+
+
+def test_a_pipe_is_refused(kprof: CommandLine) -> None:
+    os.mkfifo(kprof.folder / "pipe")
+    ended = kprof("view", "pipe", "--port", "0")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: pipe is no regular file\nhint: ")
 
 
 @pytest.mark.parametrize(
@@ -147,6 +178,8 @@ def test_a_workspaces_last_capture_is_shown(kprof: CommandLine) -> None:
         ("t.csv", b"kernel,variant\n", "error: t.csv is a table\nhint: the Perfetto UI shows traces, such as"),
         ("gone", None, "error: gone does not exist\nhint: name a workspace, a capture, or a"),
         ("b.bin", b"\x01\0\0\0\x04\0\0\0" + b"\0" * 40, "error: b.bin is a Proton buffer\nhint: first make a trace"),
+        ("README.md", b"# Read me\n", "error: README.md is no trace\nhint: give one that the Perfetto UI reads"),
+        ("t.json", b"", "error: t.json is empty\nhint: give one that the Perfetto UI reads"),
     ],
 )
 def test_what_is_no_trace_is_refused(kprof: CommandLine, name: str, content: bytes | None, message: str) -> None:

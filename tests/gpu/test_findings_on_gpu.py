@@ -83,5 +83,5 @@ def test_an_imbalanced_warp_is_named_first(kprof: Kprof, tmp_path: Path) -> None
     launch = profiled(kprof, tmp_path / "warp", ctas, "--uneven", cycles, at=(*SELECTORS, "marker(uneven)"))
     first = launch["findings"][0]
     assert (first["rule"], first["scope"]) == ("imbalanced-warps", "uneven")
-    assert first["figures"]["warps"] == "warp 0"
+    assert first["figures"]["slow_warp_ids"] == "0"
     assert first["share"] > 0.3

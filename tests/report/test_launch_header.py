@@ -39,7 +39,8 @@ def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list
 
 def shown(report: LaunchReport, width: int = 200) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width).print(findings_shown(report))
+    console = Console(file=out, width=width)
+    console.print(findings_shown(report, console))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 

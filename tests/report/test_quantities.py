@@ -15,11 +15,14 @@ from kprof_inject.report.quantities import counted, numbered, percent, ratio, sh
         (4.6, "5 ns", "5 ns"),
         (999, "999 ns", "999 ns"),
         (999.4, "999 ns", "999 ns"),
-        (999.6, "1000 ns", "1.00 µs"),
+        (999.6, "1.000 µs", "1.00 µs"),
         (1000, "1.000 µs", "1.00 µs"),
         (13_028, "13.028 µs", "13.0 µs"),
         (99_960, "99.960 µs", "100 µs"),
         (999_600, "999.600 µs", "1.00 ms"),
+        (999_999.4, "999.999 µs", "1.00 ms"),
+        (999_999.6, "1.000 ms", "1.00 ms"),
+        (999_999_999.9, "1.000 s", "1.00 s"),
         (1_500_000, "1.500 ms", "1.50 ms"),
         (2_000_000_000, "2.000 s", "2.00 s"),
         (1_234_000_000_000, "1234.000 s", "1230 s"),
@@ -36,12 +39,13 @@ def test_sizes_have_the_unit_that_suits_them() -> None:
 
 
 def test_shares_are_percentages() -> None:
-    assert [percent(share) for share in (0.0, 0.0004, 0.255, 1.0)] == ["0.0 %", "0.0 %", "25.5 %", "100.0 %"]
+    shares = (0.0, 0.0004, -0.0001, -0.001, 0.255, 1.0)
+    assert [percent(share) for share in shares] == ["0.0 %", "0.0 %", "0.0 %", "-0.1 %", "25.5 %", "100.0 %"]
 
 
 def test_ratios_are_finer_where_they_are_small() -> None:
-    assert [ratio(value) for value in (0.0, 0.534, 1.0, 1.949, 1.96, 9.14, 120.0)] == [
-        *("0.00 x", "0.53 x", "1.00 x", "1.95 x", "2.0 x", "9.1 x", "120.0 x")
+    assert [ratio(value) for value in (0.0, 0.534, 1.0, 1.949, 1.95, 1.996, 9.14, 120.0)] == [
+        *("0.00 x", "0.53 x", "1.00 x", "1.95 x", "1.95 x", "2.0 x", "9.1 x", "120.0 x")
     ]
 
 
@@ -54,3 +58,4 @@ def test_numbers_in_a_row_are_a_range() -> None:
 
 def test_one_is_singular() -> None:
     assert [counted(number, "warp") for number in (0, 1, 2)] == ["0 warps", "1 warp", "2 warps"]
+    assert [counted(number, "launch") for number in (1, 2)] == ["1 launch", "2 launches"]

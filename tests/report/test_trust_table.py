@@ -105,9 +105,21 @@ def test_each_process_has_its_own_verdict(launch: Launch) -> None:
 
 
 def test_a_narrow_terminal_cuts_nothing(launch: Launch) -> None:
-    lines = printed(of(launch, "triton_per_fused_add_mean_mul", "v"), width=80)
-    assert "triton_per_fused_add_mean_mul" in "".join(name for name, *_ in rows(lines))
+    lines = printed(of(launch, "triton_per_fused_add_mean_mul", "v"), width=60)
+    titles = next(line for line in lines if "verdict" in line)
+    names = [line[: titles.index("verdict")].strip() for line in lines[3:-1]]
+    assert len(names[0]) < len("triton_per_fused_add_mean_mul")
+    assert "".join(names).startswith("triton_per_fused_add_mean_mul")
     assert not any("…" in line for line in lines)
+
+
+def test_a_terminal_of_80_columns_has_what_changed(launch: Launch) -> None:
+    same = with_costs(of(launch, "matmul_kernel", "v"), CLEAN, CLEAN)
+    more = with_costs(of(launch, "matmul_kernel", "v"), CLEAN, replace(CLEAN, registers=140))
+    narrow = [printed(one, width=80) for one in (same, more)]
+    titles = ["kernel", "verdict", "time", "overhead"]
+    assert [lines[1].split() for lines in narrow] == [titles, [*titles, "registers"]]
+    assert narrow[1][3].endswith("128 → 140")
 
 
 def test_names_are_shown_as_they_are(launch: Launch) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,13 @@ def hosted(trace: Path) -> Iterator[TraceServer]:
         yield server
 
 
+def finish_requests() -> None:
+    """Wait for the server's threads that answer."""
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join(timeout=60)
+
+
 @pytest.mark.parametrize(
     ("path", "file", "media_type"),
     [
@@ -86,6 +96,14 @@ def test_the_hosted_ui_alone_may_read_the_trace(hosted: TraceServer) -> None:
 
 def test_a_name_with_braces_is_a_name(tmp_path: Path) -> None:
     assert hosted_site(tmp_path / "{port}.json").address(9001).endswith(":9001/%257Bport%257D.json")
+
+
+def test_a_name_that_is_no_text_is_a_name(tmp_path: Path) -> None:
+    trace = tmp_path / os.fsdecode(b"\xff.json")
+    trace.write_bytes(TRACE)
+    with serving(hosted_site(trace), 0) as server:
+        assert server.site.address(9001).endswith(":9001/%25FF.json")
+        assert ask(server.port, "/%FF.json").body == TRACE
 
 
 @pytest.mark.parametrize(
@@ -152,14 +170,52 @@ def test_a_trace_that_is_gone_is_not_found(offline: TraceServer, trace: Path) ->
     trace.unlink()
     assert ask(offline.port, "/localtrace").status == 404
     assert ask(offline.port, "/").status == 200
+    finish_requests()
+    assert not offline.was_fetched
 
 
-def test_a_browser_that_leaves_disturbs_nobody(offline: TraceServer, capfd: pytest.CaptureFixture[str]) -> None:
-    with socket.create_connection(("127.0.0.1", offline.port)) as connection:
-        connection.sendall(b"GET /localtrace HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
-    assert ask(offline.port, "/localtrace").body == TRACE
+def test_a_path_that_cannot_be_read_is_a_bad_request(offline: TraceServer, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ask(offline.port, "http://[bad/").status == 400
+    finish_requests()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "",
+        "GET /loc",
+        "GET /localtrace HTTP/1.1\r\nHost: ",
+        "GET /localtrace HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+def test_a_browser_that_leaves_disturbs_nobody(
+    offline: TraceServer, capfd: pytest.CaptureFixture[str], request_text: str
+) -> None:
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", offline.port)) as connection:
+            connection.sendall(request_text.encode())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    assert ask(offline.port, "/localtrace").body == TRACE
+    finish_requests()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_fault_of_ours_is_told(offline: TraceServer, capfd: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise RuntimeError("ours")
+    except RuntimeError:
+        offline.handle_error(None, ("127.0.0.1", 1))
+    assert "RuntimeError: ours" in capfd.readouterr().err
+
+
+def test_many_may_come_at_once(offline: TraceServer) -> None:
+    with ExitStack() as open_until_here:
+        busy = open_until_here.enter_context(TraceServer(offline.site, 0))  # it accepts none yet
+        for _ in range(64):
+            open_until_here.enter_context(socket.create_connection(("127.0.0.1", busy.port), timeout=0.5))
 
 
 def test_only_this_machine_is_listened_to(offline: TraceServer) -> None:
@@ -177,6 +233,7 @@ def test_the_trace_counts_as_fetched_once_it_went_out(offline: TraceServer) -> N
     ask(offline.port, "/")
     ask(offline.port, "/localtrace", method="HEAD")
     ask(offline.port, "/localtrace", host="evil.example")
+    finish_requests()
     assert not offline.was_fetched
     ask(offline.port, "/localtrace")
     offline.wait_until_fetched()

@@ -41,7 +41,9 @@ class Basis:
 
 
 TOTAL = Basis(
-    "total", lambda scope: scope.total_ns / max(scope.warps, 1), lambda scope: scope.total_cycles / max(scope.warps, 1)
+    "total",
+    lambda scope: scope.total_ns / max(len(scope.warps), 1),
+    lambda scope: scope.total_cycles / max(len(scope.warps), 1),
 )
 """Of all CTAs, for each warp that ran the scope: warps run side by side, and twice as many take no longer."""
 
@@ -103,6 +105,12 @@ def clean_change(
 def scope_basis(a: _Launches, b: _Launches, in_a: int, in_b: int) -> Basis:
     whole = all(launch.scopes[in_a].whole for launch in a) and all(launch.scopes[in_b].whole for launch in b)
     return TOTAL if whole else MEAN
+
+
+def compared_ns(a: _Launches, b: _Launches, in_a: int, in_b: int, basis: Basis) -> Both:
+    return Both.of(
+        a, b, lambda launch: basis.time_ns(launch.scopes[in_a]), lambda launch: basis.time_ns(launch.scopes[in_b])
+    )
 
 
 def scope_change(a: _Launches, b: _Launches, in_a: int, in_b: int, clocks: Clocks, comparisons: int) -> Judged:

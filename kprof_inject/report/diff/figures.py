@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from kprof_inject.report.diff.runs import KernelRuns, process_of
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.number_set import NumberSet
 from kprof_inject.timeline.statistics.scopes import ScopeStatistics, scope_statistics
-from kprof_inject.timeline.statistics.waves import launch_duration_ns
+from kprof_inject.timeline.statistics.waves import Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
 _MEASURED = "fitted"
@@ -18,8 +20,8 @@ _NO_TIMER = "nominal"
 
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
-    """One scope of one launch. ``warps`` is in how many of a CTA's warps it ran; ``whole`` says that no record of it
-    can be missing."""
+    """One scope of one launch. ``warps`` are those of a CTA in which it ran; ``whole`` says that no record of it can be
+    missing."""
 
     count: int
     total_ns: int
@@ -28,13 +30,14 @@ class ScopeFigures:
     mean_cycles: float | None
     p50_ns: float | None
     share: float
-    warps: int
+    warps: tuple[int, ...]
     whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFigures:
     """One launch: ``clock_hz`` is None if it was not measured, and ``timed`` says whether any timer was read.
+    ``cta_ns`` is what its CTAs took, all together, without the copying of their records.
 
     ``first`` is the first launch that its process made of this variant."""
 
@@ -45,6 +48,8 @@ class LaunchFigures:
     timed: bool
     timer_step_ns: int
     ctas: int
+    cta_ns: int
+    waves: Waves | None
     records_missing: int
     record_cost_known: bool
     scopes: tuple[ScopeFigures, ...]
@@ -81,6 +86,8 @@ def figures_of(timeline: Timeline) -> LaunchFigures:
         timed=clock.source != _NO_TIMER,
         timer_step_ns=clock.timer_step_ns,
         ctas=len(timeline.ctas),
+        cta_ns=int(np.maximum(timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"], 0).sum()),
+        waves=waves_of(timeline),
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
         scopes=tuple(
@@ -99,6 +106,6 @@ def _scope(statistics: ScopeStatistics) -> ScopeFigures:
         mean_cycles=statistics.mean_cycles,
         p50_ns=statistics.p50_ns,
         share=statistics.share,
-        warps=len(statistics.warps.ids),
+        warps=tuple(statistics.warps.ids.tolist()),
         whole=True,
     )

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.printable import printable
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
-from kprof_inject.report.diff.verdict import Judged, Verdict
+from kprof_inject.report.diff.settings import grid_text
+from kprof_inject.report.diff.verdict import Judged, Verdict, change_words
+from kprof_inject.timeline.choice import matches_scope
 
 _NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
-
-
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """``what`` is slower by more than the limit, or nothing is known of it; ``text`` says how."""
-
-    what: str
-    text: str
-    known: bool
 
 
 def parse_limit(text: str) -> float:
@@ -36,22 +28,35 @@ def parse_limit(text: str) -> float:
     return value
 
 
-def crossings(diff: CaptureDiff, limit: float, *, scopes: bool) -> Iterator[Crossing]:
-    """The launches, and with ``scopes`` what was compared in them, that are slower by more than ``limit`` with
-    confidence; and those of which nothing can be told, which no gate lets through unseen."""
+def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator[str]:
+    """Says of each launch, and each scope that one of the ``globs`` names, if it is slower by more than ``limit`` with
+    confidence, or has nothing in A that it could be compared to. What cannot be told, or is in A alone, is not let
+    through unseen: it is told as well."""
     for kernel in diff.kernels:
         name = printable(kernel.b.kernel.name)
         yield from _crossing(name, kernel.launch, kernel, limit)
-        for scope in kernel.scopes if scopes else ():
+        for scope in kernel.scopes if globs else ():
             if scope.judged is not None:
                 yield from _crossing(f"{printable(scope.name)} of {name}", scope.judged, kernel, limit)
+        for side, alone in (("A", kernel.only_a), ("B", kernel.only_b)):
+            for one in alone:
+                if any(matches_scope(one.scope.name, glob) for glob in globs):
+                    yield _unknown(f"{printable(one.scope.name)} of {name}", limit, f": it is in {side} alone")
+    for runs in diff.only_a:
+        yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} it is in A alone")
 
 
-def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[Crossing]:
+def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:
     if judged.verdict is Verdict.UNKNOWN:
-        yield Crossing(what, f"cannot tell whether {what} is slower by more than {100 * limit:g} %", known=False)
-    elif judged.verdict is Verdict.SLOWER and _sure_percent(judged, kernel) > 100 * limit:
-        yield Crossing(what, f"{what} is slower by more than {100 * limit:g} %: {judged.change}", known=True)
+        yield _unknown(what, limit)
+    elif judged.verdict is Verdict.NEW:
+        yield f"{what} is new: it ran in B alone"
+    elif judged.verdict is Verdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
+        yield f"{what} is slower by more than {100 * limit:g} %: {change_words(judged.change)}"
+
+
+def _unknown(what: str, limit: float, why: str = "") -> str:
+    return f"cannot tell whether {what} is slower by more than {100 * limit:g} %{why}"
 
 
 def _sure_percent(judged: Judged, kernel: KernelDiff) -> float:

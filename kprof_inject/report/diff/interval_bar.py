@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 
-from kprof_inject.report.diff.verdict import Judged
+from kprof_inject.report.diff.verdict import Judged, change_words
 
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
@@ -34,7 +35,7 @@ def interval_bar(judged: Judged | None, axis: float) -> str:
         if abs(percent) <= axis
     )
     return (
-        f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{change}">'
+        f'<svg width="{_WIDTH:g}" height="{_HEIGHT:g}" role="img" aria-label="{escape(change_words(change))}">'
         f'<rect class="bar" x="{min(zero, at):.1f}" y="4" width="{abs(at - zero):.1f}" height="{_HEIGHT - 8:g}"/>'
         f'<path class="zero" d="M{zero:.1f} 0V{_HEIGHT:g}"/>'
         f'<path class="whisker" d="M{low:.1f} {middle:.1f}H{high:.1f}{caps}"/></svg>'

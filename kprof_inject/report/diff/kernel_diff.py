@@ -9,16 +9,16 @@ from kprof_inject.report.diff.figures import LaunchFigures
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns
 from kprof_inject.report.diff.settings import Difference
-from kprof_inject.report.diff.verdict import Clocks, Judged, Verdict
+from kprof_inject.report.diff.verdict import Clocks, Judged, decisive
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeChange:
     """One scope that is in both: figures are of a launch, the median of the launches. ``note`` says in what it is not
     the same scope, ``basis`` what ``judged`` is about. ``judged`` is None where there is nothing to compare: a mark, or
-    a scope that ran on neither side or on one alone.
+    a scope that ran on neither side.
 
-    ``explained`` is its own part of the change of all scopes together, None if that cannot be told."""
+    ``explained`` is its own part of the launch's change, None if that did not change or it cannot be told."""
 
     name: str
     kind: str
@@ -42,9 +42,11 @@ class KernelDiff:
     """A variant of a kernel in A and in B, launched with one grid on either side.
 
     ``recorded`` compares the launches with records, ``clean`` those without: None if there are none on a side, or they
-    are the same ones. ``duration_ns`` and ``clean_ns`` are medians. ``warps`` are those that were compared, None for
-    all; ``launches`` and ``processes`` how many there were of each side, ``left_out`` how many of the launches were
-    left out for being the first of their process."""
+    are the same ones; ``clean_launches`` is how many there were. ``duration_ns`` and ``clean_ns`` are medians.
+    ``by_scopes_percent`` is by how much the launch would take longer if nothing but its scopes had changed; None if it
+    did not change, or that cannot be told. ``warps`` are those that were compared, None for all. ``figures_a`` and
+    ``figures_b`` are of the launches with records; ``left_out`` others of both sides are not among them, for each was
+    the first of its process. ``only_a`` and ``only_b`` are scopes."""
 
     a: KernelRuns
     b: KernelRuns
@@ -56,6 +58,7 @@ class KernelDiff:
     clean: Judged | None
     clean_launches: tuple[int, int]
     same_clean_times: bool
+    by_scopes_percent: float | None
     scopes: tuple[ScopeChange, ...]
     only_a: tuple[Unmatched, ...]
     only_b: tuple[Unmatched, ...]
@@ -67,7 +70,7 @@ class KernelDiff:
     @property
     def launch(self) -> Judged:
         """What is said of the launch as a whole: by its times without records, if they can tell."""
-        return self.clean if self.clean is not None and self.clean.verdict is not Verdict.UNKNOWN else self.recorded
+        return decisive(self.recorded, self.clean)
 
     @property
     def by_clean_times(self) -> bool:

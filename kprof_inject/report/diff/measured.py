@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 
 from kprof_inject.report.diff.changes import (
     TOTAL,
-    Basis,
     Both,
     clean_change,
     clocks_of,
+    compared_ns,
     launch_change,
     scope_basis,
     scope_change,
     without_first,
 )
-from kprof_inject.report.diff.explanation import explained_shares
+from kprof_inject.report.diff.explanation import Explanation, explanation
 from kprof_inject.report.diff.figures import LaunchFigures, ScopeFigures, comparable_figures
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, identities, match_scopes
 from kprof_inject.report.diff.runs import KernelRuns
 from kprof_inject.report.diff.settings import differences
-from kprof_inject.report.diff.verdict import Clocks
+from kprof_inject.report.diff.verdict import Clocks, Judged, Verdict, decisive
 from kprof_inject.timeline.choice import matches_scope
 
 _INSTANT = "mark"
@@ -49,12 +49,20 @@ class MeasuredPair:
 
     @property
     def comparisons(self) -> int:
-        return sum(self._comparable(match) for match in self.wanted)
+        return sum(self._takes_time(match) and all(self._ran(match)) for match in self.wanted)
 
-    def _comparable(self, match: Match) -> bool:
-        """Whether it takes time, and ran on both sides."""
-        ran = [any(one.scopes[at].count for one in side) for side, at in ((self.all_a, match.a), (self.all_b, match.b))]
-        return self.identities_b[match.b].kind != _INSTANT and all(ran)
+    def _takes_time(self, match: Match) -> bool:
+        return self.identities_b[match.b].kind != _INSTANT
+
+    def _ran(self, match: Match) -> tuple[bool, bool]:
+        """In a launch of A, and of B."""
+        return _any_ran(self.all_a, match.a), _any_ran(self.all_b, match.b)
+
+    def finds(self, glob: str) -> bool:
+        return any(_is_one_of([glob], *self._names(match)) for match in self.matching.matches)
+
+    def _names(self, match: Match) -> tuple[str, str]:
+        return self.identities_a[match.a].name, self.identities_b[match.b].name
 
     def judged(self, kernels: int, comparisons: int) -> KernelDiff:
         """``kernels`` is how many launches are compared, ``comparisons`` how many scopes, of all pairs."""
@@ -64,18 +72,24 @@ class MeasuredPair:
         clean_a, clean_b = self.a.clean_times_ns(), self.b.clean_times_ns()
         same = bool(clean_a and clean_b) and any(np.array_equal(mine, theirs) for mine in clean_a for theirs in clean_b)
         clean = clean_change(clean_a, clean_b, recorded, clocks, kernels) if clean_a and clean_b and not same else None
+        clean_ns = Both(_median_ns(clean_a), _median_ns(clean_b))
+        duration_ns = Both.of(a, b, _duration_ns, _duration_ns)
+        answer = decisive(recorded, clean)
+        matches, took_ns = self.matching.matches, clean_ns if answer is clean else duration_ns
+        why = explanation(matches, self.identities_b, a, b, answer, took_ns.a)
         return KernelDiff(
             a=self.a,
             b=self.b,
             differences=differences(self.a, self.b),
             clocks=clocks,
-            duration_ns=Both.of(a, b, _duration_ns, _duration_ns),
-            clean_ns=Both(_median_ns(clean_a), _median_ns(clean_b)),
+            duration_ns=duration_ns,
+            clean_ns=clean_ns,
             recorded=recorded,
             clean=clean,
             clean_launches=(sum(map(len, clean_a)), sum(map(len, clean_b))),
             same_clean_times=same,
-            scopes=tuple(self._scopes(a, b, clocks, comparisons)),
+            by_scopes_percent=why.percent if why else None,
+            scopes=tuple(self._scopes(a, b, clocks, comparisons, why)),
             only_a=self.matching.only_a,
             only_b=self.matching.only_b,
             warps=self.warps,
@@ -84,20 +98,16 @@ class MeasuredPair:
             left_out=len(self.all_a) + len(self.all_b) - len(a) - len(b),
         )
 
-    def _scopes(self, a: _Launches, b: _Launches, clocks: Clocks, comparisons: int) -> list[ScopeChange]:
-        grown = [self._grown_ns(a, b, match) for match in self.matching.matches]
-        explained = explained_shares(self.matching.matches, self.identities_b, grown)
+    def _scopes(
+        self, a: _Launches, b: _Launches, clocks: Clocks, comparisons: int, why: Explanation | None
+    ) -> list[ScopeChange]:
+        matches = self.matching.matches
+        parts: Sequence[float | None] = why.parts if why else [None] * len(matches)
         return [
             self._scope(a, b, match, clocks, comparisons, part)
-            for match, part in zip(self.matching.matches, explained, strict=True)
+            for match, part in zip(matches, parts, strict=True)
             if match in self.wanted
         ]
-
-    def _grown_ns(self, a: _Launches, b: _Launches, match: Match) -> float | None:
-        if scope_basis(a, b, match.a, match.b) is not TOTAL:
-            return None
-        totals = _compared_ns(a, b, match, TOTAL)
-        return None if totals.a is None or totals.b is None else totals.b - totals.a
 
     def _scope(
         self,
@@ -124,24 +134,32 @@ class MeasuredPair:
             source_b=theirs.source,
             note=match.note,
             basis=basis.name,
-            compared_ns=_compared_ns(a, b, match, basis),
+            compared_ns=compared_ns(a, b, match.a, match.b, basis),
             count=both("count"),
             total_ns=both("total_ns"),
             mean_ns=both("mean_ns"),
             p50_ns=both("p50_ns"),
             share=both("share"),
-            judged=scope_change(a, b, match.a, match.b, clocks, comparisons) if self._comparable(match) else None,
+            judged=self._judged_scope(a, b, match, clocks, comparisons),
             explained=explained,
         )
 
+    def _judged_scope(
+        self, a: _Launches, b: _Launches, match: Match, clocks: Clocks, comparisons: int
+    ) -> Judged | None:
+        ran_a, ran_b = self._ran(match)
+        if not self._takes_time(match) or not (ran_a or ran_b):
+            return None
+        if ran_a and ran_b:
+            return scope_change(a, b, match.a, match.b, clocks, comparisons)
+        if scope_basis(self.all_a, self.all_b, match.a, match.b) is not TOTAL:
+            # Its records may be among those that are missing.
+            return Judged(Verdict.UNKNOWN, None, None)
+        return Judged(Verdict.NEW if ran_b else Verdict.GONE, None, None)
 
-def _compared_ns(a: _Launches, b: _Launches, match: Match, basis: Basis) -> Both:
-    return Both.of(
-        a,
-        b,
-        lambda launch: basis.time_ns(launch.scopes[match.a]),
-        lambda launch: basis.time_ns(launch.scopes[match.b]),
-    )
+
+def _any_ran(launches: _Launches, index: int) -> bool:
+    return any(launch.scopes[index].count for launch in launches)
 
 
 def measure(a: KernelRuns, b: KernelRuns, globs: Sequence[str]) -> MeasuredPair:

@@ -8,7 +8,7 @@ from kprof_inject.printable import printable
 from kprof_inject.report.diff.changes import MEAN
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.settings import grid_text
-from kprof_inject.report.diff.verdict import Verdict
+from kprof_inject.report.diff.verdict import ONE_SIDED, Verdict, change_words
 from kprof_inject.report.diff.wording import MORE_LAUNCHES, change_text
 from kprof_inject.report.quantities import time_text
 from kprof_inject.timeline.statistics.comparison import CONFIDENCE
@@ -59,8 +59,9 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
 
 
 def _clock(diff: KernelDiff) -> Iterator[str]:
+    cycles = diff.recorded.cycles
     if diff.clocks.differ:
-        yield f"clock {diff.clocks}: in cycles the change is {diff.recorded.cycles or 'unknown'}"
+        yield f"clock {diff.clocks}: in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
     elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
         yield "clock: not measured on both sides; a change of the clock would look like one of the kernel"
     if not all(launch.timed for launch in (*diff.figures_a, *diff.figures_b)):
@@ -103,7 +104,7 @@ def _records(diff: KernelDiff) -> Iterator[str]:
 
 
 def _scopes(diff: KernelDiff) -> Iterator[str]:
-    compared = [scope.judged for scope in diff.scopes if scope.judged]
+    compared = [scope.judged for scope in diff.scopes if scope.judged and scope.judged.verdict not in ONE_SIDED]
     if compared and all(judged.change is None for judged in compared):
         yield f"scopes: too few launches to tell a change from chance; {MORE_LAUNCHES}"
     elif compared:

@@ -22,6 +22,8 @@ _CLASSES = {
     Verdict.SAME: "same",
     Verdict.CLOCK: "clock",
     Verdict.UNKNOWN: "unknown",
+    Verdict.NEW: "slower",
+    Verdict.GONE: "faster",
 }
 
 _STYLE = """
@@ -108,7 +110,7 @@ def _row(
         f'<tr class="{what}"><td class="name" style="padding-left:{0.5 + 1.2 * depth:.1f}rem">{_shown(name)}</td>'
         f'<td class="name source">{_shown(source)}</td>'
         f'<td class="name {kind}">{verdict.value if verdict else "-"}</td>'
-        f'<td class="{kind}">{change}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'
+        f'<td class="{kind}">{_shown(change)}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'
         + "".join(f"<td>{_shown(cell)}</td>" for cell in cells)
         + "</tr>"
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError
 from kprof_inject.printable import printable
 from kprof_inject.report.diff.runs import KernelRuns
-from kprof_inject.report.diff.settings import config_of
+from kprof_inject.report.diff.settings import config_of, distinct_names
+from kprof_inject.report.quantities import counted
 
 _MOST_NAMES = 12
 
@@ -45,12 +46,42 @@ def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
         # A Proton buffer tells no name: what the user gives is the same kernel.
         return Pairing(((a[0], b[0]),), (), ())
     if not pairs:
-        raise KprofError(
+        raise _nothing_in_common(a, b)
+    order = {id(runs): number for number, runs in enumerate(a)}
+    return Pairing(tuple(sorted(pairs, key=lambda pair: order[id(pair[0])])), tuple(left_a), tuple(left_b))
+
+
+def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> None:
+    """Raise ``KprofError`` if a kernel or a variant is said to have another name, and A has none that is called the old
+    one, or B none that is called the new one."""
+    for side, names, runs in (("A", renamed, a), ("B", renamed.values(), b)):
+        known = {name for one in runs for name in (one.kernel.name, one.kernel.variant)}
+        for name in names:
+            if name not in known:
+                raise KprofError(
+                    f"--renamed: {side} has no kernel {printable(name)}",
+                    hint=f"write OLD=NEW, the names in A and in B; {side} has {_listed(runs)}",
+                )
+
+
+def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> KprofError:
+    shared = {one.name for one in a} & {one.name for one in b} - {""}
+    if not shared:
+        return KprofError(
             f"A and B have no kernel in common: A has {_names(a)}; B has {_names(b)}",
             hint="compare captures of the same kernel; if its name has changed: --renamed OLD=NEW",
         )
-    order = {id(runs): number for number, runs in enumerate(a)}
-    return Pairing(tuple(sorted(pairs, key=lambda pair: order[id(pair[0])])), tuple(left_a), tuple(left_b))
+    name = min(shared)
+    left_a, left_b = ([one for one in side if one.name == name] for side in (a, b))
+    called = distinct_names([*left_a, *left_b])
+    old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
+    return KprofError(
+        f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and nothing tells which "
+        f"belong together: A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
+        hint=f"pair them by name: --renamed {printable(old)}={printable(new)}"
+        if old != new
+        else "keep launches of one grid on each side: --launch",
+    )
 
 
 def _alike(
@@ -68,7 +99,16 @@ def _grouped(found: Sequence[KernelRuns], key: Callable[[KernelRuns], Hashable])
     return groups
 
 
+def _listed(side: Sequence[KernelRuns]) -> str:
+    """Each variant, so that it can be told from the others."""
+    return _shortened(distinct_names(side))
+
+
 def _names(side: Sequence[KernelRuns]) -> str:
-    names = list(dict.fromkeys(printable(runs.kernel.name) for runs in side))
+    return _shortened([runs.kernel.name for runs in side])
+
+
+def _shortened(words: Sequence[str]) -> str:
+    names = list(dict.fromkeys(map(printable, words)))
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more

@@ -38,8 +38,8 @@ class KernelRuns:
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[KernelRuns]:
-    """The launches of one side by kernel, variant and grid, in the order of the first of each. ``renamed`` are kernels'
-    names with what they are called on the other side."""
+    """The launches of one side by kernel, variant and grid, in the order of the first of each. ``renamed`` are names of
+    kernels, or of variants, with what they are called on the other side."""
     found: dict[Hashable, list[Timeline]] = {}
     for timeline in timelines:
         launch = timeline.launch
@@ -53,6 +53,7 @@ def process_of(launch: Launch) -> Hashable:
 
 
 def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
-    # A kernel of which there are no files is called what its Proton buffer is.
     kernel = launch.kernel
-    return renamed.get(kernel.name, kernel.name) if kernel.folder.is_dir() else ""
+    # A kernel of which there are no files is called what its Proton buffer is.
+    own = kernel.name if kernel.folder.is_dir() else ""
+    return renamed.get(kernel.variant, renamed.get(kernel.name, own))

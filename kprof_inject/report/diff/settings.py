@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.capture.mode import Mode
@@ -29,6 +29,20 @@ class Difference:
 def config_of(kernel: Kernel) -> tuple[object, ...]:
     """What an autotuner varies, as far as Triton keeps it apart from the source."""
     return tuple(kernel.metadata.get(name) for name in _CONFIG)
+
+
+def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
+    """What each is called so that it can be told from the others: the kernel's name, or, of several variants, the
+    variant's with what they differ in."""
+    return [_distinct_name(runs, [one for one in side if one.kernel.name == runs.kernel.name]) for runs in side]
+
+
+def _distinct_name(runs: KernelRuns, alike: Sequence[KernelRuns]) -> str:
+    if len(alike) == 1:
+        return runs.kernel.name
+    facts = {name: _SETTINGS[name] for name in (*_CONFIG, "grid")}
+    told = [f"{name} {text(runs)}" for name, text in facts.items() if len({text(one) for one in alike}) > 1]
+    return f"{runs.kernel.variant} ({', '.join(told)})" if told else runs.kernel.variant
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rich import box
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from kprof_inject.printable import printable
 from kprof_inject.report.diff.changes import Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.notes import kernel_notes
-from kprof_inject.report.diff.runs import KernelRuns
-from kprof_inject.report.diff.settings import grid_text
+from kprof_inject.report.diff.settings import distinct_names, grid_text
 from kprof_inject.report.diff.verdict import Verdict
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
-from kprof_inject.report.quantities import percent, short_time
+from kprof_inject.report.fitted_table import Column, print_fitted, say
+from kprof_inject.report.quantities import counted, percent, short_time
 
 _COLOURS = {
     Verdict.SLOWER: "red",
@@ -26,35 +21,46 @@ _COLOURS = {
     Verdict.SAME: "",
     Verdict.CLOCK: "yellow",
     Verdict.UNKNOWN: "",
+    Verdict.NEW: "red",
+    Verdict.GONE: "green",
 }
-_ANY_WIDTH = 10_000
-_LEAST_NAME = 8
+_DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
+"""Where there is too little room, in this order; the rest says what changed."""
 _ARROW = " → "
 _INSTANT = "mark"
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
     """Print the answer, then a table for each kernel and under it what bounds the answer."""
-    _say(first_sentence(diff), console)
+    say(first_sentence(diff), console)
     for kernel in diff.kernels:
         console.print()
         if len(diff.kernels) > 1:
-            _say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
-        # No figure is ever cut: on a terminal that is narrower, lines are wrapped.
-        console.print(_fitted(kernel, console), crop=False)
+            say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
+        say(title_of(kernel), console)
+        layouts = _layouts(kernel)
+        printed = print_fitted(layouts, console)
+        if left_out := [column.title for column in layouts[0] if column not in printed]:
+            say(f"no room here for {', '.join(left_out)}: --html, --json or a wider terminal has all columns", console)
         for note in kernel_notes(kernel):
-            _say(note, console)
+            say(note, console)
     for line in unpaired_lines(diff):
-        _say(line, console)
+        say(line, console)
 
 
 def unpaired_lines(diff: CaptureDiff) -> list[str]:
-    """The kernels that are in one capture alone."""
-    return [
-        f"only in {side}: {runs.kernel.name}, grid {grid_text(runs.grid)}, {_launches(runs)}"
-        for side, found in (("A", diff.only_a), ("B", diff.only_b))
-        for runs in found
-    ]
+    """The kernels that are in one capture alone, by names that tell them from that capture's others."""
+    lines = []
+    for side, paired, alone in (
+        ("A", [kernel.a for kernel in diff.kernels], diff.only_a),
+        ("B", [kernel.b for kernel in diff.kernels], diff.only_b),
+    ):
+        names = distinct_names([*alone, *paired])[: len(alone)]
+        lines += [
+            f"only in {side}: {name}, grid {grid_text(runs.grid)}, {counted(len(runs.timelines), 'launch')}"
+            for name, runs in zip(names, alone, strict=True)
+        ]
+    return lines
 
 
 def title_of(kernel: KernelDiff) -> str:
@@ -75,7 +81,6 @@ def scope_cells(scope: ScopeChange) -> list[str]:
 
 
 SCOPE_TITLES = ("count", "total", "mean", "p50", "share")
-_FIGURE_TITLES = ("verdict", "change", *SCOPE_TITLES)
 
 
 def source_text(scope: ScopeChange) -> str:
@@ -84,59 +89,33 @@ def source_text(scope: ScopeChange) -> str:
     return after if before == after else f"{before} → {after}"
 
 
-def _fitted(kernel: KernelDiff, console: Console) -> Table:
-    """The table with lines between its columns; where there is no room for those without, and with B's figures below
-    A's. No figure is ever cut."""
-    title = _shown(title_of(kernel))
-    table = _filled(Table(title=title, title_justify="left"), kernel, " ")
-    whole = console.options.update_width(_ANY_WIDTH)
-    if console.measure(table, options=whole).maximum <= console.width:
-        return table
-    bare = _filled(
-        Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False),
-        kernel,
-        "\n",
-    )
-    bare.width = max(console.measure(bare, options=whole).minimum, console.width)
-    return bare
-
-
-def _filled(table: Table, kernel: KernelDiff, between: str) -> Table:
-    rows = [_figures(scope, between) for scope in kernel.scopes]
-    for name in ("scope", "source"):
-        table.add_column(name, overflow="fold", min_width=_LEAST_NAME)
-    for number, name in enumerate(_FIGURE_TITLES):
-        # Rich takes a column's longest word for the least that it needs.
-        least = max(cell_len(line) for row in (_FIGURE_TITLES, *rows) for line in str(row[number]).split("\n"))
-        table.add_column(name, justify="right" if number else "left", no_wrap=True, min_width=least)
-    for scope, figures in zip(kernel.scopes, rows, strict=True):
-        table.add_row(_shown("  " * scope.depth + scope.name), _shown(source_text(scope)), *figures)
-    return table
-
-
-def _figures(scope: ScopeChange, between: str) -> list[Text]:
-    verdict = scope.judged.verdict if scope.judged else None
+def _layouts(kernel: KernelDiff) -> list[list[Column]]:
+    """All columns; and fewer and fewer."""
+    columns = _columns(kernel)
     return [
-        Text(verdict.value, _COLOURS[verdict]) if verdict else Text("-"),
-        Text(change_text(scope.judged, scope.compared_ns)),
-        *(Text(cell.replace(_ARROW, _ARROW.rstrip() + between)) for cell in scope_cells(scope)),
+        [column for column in columns if column.title not in _DROPPED_FIRST[:count]]
+        for count in range(len(_DROPPED_FIRST) + 1)
+    ]
+
+
+def _columns(kernel: KernelDiff) -> list[Column]:
+    scopes = kernel.scopes
+    verdicts = [scope.judged.verdict if scope.judged else None for scope in scopes]
+    figures = [scope_cells(scope) for scope in scopes]
+    return [
+        Column("scope", ["  " * scope.depth + scope.name for scope in scopes], name=True),
+        Column("source", [source_text(scope) for scope in scopes], name=True),
+        Column(
+            "verdict",
+            [verdict.value if verdict else "-" for verdict in verdicts],
+            [_COLOURS[verdict] if verdict else "" for verdict in verdicts],
+            left=True,
+        ),
+        Column("change", [change_text(scope.judged, scope.compared_ns) for scope in scopes]),
+        *(Column(title, [row[number] for row in figures]) for number, title in enumerate(SCOPE_TITLES)),
     ]
 
 
 def _of_both(figures: Both, text: Callable[[float], str]) -> str:
     before, after = ("-" if value is None else text(value) for value in (figures.a, figures.b))
     return after if before == after else f"{before}{_ARROW}{after}"
-
-
-def _launches(runs: KernelRuns) -> str:
-    count = len(runs.timelines)
-    return "1 launch" if count == 1 else f"{count} launches"
-
-
-def _shown(text: str) -> Text:
-    """A kernel's names are anything, and neither rich's nor the terminal's commands."""
-    return Text(printable(text))
-
-
-def _say(text: str, console: Console) -> None:
-    console.print(_shown(text), crop=False, soft_wrap=False)

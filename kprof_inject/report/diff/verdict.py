@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kprof_inject.timeline.statistics.comparison import Change
+from kprof_inject.timeline.statistics.comparison import Change, rounded_error
 
 _SAME_CLOCK = 0.01
 """Within it clocks are alike: each is fitted to a quarter of a per cent or so, and what times differ by then is within
@@ -16,14 +16,22 @@ the noise from process to process."""
 _TOO_COARSE_PERCENT = 25.0
 """Whoever compares kernels is after less than a quarter: an interval that wide says nothing."""
 
+_NO_BOUND_PERCENT = 100.0
+
 
 class Verdict(Enum):
+    """``NEW`` and ``GONE`` are of a scope that ran in B alone, or in A alone."""
+
     SLOWER = "slower"
     FASTER = "faster"
     SAME = "no difference"
     CLOCK = "the clock"
     UNKNOWN = "cannot tell"
+    NEW = "new"
+    GONE = "gone"
 
+
+ONE_SIDED = (Verdict.NEW, Verdict.GONE)
 
 _BY_DIRECTION = {1: Verdict.SLOWER, 0: Verdict.SAME, -1: Verdict.FASTER}
 
@@ -78,6 +86,19 @@ def _verdict(change: Change | None, cycles: Change | None, clocks: Clocks) -> Ve
     if change.direction and clocks.differ and cycles is not None and cycles.direction != change.direction:
         return Verdict.CLOCK
     return _BY_DIRECTION[change.direction]
+
+
+def decisive(recorded: Judged, clean: Judged | None) -> Judged:
+    """What is said of a launch by its times with records and without: by those without, if they can tell."""
+    return clean if clean is not None and clean.verdict is not Verdict.UNKNOWN else recorded
+
+
+def change_words(change: Change) -> str:
+    """With its interval, unless that says no more than that nothing is known."""
+    error = rounded_error(change.error_percent)
+    if change.direction == 0 and change.error_percent > _NO_BOUND_PERCENT:
+        error = f">{_NO_BOUND_PERCENT:g}"
+    return f"{round(change.percent, 1) + 0.0:+.1f} % ± {error}"
 
 
 def is_too_coarse(change: Change) -> bool:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kprof_inject.printable import printable
+from kprof_inject.report.diff.cause import cause
 from kprof_inject.report.diff.changes import Both
-from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
 from kprof_inject.report.diff.settings import grid_text
-from kprof_inject.report.diff.verdict import Judged, Verdict
-from kprof_inject.report.quantities import counted, percent, time_text
+from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
+from kprof_inject.report.quantities import counted, time_text
 from kprof_inject.timeline.statistics.comparison import Change, rounded_error
 from kprof_inject.timeline.statistics.within_process import MIN_LAUNCHES
 
-_ALL = 0.95
-_MOST = 0.5
-_MUCH = 0.25
 _MOST_NAMED = 4
 
 MORE_LAUNCHES = "capture more of them with --launches all, or 0:20, from a program that launches the kernel as often"
@@ -49,42 +47,43 @@ def kernel_sentence(diff: KernelDiff) -> str:
 
 def change_text(judged: Judged | None, figures: Both) -> str:
     """A change with its interval, as far as that is known; "-" where there is nothing to compare."""
-    if judged is None:
+    if judged is None or judged.verdict in ONE_SIDED:
         return "-"
     if judged.change is not None:
-        return str(judged.change)
+        return change_words(judged.change)
     if not figures.a or figures.b is None:
         return "-"
     return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % ± ?"
 
 
 def _changed(diff: KernelDiff, change: Change) -> str:
-    return f"B is {_faster_by(change)}{_explained(diff)}; {_times(diff)}"
+    return f"B is {_faster_by(change)}{cause(diff, change)}; {_times(diff)}"
 
 
 def _same(diff: KernelDiff, change: Change) -> str:
-    text = f"no difference: {_times(diff)}, {change}; a change of {_smallest(change)} would have shown"
+    text = f"no difference: {_times(diff)}, {change_words(change)}; a change of {_smallest(change)} would have shown"
     cycles = diff.recorded.cycles
     if diff.clocks.differ and cycles is not None and cycles.direction:
-        text += f". But the clock ran at another rate ({diff.clocks}): in cycles the change is {cycles}"
+        text += f". But the clock ran at another rate ({diff.clocks}): in cycles the change is {change_words(cycles)}"
     changed = [
-        f"{printable(scope.name)} {scope.judged.change}"
+        f"{printable(scope.name)} {change_words(scope.judged.change)}"
         for scope in diff.scopes
-        if scope.judged and scope.judged.changed
+        if scope.judged and scope.judged.changed and scope.judged.change
     ]
     return f"{text}. But {counted(len(changed), 'scope')} changed: {_listed(changed)}" if changed else text
 
 
 def _clock(diff: KernelDiff, change: Change) -> str:
+    cycles = diff.launch.cycles
     return (
         f"no difference but the clock's: B is {_faster_by(change)} ({_times(diff)}), clock {diff.clocks}: "
-        f"in cycles the change is {diff.launch.cycles}"
+        f"in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
     )
 
 
 def _scattered(diff: KernelDiff, change: Change) -> str:
     return (
-        f"cannot tell: {_times(diff)}, {change}: launches, and processes, differ too much by themselves; "
+        f"cannot tell: {_times(diff)}, {change_words(change)}: launches, and processes, differ too much by themselves; "
         f"{MORE_LAUNCHES}, or give more captures of each side (--more-a, --more-b)"
     )
 
@@ -108,27 +107,6 @@ _SENTENCES: dict[Verdict, Callable[[KernelDiff, Change], str]] = {
 def _launches(diff: KernelDiff) -> str:
     a, b = len(diff.figures_a), len(diff.figures_b)
     return "one launch each" if a == b == 1 else f"{counted(a, 'launch')} in A and {counted(b, 'launch')} in B"
-
-
-def _explained(diff: KernelDiff) -> str:
-    """The scope that explains most of the launch's change, if one explains much and changed for sure."""
-    known = [
-        scope
-        for scope in diff.scopes
-        if scope.explained is not None and scope.judged and scope.judged.verdict is diff.launch.verdict
-    ]
-    if not known:
-        return ""
-    scope = max(known, key=_explained_by)
-    part = _explained_by(scope)
-    if part < _MUCH or scope.judged is None:
-        return ""
-    how_much = "all" if part >= _ALL else f"most ({percent(part)})" if part >= _MOST else f"{percent(part)}"
-    return f": {printable(scope.name)} ({scope.judged.change}) explains {how_much} of it"
-
-
-def _explained_by(scope: ScopeChange) -> float:
-    return scope.explained or 0.0
 
 
 def _times(diff: KernelDiff) -> str:

@@ -12,7 +12,7 @@ from kprof_inject.report.findings.finding import Finding
 from kprof_inject.report.findings.waits import is_wait
 from kprof_inject.report.findings.warps import time_of_a_warp_ns
 from kprof_inject.report.findings.whole_launch import has_all_records
-from kprof_inject.report.quantities import numbered, percent, ratio, short_time
+from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 from kprof_inject.timeline.timeline import Timeline
 
@@ -65,14 +65,15 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
     share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(timeline, summary), 1.0)
     if share < _LEAST_SHARE:
         return None
-    few_ns, many_ns = apart.few_ns / summary.ctas, apart.many_ns / summary.ctas
+    ctas, in_each = _ctas_of(summary, scope)
+    few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
     few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps of a CTA"
     return Finding(
         rule="imbalanced-warps",
         scope=scope.scope,
         share=share,
         text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.scope} as {others} "
-        f"({short_time(few_ns)} against {short_time(many_ns)} in each CTA)",
+        f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
         advice=f"look at what {few} {_verb('do', apart.few)} in {scope.scope} that the others do not "
         f"({scope.source or 'its source line is unknown'}), and spread it over all warps",
         figures=_figures(apart, few_ns, many_ns),
@@ -93,7 +94,8 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
     share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
     if share < _LEAST_SHARE:
         return None
-    few_ns, many_ns = -apart.few_ns / summary.ctas, -apart.many_ns / summary.ctas
+    ctas, in_each = _ctas_of(summary, scope)
+    few_ns, many_ns = -apart.few_ns / ctas, -apart.many_ns / ctas
     few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
     return Finding(
         rule="imbalanced-warps",
@@ -101,16 +103,22 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
         share=share,
         text=f"{few} {_verb('come', apart.few)} last: {many} {_verb('wait', apart.many)} for "
         f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
-        f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} in each CTA)",
+        f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
         advice=f"record what stands before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
         f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps",
         figures=_figures(apart, few_ns, many_ns),
     )
 
 
+def _ctas_of(summary: LaunchSummary, scope: ScopeSummary) -> tuple[int, str]:
+    """How many CTAs ran the scope, at least one, and how to say that a time is of each of these."""
+    ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
+    return ctas, "in each CTA" if ctas == summary.ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
+
+
 def _figures(apart: _Apart, few_ns: float, many_ns: float) -> dict[str, float | int | str]:
     return {
-        "warps": numbered("warp", apart.few.tolist()),
+        "slow_warp_ids": ", ".join(map(str, apart.few.tolist())),
         "slow_warps": len(apart.few),
         "other_warps": len(apart.many),
         "mean_ns": few_ns,

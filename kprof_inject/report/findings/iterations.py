@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.loops import loops_around
 from kprof_inject.report.findings.warps import warps_share
 from kprof_inject.report.quantities import numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
@@ -23,7 +24,7 @@ _LEAST_ITERATIONS = 4
 
 
 def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
-    for scope, series, steady_ns in _steady_loops(summary):
+    for scope, series, steady_ns in _steady_loops(timeline, summary):
         is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
         slow = int(np.append(is_slow, False).argmin())
         slow_ns = series.p50_ns[:slow]
@@ -46,7 +47,7 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
 
 
 def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
-    for scope, series, steady_ns in _steady_loops(summary):
+    for scope, series, steady_ns in _steady_loops(timeline, summary):
         last_ns = series.last_ns
         if last_ns is None or last_ns < _NOTABLE * steady_ns:
             continue
@@ -66,9 +67,11 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
         )
 
 
-def _steady_loops(summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:
-    for scope in summary.scopes:
-        series = scope.iterations
+def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:
+    """Innermost ones: what a loop with others in it goes over (tiles, heads) may differ, and fills no pipeline."""
+    outer = loops_around(timeline.table)
+    for index, scope in enumerate(summary.scopes):
+        series = scope.iterations if index not in outer else None
         if series is not None and series.steady_ns and series.median >= _LEAST_ITERATIONS:
             yield scope, series, series.steady_ns
 

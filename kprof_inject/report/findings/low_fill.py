@@ -19,7 +19,8 @@ def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     waves, device_sms = summary.waves, timeline.launch.kernel.sm_count
     if waves is None or device_sms is None or not has_all_ctas(timeline) or waves.ctas >= device_sms:
         return
-    idle_share = 1 - waves.sms / device_sms
+    idle_sms = device_sms - waves.sms
+    idle_share = idle_sms / device_sms
     if idle_share < _LEAST_SHARE:
         return
     yield Finding(
@@ -27,7 +28,7 @@ def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
         scope=None,
         share=idle_share,
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
-        f"{device_sms - waves.sms} SMs ({percent(idle_share)}) have nothing to do",
+        f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'has' if idle_sms == 1 else 'have'} nothing to do",
         advice="make more CTAs: smaller tiles, work that is split along K, or several problems in one launch",
         figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kprof_inject.report.findings.epilogue import epilogue
 from kprof_inject.report.findings.finding import Finding
 from kprof_inject.report.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.report.findings.iterations import first_iterations, last_iteration
 from kprof_inject.report.findings.low_fill import low_fill
-from kprof_inject.report.findings.prologue import prologue
+from kprof_inject.report.findings.phases import epilogue, prologue
 from kprof_inject.report.findings.tail import tail
 from kprof_inject.report.findings.uneven_ctas import uneven_ctas
 from kprof_inject.report.findings.waiting import waiting

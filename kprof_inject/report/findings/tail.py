@@ -56,7 +56,8 @@ def _what(waves: Waves, ending: Ending) -> str:
             f"the last wave is {counted(waves.last.ctas, 'CTA')} on {waves.last.sms} of {waves.sms} SMs, and takes "
             f"{percent(waves.last.share)} of the launch"
         )
+    has = "has" if ending.fullest_sms == 1 else "have"
     return (
-        f"{counted(waves.ctas, 'CTA')} do not divide among {waves.sms} SMs: {ending.fullest_sms} of these have "
+        f"{counted(waves.ctas, 'CTA')} do not divide among {waves.sms} SMs: {ending.fullest_sms} of these {has} "
         f"{ending.most_ctas} to run, the others are done before them"
     )

@@ -23,16 +23,26 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]
         return
     if ending.last_cta_ns < _NOTABLE * ending.cta_ns:
         return
-    times = f"{ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA" if ending.cta_ns else "all of the time"
+    last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to end, takes"
+    if ending.cta_ns <= timeline.clock.timer_step_ns:
+        what = f"most CTAs end at once, and {last} {short_time(ending.last_cta_ns)}"
+        advice = "launch no CTAs that have nothing to do; start the others first, or cut them up"
+    else:
+        what = (
+            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA ({short_time(ending.last_cta_ns)} "
+            f"against {short_time(ending.cta_ns)})"
+        )
+        advice = (
+            f"look at what CTA {ending.last_cta} has more to do than others; start the longest CTAs first, or cut them "
+            "up"
+        )
     yield Finding(
         rule="uneven-ctas",
         scope=None,
         share=ending.uneven_share,
-        text=f"CTAs are uneven: CTA {ending.last_cta} on SM {ending.last_sm}, the last to end, takes {times} "
-        f"({short_time(ending.last_cta_ns)} against {short_time(ending.cta_ns)}), and the SMs wait at the end for "
-        f"{percent(ending.uneven_share)} of the launch, on average",
-        advice=f"look at what CTA {ending.last_cta} has more to do than others; start the longest CTAs first, or cut "
-        "them up",
+        text=f"CTAs are uneven: {what}, and the SMs wait at the end for {percent(ending.uneven_share)} of the launch, "
+        "on average",
+        advice=advice,
         figures={
             "sms": ending.sms,
             "ctas": ending.ctas,

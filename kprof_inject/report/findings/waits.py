@@ -1,12 +1,12 @@
-"""Which scopes are waits: a warp in one does nothing else."""
+"""Which scopes are waits, in which a warp does nothing else, and which of these are lost time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from kprof_inject.capture.reader import Kernel
-from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.timeline.statistics.phases import outermost
 
 # What waits of Triton's operations, in all versions from 3.5 to 3.9.
 _WAITS = frozenset(
@@ -37,6 +37,7 @@ _BARRIERS_OF_DOTS = 100
 _NAMED_KINDS = ("op", "marker", "line")
 _NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
 _WORD = re.compile(r"[a-z]+")
+_DOT = re.compile(r"dot|mma")
 _OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 
 
@@ -49,13 +50,22 @@ def is_wait(scope: ScopeInfo) -> bool:
     )
 
 
-def loses_time(kernel: Kernel) -> Callable[[ScopeInfo], bool]:
-    """Which waits are lost time, in this kernel: not those during which the tensor cores work, or may work."""
+def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
+    """The outermost waits of the ``kernel``'s scope table that are lost time, by index: not those during which the
+    tensor cores work, or may work, by what they are or by what stands in them."""
     target = kernel.metadata.get("target")
     arch = target.get("arch") if isinstance(target, dict) else None
     has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
     no_loss = {_DOT_WAIT, _BARRIER_WAIT} if has_barriers_of_dots else {_DOT_WAIT}
-    return lambda scope: is_wait(scope) and _operation(scope) not in no_loss
+    waits = outermost(table, is_wait).tolist()
+    lost = {wait for wait in waits if wait >= 0}
+    lost -= {wait for wait, scope in zip(waits, table.scopes, strict=True) if _operation(scope) in no_loss}
+    return tuple(sorted(lost))
+
+
+def is_of_dot(scope: ScopeInfo) -> bool:
+    """Whether it is a dot or a wait for one: the warps that run it do the kernel's work."""
+    return _DOT.search(_operation(scope)) is not None
 
 
 def _operation(scope: ScopeInfo) -> str:

@@ -4,6 +4,7 @@ CTAs, or because their CTAs took longer."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -17,9 +18,9 @@ class Ending:
     for ``idle_share`` of their time, 0 to 1. So much shorter would the launch be if all ended at once.
 
     ``fullest_sms`` of the ``sms`` ran the most CTAs, ``most_ctas``. For ``count_share`` the others idle because of
-    that: in the middle, those that ran the most are done so much later. The rest is for CTAs that take longer than
-    others: of ``ctas``, which take ``cta_ns`` in the middle, CTA ``last_cta`` on ``last_sm`` ends last and takes
-    ``last_cta_ns``.
+    that: in the middle, those that ran the most are done so much later; but no more than ``ctas`` that all took as long
+    would lose. The rest is for CTAs that take longer than others: they take ``cta_ns`` in the middle, CTA ``last_cta``
+    on ``last_sm`` ends last and takes ``last_cta_ns``.
     """
 
     sms: int
@@ -56,7 +57,8 @@ def ending_of(timeline: Timeline) -> Ending | None:
     count_share = 0.0
     if not fullest.all():
         later_ns = float(np.median(dry_ns[fullest]) - np.median(dry_ns[~fullest]))
-        count_share = min(max(later_ns, 0.0) / duration_ns * float((~fullest).mean()), idle_share)
+        later_share = max(later_ns, 0.0) / duration_ns * float((~fullest).mean())
+        count_share = min(later_share, idle_share, _lost_by_count(len(ctas) / len(sms)))
     last = int(end_ns.argmax())
     cta_ns = end_ns - ctas["init_ns"]
     return Ending(
@@ -71,3 +73,9 @@ def ending_of(timeline: Timeline) -> Ending | None:
         int(ctas["sm"][last]),
         int(cta_ns[last]),
     )
+
+
+def _lost_by_count(ctas_per_sm: float) -> float:
+    """The share of their time that SMs idle at the end if all CTAs take as long: the device starts each where a slot is
+    free, so that none runs one more than it must. Where one did, the others had CTAs that took longer."""
+    return 1 - ctas_per_sm / ceil(ctas_per_sm)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.timeline import Timeline
 
 # Whose iterations alone were recorded shows by them where its loop begins and ends.
-_LOOPS = ("loop", "iter")
+LOOPS = ("loop", "iter")
 _WARP_BITS = 16
 
 
@@ -20,7 +22,10 @@ class Phases:
     """The time of the ``warps`` that ran a loop, each counted in each CTA, as it was recorded: from begin to end of
     their CTAs it is ``whole_ns``. Of that they were ``before_ns`` on their way to the first loop, and ``after_ns``
     behind the last; the rest goes from the begin of the first to the end of the last. Most came to ``first_loop``
-    first and to ``last_loop`` last, which index the scope table."""
+    first and to ``last_loop`` last, which index the scope table.
+
+    Of the scopes that lie in the time before, ``before_scope`` takes most, ``before_scope_ns``; so does
+    ``after_scope`` of the time after. Where nothing was recorded, they are None and 0."""
 
     warps: int
     whole_ns: int
@@ -28,6 +33,10 @@ class Phases:
     after_ns: int
     first_loop: int
     last_loop: int
+    before_scope: int | None
+    before_scope_ns: int
+    after_scope: int | None
+    after_scope_ns: int
 
     @property
     def before_share(self) -> float:
@@ -42,49 +51,94 @@ class PhaseSums:
     """Gathers the phases of a launch from its blocks."""
 
     def __init__(self, timeline: Timeline) -> None:
-        self._is_outermost = _outermost_loops(timeline.table)
+        loops = outermost_loops(timeline.table)
+        self._is_outermost = loops == np.arange(len(loops))
+        # What a CTA does before its first record and after its last is known together alone: the clock's fit gives half
+        # of it to each side, if there is no scope around all.
+        self._is_known = timeline.table.body is not None
         ctas = timeline.ctas[np.argsort(timeline.ctas["cta"], kind="stable")]
         self._cta, self._begin_ns, self._end_ns = (ctas[name].copy() for name in ("cta", "init_ns", "pre_final_ns"))
         # Of a warp that lacks records, nobody knows which loop was its first.
         self._incomplete = _warp_keys(timeline.incomplete)
         self._sums = np.zeros(4, dtype=np.int64)
-        self._first = np.zeros(len(self._is_outermost), dtype=np.int64)
-        self._last = np.zeros(len(self._is_outermost), dtype=np.int64)
+        # By scope: how often it was the first loop, how often the last, and its time before and after all loops.
+        self._first, self._last, self._before_ns, self._after_ns = np.zeros((4, len(loops)), dtype=np.int64)
 
     def add(self, block: NDArray[np.void]) -> None:
         """A block with all scopes of its CTAs."""
-        loops = block[self._is_outermost[block["scope"]]]
-        loops = loops[~np.isin(_warp_keys(loops), self._incomplete)]
+        if not self._is_known:
+            return
+        rows = block[~np.isin(_warp_keys(block), self._incomplete)] if self._incomplete.size else block
+        loops = np.flatnonzero(self._is_outermost[rows["scope"]])
         if not loops.size:
             return
-        key = _warp_keys(loops)
-        begins = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-        ends = np.append(begins[1:], len(key)) - 1
-        row = np.searchsorted(self._cta, loops["cta"][begins])
+        warp = _numbers_of_warps(rows)
+        begins = np.flatnonzero(np.diff(warp[loops], prepend=-1))
+        first, last = loops[begins], loops[np.append(begins[1:], len(loops)) - 1]
+        first_ns, last_ns = rows["start_ns"][first], np.maximum.reduceat(rows["end_ns"][loops], begins)
+        self._add_times(rows["cta"][first], first_ns, last_ns)
+        self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
+        self._last += np.bincount(rows["scope"][last], minlength=len(self._last))
+        # Of a warp without loops, nothing is before them, and nothing after.
+        until_ns, since_ns = np.full(warp[-1] + 1, NO_LARGEST), np.full(warp[-1] + 1, NO_SMALLEST)
+        until_ns[warp[first]], since_ns[warp[first]] = first_ns, last_ns
+        self._before_ns += self._by_scope_ns(rows[rows["end_ns"] <= until_ns[warp]])
+        self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
+
+    def _add_times(self, cta: NDArray[np.int32], first_ns: NDArray[np.int64], last_ns: NDArray[np.int64]) -> None:
+        """Of warps of these CTAs: when their first loop began, and when the last one ended."""
+        row = np.searchsorted(self._cta, cta)
         whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
         # The clock's fit may put a record outside of its CTA.
-        before_ns = np.clip(loops["start_ns"][begins] - self._begin_ns[row], 0, whole_ns)
-        after_ns = np.clip(self._end_ns[row] - np.maximum.reduceat(loops["end_ns"], begins), 0, whole_ns - before_ns)
-        self._sums += (len(begins), whole_ns.sum(), before_ns.sum(), after_ns.sum())
-        self._first += np.bincount(loops["scope"][begins], minlength=len(self._first))
-        self._last += np.bincount(loops["scope"][ends], minlength=len(self._last))
+        before_ns = np.clip(first_ns - self._begin_ns[row], 0, whole_ns)
+        after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
+        self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
+
+    def _by_scope_ns(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
+        times_ns = np.bincount(rows["scope"], rows["end_ns"] - rows["start_ns"], len(self._first))
+        return times_ns.astype(np.int64)
 
     def phases(self) -> Phases | None:
-        """None if no complete warp ran a loop."""
+        """None if no complete warp ran a loop, or without a scope around the kernel's whole body."""
         warps, whole_ns, before_ns, after_ns = self._sums.tolist()
         if not whole_ns:
             return None
-        return Phases(warps, whole_ns, before_ns, after_ns, int(self._first.argmax()), int(self._last.argmax()))
+        return Phases(
+            warps,
+            whole_ns,
+            before_ns,
+            after_ns,
+            int(self._first.argmax()),
+            int(self._last.argmax()),
+            *_most(self._before_ns),
+            *_most(self._after_ns),
+        )
 
 
-def _outermost_loops(table: ScopeTable) -> NDArray[np.bool_]:
-    in_loop: list[bool] = []
-    outermost: list[bool] = []
-    for scope in table.scopes:
-        inside = scope.parent >= 0 and in_loop[scope.parent]
-        outermost.append(scope.kind in _LOOPS and not inside)
-        in_loop.append(scope.kind in _LOOPS or inside)
-    return np.array(outermost, dtype=bool)
+def outermost_loops(table: ScopeTable) -> NDArray[np.int64]:
+    """For each scope of the table the outermost loop that it is in, or is: its index, or -1."""
+    return outermost(table, lambda scope: scope.kind in LOOPS)
+
+
+def outermost(table: ScopeTable, is_such: Callable[[ScopeInfo], bool]) -> NDArray[np.int64]:
+    """For each scope of the table the outermost one of such that it is in, or is: its index, or -1."""
+    found: list[int] = []
+    for index, scope in enumerate(table.scopes):
+        around = found[scope.parent] if scope.parent >= 0 else -1
+        found.append(index if around < 0 and is_such(scope) else around)
+    return np.array(found, dtype=np.int64)
+
+
+def _most(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
+    """Of several that take as long, that which stands around the others: it comes first."""
+    index = int(times_ns.argmax())
+    return (index, int(times_ns[index])) if times_ns[index] else (None, 0)
+
+
+def _numbers_of_warps(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """Each row's warp of its CTA, numbered in the order of the rows."""
+    keys = _warp_keys(rows)
+    return np.cumsum(np.append(False, keys[1:] != keys[:-1]))
 
 
 def _warp_keys(rows: NDArray[np.void]) -> NDArray[np.int64]:

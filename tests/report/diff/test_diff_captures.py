@@ -15,8 +15,9 @@ from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.captures import diff_captures
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.notes import kernel_notes
-from kprof_inject.report.diff.verdict import Verdict
+from kprof_inject.report.diff.verdict import Verdict, change_words
 from kprof_inject.report.diff.wording import first_sentence, kernel_sentence
+from kprof_inject.timeline.statistics.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -278,6 +279,30 @@ def test_scopes_can_be_chosen_by_name(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="--scope dot finds no scope that is in both") as failed:
         diff_captures(a, b, scopes=["dot"])
     assert failed.value.hint == "in both are func, loop[0], iter[0]"
+
+
+def test_each_glob_finds_something_by_itself(tmp_path: Path) -> None:
+    a = usual(tmp_path / "a", 1)
+    b = usual(tmp_path / "b", 2, scopes=[*SCOPES[:2], replace(SCOPES[2], name="step")])
+    with pytest.raises(KprofError, match=r"^--scope dot finds no scope that is in both A and B"):
+        diff_captures(a, b, scopes=["loop*", "dot"])
+    with pytest.raises(KprofError, match=r"^--scope iter\* finds no scope that is in both A and B") as failed:
+        diff_captures(a, b, scopes=["loop*", "iter*"])
+    assert failed.value.hint == "iter[0] is in A alone; in both are func, loop[0]"
+
+
+def test_a_name_that_no_kernel_has_is_an_error(tmp_path: Path) -> None:
+    a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
+    for renamed, complaint in (({"zzz": "kernel"}, "A has no kernel zzz"), ({"kernel": "xyz"}, "B has no kernel xyz")):
+        with pytest.raises(KprofError, match=complaint) as failed:
+            diff_captures(a, b, renamed=renamed)
+        assert failed.value.hint.endswith(f"{complaint[0]} has kernel")
+
+
+def test_an_interval_that_bounds_nothing_is_called_one() -> None:
+    assert change_words(Change(0.03, 5.0)) == "+3.0 % ± >100"
+    assert change_words(Change(0.03, 0.5)) == "+3.0 % ± 66.9"
+    assert change_words(Change(2.5, 0.5)) == "+1118.2 % ± 790.4"
 
 
 def test_several_kernels_have_one_answer(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from buffers import Cta, Scope, buffer_words, kernel_json, launch_json
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.report.diff.explanation import explained_shares
 from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, identities, match_scopes
 
 
@@ -144,20 +143,3 @@ def test_what_lines_say_is_read_from_the_capture(tmp_path: Path) -> None:
         (),
         (),
     ]
-
-
-def test_shares_of_a_change_are_each_scopes_own_and_add_up() -> None:
-    matches = [Match(at, at) for at in range(4)]
-    shares = explained_shares(matches, KERNEL, [100.0, 80.0, 75.0, 20.0])
-    assert shares == [0.20, 0.05, 0.55, 0.20]
-
-
-def test_what_is_in_a_scope_of_one_side_alone_counts_for_the_one_around() -> None:
-    matches = [Match(0, 0), Match(1, 2)]
-    assert explained_shares(matches, KERNEL, [100.0, 75.0]) == [0.25, 0.75]
-
-
-def test_where_nothing_grew_or_one_is_unknown_nothing_is_explained() -> None:
-    matches = [Match(0, 0), Match(1, 1)]
-    assert explained_shares(matches, KERNEL, [0.0, 0.0]) == [None, None]
-    assert explained_shares(matches, KERNEL, [1.0, None]) == [None, None]

@@ -62,11 +62,55 @@ def test_the_answer_comes_first_and_then_the_table(tmp_path: Path) -> None:
     assert "differs: num_stages 2 → 4" in lines
 
 
-@pytest.mark.parametrize("width", [110, 80, 50])
-def test_on_a_narrow_terminal_figures_are_whole(tmp_path: Path, width: int) -> None:
-    text = "\n".join(printed(faster(tmp_path), width=width))
-    assert "…" not in text
-    assert all(figure in text for figure in ("300 µs →", "255 µs", "30.0 µs →", "faster", "matmul.py"))
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [(125, ()), (110, ("p50",)), (80, ("p50", "share", "count")), (60, ("p50", "source"))],
+)
+def test_on_a_narrow_terminal_columns_are_left_out_and_rows_are_whole(
+    tmp_path: Path, width: int, left_out: tuple[str, ...]
+) -> None:
+    lines = printed(faster(tmp_path), width=width)
+    at = next(number for number, line in enumerate(lines) if "verdict" in line)
+    titles = lines[at].split()
+    assert titles[0] == "scope" and not set(left_out) & set(titles)
+    rows = lines[at + 2 : at + 5]
+    assert [row.split()[0] for row in rows] == ["func", "loop[0]", "iter[0]"]
+    assert all("faster" in row and "→ 255 µs" in row for row in rows[1:])
+    assert all(len(line) <= width for line in lines)
+    assert any(
+        line.startswith("no room here for ") and all(name in line for name in left_out[:2]) for line in lines
+    ) == (bool(left_out))
+
+
+@pytest.mark.parametrize("width", [60, 30])
+def test_long_names_are_folded_and_figures_never(tmp_path: Path, width: int) -> None:
+    name = "cabf4b6kq7xw3m2l5n7p6q4r2s3t5u7v6w4x2y3z5a7b6c4d2e3f"
+    lines = printed(
+        faster(tmp_path, scopes=[Scope(name, "func", -1, (f"/tmp/{name}.py", 3)), *SCOPES[1:]]), width=width
+    )
+    at = next(number for number, line in enumerate(lines) if "verdict" in line)
+    first = lines[at + 2 : next(number for number, line in enumerate(lines) if "300 µs" in line)]
+    room = lines[at].index("verdict")
+    assert "".join(line[:room].strip() for line in first) == name
+    assert "380 µs → 339 µs" in first[0]
+
+
+def test_the_letters_are_those_that_the_terminal_has(tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    terminal = io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace")
+    print_diff_tables(faster(tmp_path), Console(file=terminal, width=200))
+    terminal.flush()
+    text = raw.getvalue().decode("ascii")
+    assert "300 us -> 255 us" in text and " +- 1." in text and "\\" not in text
+    assert len({len(line) for line in text.splitlines() if line.startswith("|") and "matmul.py" in line}) == 1
+
+
+def test_launches_are_counted_in_english(tmp_path: Path) -> None:
+    a, b = usual(tmp_path / "a", 1, launches=2), usual(tmp_path / "b", 2, launches=1)
+    mul = usual(tmp_path / "mul", 3, launches=2, kernel={"name": "mul", "variant": "mul-0"})
+    lines = printed(diff_captures([*a, *mul], b))
+    assert "of 2 launches in A and 1 launch in B" in lines[0]
+    assert lines[-1] == "only in A: mul, grid 1x1x1, 2 launches"
 
 
 def test_names_are_neither_markup_nor_orders(tmp_path: Path) -> None:

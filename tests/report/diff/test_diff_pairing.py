@@ -106,6 +106,31 @@ def test_a_kernel_with_a_new_name_can_be_told(one: Timeline) -> None:
     assert [str(difference) for difference in differences(*pairing.pairs[0])] == ["kernel mm_v1 → mm"]
 
 
+def test_variants_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
+    two, single = made(one, ("mm", "x", 2, 4), ("mm", "y", 3, 4)), made(one, ("mm", "z", 4, 4))
+    with pytest.raises(KprofError) as failed:
+        pair_runs(two, single)
+    assert failed.value.what == (
+        "A has 2 and B 1 variant of mm, and nothing tells which belong together: A has x (num_stages 2), "
+        "y (num_stages 3); B has z (num_stages 4)"
+    )
+    assert failed.value.hint == "pair them by name: --renamed x=z"
+
+
+def test_a_variant_can_be_told_by_its_name(one: Timeline) -> None:
+    a = made(one, ("mm", "x", 2, 4), ("mm", "y", 3, 4), renamed={"y": "z"})
+    pairing = pair_runs(a, made(one, ("mm", "z", 4, 4), renamed={"z": "z"}))
+    assert variants(pairing) == [("y", "z")]
+    assert left(pairing.only_a) == ["x"]
+
+
+def test_grids_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
+    with pytest.raises(KprofError) as failed:
+        pair_runs(made(one, ("mm", "x", 2, 4), ("mm", "x", 2, 8)), made(one, ("mm", "x", 2, 16)))
+    assert "A has x (grid 4x1x1), x (grid 8x1x1); B has x (grid 16x1x1)" in failed.value.what
+    assert "--launch" in failed.value.hint
+
+
 def test_buffers_of_proton_have_no_names_and_are_taken_for_one_kernel(one: Timeline, tmp_path: Path) -> None:
     def buffer(name: str) -> list[KernelRuns]:
         kernel = replace(one.launch.kernel, name=name, folder=tmp_path / f"{name}.bin")

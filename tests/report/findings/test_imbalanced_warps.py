@@ -33,6 +33,15 @@ def test_several_slow_warps(tmp_path: Path) -> None:
     assert finding.text.startswith("warps 0-1 take 4.5 x as long in work as the other 6 warps of a CTA")
 
 
+def test_it_is_of_the_ctas_that_ran_the_scope(tmp_path: Path) -> None:
+    block = launched(tmp_path / "in all", worked(20, 20, 80, 20)).scopes
+    in_half = block[(block["scope"] != WORK) | (block["cta"] < 4)]
+    finding = the_finding(launched(tmp_path, worked(20, 20, 80, 20), _blocks=[in_half]))
+    assert "(1.60 µs against 400 ns in each of 4 CTAs that ran it)" in finding.text
+    assert (finding.figures["mean_ns"], finding.figures["other_mean_ns"]) == (1600, 400)
+    assert (finding.figures["slow_warp_ids"], finding.figures["slow_warps"]) == ("2", 1)
+
+
 def test_warps_that_do_nothing_there_at_all(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, worked(80, 0, 0, 0)))
     assert finding.text == (

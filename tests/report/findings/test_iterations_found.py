@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,12 @@ def test_a_loop_of_three_iterations_has_no_steady_state(tmp_path: Path) -> None:
 def test_what_only_some_warps_run_is_of_their_time(tmp_path: Path) -> None:
     known = Known(iterations_ns=first(910).iterations_ns, looping=(0,))
     assert the_finding(launched(tmp_path, known)).share == pytest.approx(810 / known.duration_ns)
+
+
+def test_a_loop_over_tiles_fills_no_pipeline(tmp_path: Path) -> None:
+    slow_at_both_ends = Known(iterations_ns=(900, *(100,) * (ITERATIONS - 2), 900))
+    timeline = launched(tmp_path, slow_at_both_ends)
+    assert sorted(rules_of(timeline)) == ["first-iterations", "last-iteration"]
+    *others, work, wait = timeline.table.scopes
+    inner = replace(work, kind="loop", label="loop[0.0]")
+    assert rules_of(replace(timeline, table=replace(timeline.table, scopes=(*others, inner, wait)))) == []

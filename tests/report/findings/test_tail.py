@@ -48,6 +48,14 @@ def test_where_an_sm_has_room_for_all_its_ctas_at_once_they_are_counted(tmp_path
     assert "a multiple of the 8 SMs" in finding.advice
 
 
+def test_a_single_sm_with_more(tmp_path: Path) -> None:
+    ctas = [(0, 0, 2 * D), (0, 0, 2 * D)] + [(sm, 0, D) for sm in range(1, 8)]
+    timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelCost(ctas_per_sm=2)})
+    assert the_finding_of("tail", timeline).text.startswith(
+        "9 CTAs do not divide among 8 SMs: 1 of these has 2 to run, the others are done before them; spread"
+    )
+
+
 @pytest.mark.parametrize(
     "ctas",
     [waves(8, 1, 0), waves(8, 4, 0), waves(8, 2, 7), waves(8, 20, 1), [(0, 0, D)], waves(132, 1, 131)],

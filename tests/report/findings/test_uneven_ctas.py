@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from known_kernels import SMS, Known, launched, rules_of, the_finding_of
+from known_kernels import SMS, Known, found_in, launched, rules_of, the_finding_of
 
 D = Known().duration_ns
 
@@ -36,5 +37,28 @@ def test_ctas_that_only_begin_late_are_not_uneven(tmp_path: Path) -> None:
 
 
 def test_what_the_number_of_ctas_explains_is_a_tail(tmp_path: Path) -> None:
-    ctas = [(sm, 0, D) for sm in range(SMS)] + [(0, D, 3 * D)]
-    assert rules_of(launched(tmp_path, ctas=ctas)) == ["tail"]
+    full = [(sm, 0, D) for sm in range(SMS)]
+    assert rules_of(launched(tmp_path / "equal", ctas=[*full, (0, D, 2 * D)])) == ["tail"]
+    # It comes last and takes long, too: of equal ones, 9 on 8 SMs lose 7 / 16.
+    tail, uneven = found_in(launched(tmp_path / "long", ctas=[*full, (0, D, 3 * D)]))
+    assert (tail.rule, uneven.rule) == ("tail", "uneven-ctas")
+    assert tail.share == pytest.approx(7 / 16)
+    assert uneven.share == pytest.approx(2 / 3 * 7 / 8 - 7 / 16)
+
+
+def test_an_sm_that_ran_more_ctas_because_they_were_short_is_no_tail(tmp_path: Path) -> None:
+    # 16 CTAs on 8 SMs: SM 0 took three, as its first was short, and the last of these is long.
+    ctas = [(0, 0, D // 2), (0, D // 2, D), (0, D, 3 * D)]
+    ctas += [(sm, 0, D) for sm in range(1, SMS)] + [(sm, D, 2 * D) for sm in range(1, SMS - 1)]
+    assert rules_of(launched(tmp_path, ctas=ctas)) == ["uneven-ctas"]
+
+
+@pytest.mark.parametrize("begun_ns", [0, 20])
+def test_most_ctas_may_have_nothing_to_do(tmp_path: Path, begun_ns: int) -> None:
+    ctas = [(sm, 0, begun_ns) for sm in range(SMS)] + [(0, begun_ns, D)]
+    timeline = launched(tmp_path, ctas=ctas)
+    step = replace(timeline, clock=replace(timeline.clock, timer_step_ns=32))
+    assert the_finding_of("uneven-ctas", step).text.startswith(
+        "CTAs are uneven: most CTAs end at once, and CTA 8 on SM 0, the last to end, takes "
+        f"{2.16 - begun_ns / 1000:.2f} µs, and the SMs wait"
+    )

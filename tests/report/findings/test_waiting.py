@@ -9,6 +9,8 @@ import pytest
 from buffers import Scope
 from known_kernels import ITER, ITERATIONS, Known, launched, rules_of, the_finding
 
+from kprof_inject.report.findings.waits import lost_waits
+
 
 def waited(*wait_ns: int, wait: Scope | None = None) -> Known:
     """What each warp waits in each iteration of 100 ns."""
@@ -35,11 +37,40 @@ def test_it_is_a_quarter_of_the_loop(tmp_path: Path, ns: int, found: list[str]) 
     assert rules_of(launched(tmp_path, waited(ns, ns, ns, ns))) == found
 
 
-def test_most_of_the_warps_wait(tmp_path: Path) -> None:
-    producer = Known(work_ns={}, wait_ns={2: 90, 3: 90}, looping=(2, 3))
-    assert rules_of(launched(tmp_path / "few", producer)) == []
-    consumers = Known(work_ns={}, wait_ns={1: 90, 2: 90, 3: 90}, looping=(1, 2, 3))
-    assert the_finding(launched(tmp_path / "most", consumers)).text.startswith("warps 1-3 wait each for 90.0 %")
+def test_the_warps_of_a_producer_may_wait(tmp_path: Path) -> None:
+    for looping in ((2, 3), (1, 2, 3)):
+        known = Known(work_ns={}, wait_ns=dict.fromkeys(looping, 90), looping=looping)
+        assert rules_of(launched(tmp_path / str(len(looping)), known)) == []
+
+
+@pytest.mark.parametrize("dot", ["tt.dot", "ttng.warp_group_dot", "ttng.warp_group_dot_wait", "ttng.tc_gen5_mma"])
+def test_those_that_multiply_may_not(tmp_path: Path, dot: str) -> None:
+    consumers = Known(
+        work_ns={1: 2, 2: 2, 3: 2}, wait_ns={1: 90, 2: 90, 3: 90}, looping=(1, 2, 3), work=Scope(dot, "op", ITER)
+    )
+    finding = the_finding(launched(tmp_path, consumers))
+    assert finding.text.startswith("warps 1-3 wait each for 90.0 %")
+    assert finding.figures["waiting_warps"] == 3
+
+
+def test_where_some_warps_were_not_recorded_nobody_knows_what_these_do(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, waited(61, 61, 61, 61))
+    kernel = replace(timeline.launch.kernel, num_warps=12)
+    assert rules_of(replace(timeline, launch=replace(timeline.launch, kernel=kernel))) == []
+
+
+def test_who_never_waits_in_the_loop_waits_least(tmp_path: Path) -> None:
+    assert rules_of(launched(tmp_path, Known(work_ns={}, wait_ns={1: 90, 2: 90, 3: 90}))) == []
+
+
+def test_a_wait_by_name_around_one_for_the_tensor_cores_is_none(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, waited(50, 50, 50, 50, wait=Scope("wait", "marker", ITER)))
+    assert rules_of(timeline) == ["waiting"]
+    inner = replace(timeline.table.scopes[-1], name="", kind="op", label="ttng.warp_group_dot_wait", parent=4)
+    table = replace(timeline.table, scopes=(*timeline.table.scopes, inner))
+    assert lost_waits(table, timeline.launch.kernel) == ()
+    other = replace(table, scopes=(*timeline.table.scopes, replace(inner, label="ttg.async_wait")))
+    assert lost_waits(other, timeline.launch.kernel) == (4,)
 
 
 @pytest.mark.parametrize(

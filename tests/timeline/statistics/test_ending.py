@@ -45,6 +45,24 @@ def test_an_sm_with_fewer_but_longer_ctas_has_not_too_many(tmp_path: Path) -> No
     assert (found.count_share, found.uneven_share) == (0.0, pytest.approx(1 / 3))
 
 
+def test_that_an_sm_ran_more_ctas_because_they_were_short_is_not_for_their_number(tmp_path: Path) -> None:
+    # 8 CTAs on 4 SMs would be two on each, if all took as long. SM 0 ran three.
+    ctas = [(0, 0, 60), (1, 0, 100), (2, 0, 100), (3, 0, 150)]
+    found = ending(tmp_path, *ctas, (0, 60, 120), (1, 100, 160), (2, 100, 160), (0, 120, 200))
+    assert found is not None
+    assert (found.most_ctas, found.fullest_sms) == (3, 1)
+    assert found.idle_share == pytest.approx(1 - (200 + 160 + 160 + 150) / 800)
+    assert found.count_share == 0
+
+
+def test_the_number_of_ctas_explains_no_more_than_of_equal_ones(tmp_path: Path) -> None:
+    # 5 CTAs that took as long would be done after 200 ns, and 125 each would do. SM 0 has one more, which is long.
+    found = ending(tmp_path, *[(sm, 0, 100) for sm in range(4)], (0, 100, 400))
+    assert found is not None
+    assert found.idle_share == pytest.approx(3 / 4 * 3 / 4)
+    assert found.count_share == pytest.approx(1 - 125 / 200)
+
+
 @pytest.mark.parametrize(
     "ctas",
     [[(0, 0, 100)], [(0, 0, 100), (1, 0, 100)], [(0, 0, 100), (0, 100, 200), (1, 0, 50), (1, 50, 200)]],

@@ -9,11 +9,13 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 
-from kprof_inject.timeline.statistics.phases import Phases, PhaseSums
+from kprof_inject.timeline.statistics.phases import Phases, PhaseSums, outermost_loops
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("func"), Scope("outer", "loop", 0), Scope("inner", "loop", 1), Scope("second", "loop", 0)]
 FUNC, OUTER, INNER, SECOND = range(4)
+# No scope in a phase.
+NOTHING = (None, 0)
 # Not in the order of their numbers, as the device starts them.
 CTAS = cta_rows((7, 0, 1000, 2000, 2100), (2, 1, 1500, 3500, 3600))
 
@@ -35,31 +37,59 @@ def ran(scope: int, cta: int, begin_ns: int, end_ns: int, warp: int = 0) -> Ran:
 
 def test_from_the_begin_of_a_cta_to_its_first_loop_and_from_its_last_to_the_end(tmp_path: Path) -> None:
     rows = [ran(FUNC, 7, 1010, 1990), ran(OUTER, 7, 1100, 1400), ran(INNER, 7, 1100, 1300), ran(SECOND, 7, 1500, 1800)]
-    assert phases(tmp_path, rows) == Phases(1, 1000, 100, 200, OUTER, SECOND)
+    assert phases(tmp_path, rows) == Phases(1, 1000, 100, 200, OUTER, SECOND, *NOTHING, *NOTHING)
 
 
 def test_each_warp_of_each_cta_counts(tmp_path: Path) -> None:
     first = [ran(OUTER, 7, 1100, 1400, warp) for warp in range(2)]
     second = [ran(OUTER, 2, 1700, 1900), ran(SECOND, 2, 2000, 3400), ran(SECOND, 2, 2000, 3100, 1)]
     found = phases(tmp_path, first, second)
-    assert found == Phases(4, 6000, 100 + 100 + 200 + 500, 600 + 600 + 100 + 400, OUTER, OUTER)
+    assert found == Phases(4, 6000, 100 + 100 + 200 + 500, 600 + 600 + 100 + 400, OUTER, OUTER, *NOTHING, *NOTHING)
     assert (found.before_share, found.after_share) == (900 / 6000, 1700 / 6000)
 
 
 def test_iterations_alone_show_where_their_loop_is(tmp_path: Path) -> None:
-    scopes = [Scope("iter[0]", "iter")]
-    rows = [ran(0, 7, 1200, 1300), ran(0, 7, 1300, 1400), ran(0, 7, 1400, 1700)]
-    assert phases(tmp_path, rows, scopes=scopes) == Phases(1, 1000, 200, 300, 0, 0)
+    scopes = [Scope("func"), Scope("iter[0]", "iter", 0)]
+    rows = [ran(1, 7, 1200, 1300), ran(1, 7, 1300, 1400), ran(1, 7, 1400, 1700)]
+    assert phases(tmp_path, rows, scopes=scopes) == Phases(1, 1000, 200, 300, 1, 1, *NOTHING, *NOTHING)
+
+
+def test_without_a_scope_around_all_nobody_knows_what_lies_on_which_side_of_the_loops(tmp_path: Path) -> None:
+    rows = [ran(0, 7, 1100, 1400)]
+    assert phases(tmp_path / "none", rows, scopes=[Scope("loop[0]", "loop")]) is None
+    # Of a helper that was called.
+    assert (
+        phases(tmp_path / "call", [ran(1, 7, 1100, 1400)], scopes=[Scope("dot@7"), Scope("loop[0]", "loop", 0)]) is None
+    )
+    assert phases(tmp_path / "body", [ran(1, 7, 1100, 1400)], scopes=[Scope("func"), Scope("loop[0]", "loop", 0)])
+
+
+def test_what_was_recorded_of_the_time_before_and_after(tmp_path: Path) -> None:
+    scopes = [*SCOPES, Scope("setup", "marker", FUNC), Scope("load", "marker", 4), Scope("store", "marker", FUNC)]
+    rows = [
+        ran(FUNC, 7, 1010, 1990),
+        ran(4, 7, 1020, 1090),
+        ran(5, 7, 1020, 1060),
+        ran(OUTER, 7, 1100, 1400),
+        # Between the loops, and around the last.
+        ran(6, 7, 1400, 1500),
+        ran(4, 7, 1500, 1900),
+        ran(SECOND, 7, 1510, 1890),
+        ran(6, 7, 1900, 1980),
+    ]
+    of_another_warp = [ran(5, 7, 1020, 1900, 1)]
+    found = phases(tmp_path, rows + of_another_warp, scopes=scopes)
+    assert found == Phases(1, 1000, 100, 110, OUTER, SECOND, 4, 70, 6, 80)
 
 
 def test_a_record_outside_of_its_cta_takes_no_time_away(tmp_path: Path) -> None:
-    assert phases(tmp_path, [ran(OUTER, 7, 990, 2010)]) == Phases(1, 1000, 0, 0, OUTER, OUTER)
+    assert phases(tmp_path, [ran(OUTER, 7, 990, 2010)]) == Phases(1, 1000, 0, 0, OUTER, OUTER, *NOTHING, *NOTHING)
 
 
 def test_of_warps_that_lack_records_the_first_loop_is_unknown(tmp_path: Path) -> None:
     rows = [ran(OUTER, 7, 1100, 1400, warp) for warp in range(2)]
     lost = incomplete_rows({"cta": 7, "warp": 1, "records_written": 9, "records_lost": 1})
-    assert phases(tmp_path, rows, incomplete=lost) == Phases(1, 1000, 100, 600, OUTER, OUTER)
+    assert phases(tmp_path, rows, incomplete=lost) == Phases(1, 1000, 100, 600, OUTER, OUTER, *NOTHING, *NOTHING)
 
 
 @pytest.mark.parametrize("scopes", [[Scope("func")], [Scope("here", "mark")], SCOPES], ids=["func", "mark", "loops"])
@@ -76,3 +106,9 @@ def test_of_a_decoded_buffer(tmp_path: Path) -> None:
     # 300 and 780 of 1,980 cycles; the launch is too short to tell where they lie within 30 ns.
     assert found.before_share == pytest.approx(0.15, abs=0.03)
     assert found.after_share == pytest.approx(0.39, abs=0.03)
+
+
+def test_the_outermost_loop_around_each_scope(tmp_path: Path) -> None:
+    scopes = [*SCOPES, Scope("work", "marker", INNER), Scope("iter[0]", "iter"), Scope("inner", "loop", 5)]
+    table = made_timeline(tmp_path, scopes, [], CTAS).table
+    assert outermost_loops(table).tolist() == [-1, OUTER, OUTER, SECOND, OUTER, 5, 5]

@@ -1,5 +1,7 @@
 /** Quantities as a reader sees them. */
 
+const NARROW_SPACE = "\u202f";
+
 const UNITS = [
   ["s", 1e9],
   ["ms", 1e6],
@@ -28,11 +30,11 @@ export function shortNs(ns) {
   return `${sign}${rounded} ns`;
 }
 
-/** A whole number with thousands set apart. */
+/** A whole number with thousands set apart, by spaces at which no line ends. */
 export function formatCount(count) {
   return Math.round(count)
     .toString()
-    .replace(/\B(?=(\d{3})+$)/g, " ");
+    .replace(/\B(?=(\d{3})+$)/g, NARROW_SPACE);
 }
 
 /** A share from 0 to 1. */
