@@ -12,9 +12,9 @@ from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.cli.view_options import scope_names_option
 from kprof_inject.report.launch_report import report_on
-from kprof_inject.report.launch_table import print_launches
 from kprof_inject.report.quantities import size_text
-from kprof_inject.report.trust_table import print_trust
+from kprof_inject.report.terminal.launch_table import print_launches
+from kprof_inject.report.terminal.trust_table import print_trust
 from kprof_inject.timeline.timeline import Timeline
 
 

@@ -16,8 +16,9 @@ from kprof_inject.timeline.statistics.waves import Waves
 _CLOCK_NOTES = {
     "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over all warps",
-    "assumed": "clock: {mhz:.0f} MHz is an assumption, {assumption}: the launch was too short for its timer readings "
-    "to measure it. Durations may be off by {doubt}; totals and shares are over all warps",
+    "assumed": "clock: {mhz:.0f} MHz is an assumption, {assumption}: the timer readings cannot tell, for the launch is "
+    "too short, or no scope stands around the whole kernel (--at func). Durations may be off by {doubt}; totals and "
+    "shares are over all warps",
     "nominal": "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure it by. "
     "All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
     "totals and shares are over all warps",

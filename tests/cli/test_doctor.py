@@ -81,7 +81,11 @@ def test_without_triton_and_torch(kprof: CommandLine) -> None:
     ("text", "status", "fact"),
     [
         ("__version__ = '3.2.0'", "problem", r"3\.2\.0, \S+: Triton 3\.2\.0 is not supported"),
-        ("__version__ = '3.99.0'", "problem", r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*"),
+        (
+            "__version__ = '3.99.0'",
+            "problem",
+            r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*",
+        ),
         ("raise ImportError('no libtriton')", "missing", r"cannot be imported: no libtriton"),
         ("raise RuntimeError('half installed')", "problem", r"cannot be looked at: RuntimeError: half installed"),
     ],

@@ -12,8 +12,8 @@ from kprof_inject.report.diff.notes import kernel_notes
 from kprof_inject.report.diff.settings import distinct_names, grid_text
 from kprof_inject.report.diff.verdict import Verdict
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
-from kprof_inject.report.fitted_table import Column, print_fitted, say
 from kprof_inject.report.quantities import counted, percent, short_time
+from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
 
 _COLOURS = {
     Verdict.SLOWER: "red",

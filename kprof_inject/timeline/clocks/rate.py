@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.clocks.readings import Readings, trust
+from kprof_inject.timeline.clocks.readings import LEAST_MORE_WITHIN_FUNCTION_NS, Readings, trust
 from kprof_inject.timeline.usual_clock import USUAL_CLOCK_HZ
 
 # A GPU under load runs within this share of its nominal clock.
@@ -66,16 +66,21 @@ def assumed_rate(nominal_ns: float) -> Rate:
     return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, "assumed", constant=False)
 
 
-def fit_rate(
-    readings: Readings,
-    counter: NDArray[np.int32],
-    rough_ns: float,
-    nominal_hz: float,
-) -> Rate:
-    """Fit lines by weighted least squares, one for each ``counter`` and all of one rate, which is about ``rough_ns``.
+def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
+    """Fit lines, one for each ``counter`` and all of one rate, which is about ``rough_ns``. What a launch is too short
+    to tell is taken from the device's nominal clock."""
+    rate = _likeliest(readings, counter, rough_ns, nominal_hz)
+    if rate.more_shift_ns >= 0 or readings.more_shift_ns <= LEAST_MORE_WITHIN_FUNCTION_NS:
+        return rate
+    # No record stands before init or behind pre-final. If the likeliest do, they stand near: the rate must be higher.
+    near = replace(readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS)
+    return _likeliest(near, counter, rough_ns, nominal_hz)
 
-    Reweighted in rounds, so that a reading far off (a preempted CTA) counts less. What a launch is too short to tell
-    is taken from the device's nominal clock."""
+
+def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
+    """By weighted least squares.
+
+    Reweighted in rounds, so that a reading far off (a preempted CTA) counts less."""
     first, line = np.unique(counter, return_index=True, return_inverse=True)[1:]
     # Differences of integers first: globaltimer values do not fit into a double.
     x = (readings.cycles - readings.cycles[first[line]]).astype(np.float64)
@@ -100,9 +105,9 @@ def fit_rate(
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
     variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
     found = _with_prior(float(solution[0]), variance, nominal_rate(nominal_hz))
-    # What the readings say of the shift, were the rate the one that was settled on. A record cannot stand before init.
+    # What the readings say of the shift, were the rate the one that was settled on.
     shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
-    return replace(found, more_shift_ns=float(shift_ns if found.source == "fitted" else max(shift_ns, 0.0)))
+    return replace(found, more_shift_ns=float(shift_ns))
 
 
 def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ _BEFORE_FINAL_NS = 28.0
 # all of the CTA's time, half of it on either side: this share as a root mean square, but never less than so much.
 _MORE_AROUND_FUNCTION_NS = 0.1
 _MORE_WITHIN_FUNCTION_SHARE = 1 / np.sqrt(12)
-_MORE_WITHIN_FUNCTION_NS = 300.0
+LEAST_MORE_WITHIN_FUNCTION_NS = 300.0
 # How much of that may differ from CTA to CTA, and how much of what is known.
 _SHIFT_VARIATION = 0.2
 _SHIFT_JITTER_NS = 3.0
@@ -87,10 +87,10 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     rows = np.flatnonzero(warps.kept.any(axis=1))
     sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
     step_ns = timer_step(ctas, rows, first, last)
-    least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else _MORE_WITHIN_FUNCTION_NS
+    least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else LEAST_MORE_WITHIN_FUNCTION_NS
     # A reading that is late by anything up to a step has the standard error of a uniform distribution.
     init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * least_more_ns, _SHIFT_JITTER_NS)))
-    final_error_ns = init_error_ns if all_warps else max(init_error_ns, _MORE_WITHIN_FUNCTION_NS)
+    final_error_ns = init_error_ns if all_warps else max(init_error_ns, LEAST_MORE_WITHIN_FUNCTION_NS)
     return Readings(
         sm,
         cycles,

@@ -17,7 +17,7 @@ from kprof_inject.timeline.trust import median_time_ns
 
 _CLOCK_SOURCES = {
     "fitted": "fitted to the timer",
-    "assumed": "assumed: too short to measure",
+    "assumed": "assumed: the timer readings cannot tell",
     "nominal": "assumed: no timer was read",
 }
 _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "python": "Python"}
@@ -113,7 +113,7 @@ def _program(timeline: Timeline) -> Iterator[Row]:
 
 def _thousands(count: int) -> str:
     """As the page sets them apart."""
-    return f"{count:,}".replace(",", " ")
+    return f"{count:,}".replace(",", "\u202f")
 
 
 def _number(value: Any) -> str:

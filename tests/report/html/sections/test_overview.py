@@ -70,7 +70,7 @@ def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) 
     builds = {row[0]: row[1:] for row in told(launch_of(tmp_path, **kernel))["builds"]}
     assert builds["time (median)"] == ["1.000 µs", "1.010 µs"]
     assert builds["registers per thread"] == ["200", "210"]
-    assert builds["shared memory"] == ["98 304 bytes", "106 496 bytes"]
+    assert builds["shared memory"] == ["98\u202f304 bytes", "106\u202f496 bytes"]
     assert builds["limited by"] == ["shared memory and registers", "shared memory and registers"]
 
 

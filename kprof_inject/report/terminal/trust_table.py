@@ -10,8 +10,8 @@ from rich.console import Console
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.origin import Origin
 from kprof_inject.capture.reader import Launch
-from kprof_inject.report.fitted_table import Column, print_fitted, say
 from kprof_inject.report.quantities import time_text
+from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
 from kprof_inject.timeline.overhead import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.launch_findings import findings_shown
-from kprof_inject.report.launch_header import header_lines
 from kprof_inject.report.launch_report import LaunchReport, report_on
+from kprof_inject.report.terminal.launch_findings import findings_shown
+from kprof_inject.report.terminal.launch_header import header_lines
 
 TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
 CLEAN = KernelCost(128, 0, 49152, 4, (10_000.0,) * 9)

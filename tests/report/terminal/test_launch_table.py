@@ -13,7 +13,7 @@ from rich.console import Console
 from timelines import Ran
 
 from kprof_inject.report.launch_report import report_on
-from kprof_inject.report.launch_table import print_launches
+from kprof_inject.report.terminal.launch_table import print_launches
 from kprof_inject.timeline.timeline import Timeline
 
 TITLES = ["scope", "source", "count", "total", "self", "mean", "p50", "p99", "share", "█ self ░ in it"]

@@ -8,14 +8,14 @@ from pathlib import PurePath
 from rich.console import Console
 
 from kprof_inject.capture.origin import place_names
-from kprof_inject.report.bars import BLOCKS, PLAIN, Bars
-from kprof_inject.report.fitted_table import Column, print_fitted, say
-from kprof_inject.report.launch_findings import findings_shown
-from kprof_inject.report.launch_header import header_lines
 from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.report.launch_report import LaunchReport
 from kprof_inject.report.quantities import percent, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
+from kprof_inject.report.terminal.bars import BLOCKS, PLAIN, Bars
+from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
+from kprof_inject.report.terminal.launch_findings import findings_shown
+from kprof_inject.report.terminal.launch_header import header_lines
 
 _FIGURES: dict[str, Callable[[ScopeSummary], str]] = {
     "total": lambda scope: short_time(scope.total_ns),

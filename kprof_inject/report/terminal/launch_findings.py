@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from kprof_inject.report.fitted_table import shown
 from kprof_inject.report.launch_report import LaunchReport
 from kprof_inject.report.quantities import percent
+from kprof_inject.report.terminal.fitted_table import shown
 
 
 def findings_shown(report: LaunchReport, console: Console) -> RenderableType:

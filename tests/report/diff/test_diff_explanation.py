@@ -1,0 +1,168 @@
+"""Which scopes a launch's change comes of, and whether it comes of scopes at all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Scope
+from known_sides import HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
+from numpy.typing import NDArray
+from timelines import cta_rows
+
+from kprof_inject.report.diff.captures import diff_captures
+from kprof_inject.report.diff.explanation import Explanation, Grown, explained
+from kprof_inject.report.diff.kernel_diff import KernelDiff
+from kprof_inject.report.diff.matching import Match, ScopeIdentity
+from kprof_inject.report.diff.wording import kernel_sentence
+from kprof_inject.timeline.statistics.comparison import Change
+from kprof_inject.timeline.timeline import Timeline
+
+KERNEL = [
+    ScopeIdentity("func", "func", "", (), -1),
+    ScopeIdentity("loop[0]", "loop", "", (), 0),
+    ScopeIdentity("iter[0]", "iter", "", (), 1),
+    ScopeIdentity("line(5)", "line", "", (), 2),
+]
+SAME = [Match(at, at) for at in range(4)]
+
+
+def slower(percent: float, error: float = 0.01) -> Change:
+    return Change(math.log1p(percent / 100), error)
+
+
+def of_a_us(matches: list[Match], grown_ns: list[float | None], percent: float, *warps: set[int]) -> Explanation | None:
+    """Of a launch of 1000 ns with one CTA at a time."""
+    everywhere = [{0}] * len(matches)
+    grown = [
+        None if ns is None else Grown(ns, frozenset(which))
+        for ns, which in zip(grown_ns, warps or everywhere, strict=True)
+    ]
+    return explained(matches, KERNEL, grown, slower(percent), 0.1)
+
+
+def parts(found: Explanation | None) -> list[float]:
+    assert found is not None
+    return [round(part, 3) for part in found.parts]
+
+
+def test_parts_of_a_change_are_each_scopes_own_and_add_up() -> None:
+    assert parts(of_a_us(SAME, [100.0, 80.0, 75.0, 20.0], 10)) == [0.20, 0.05, 0.55, 0.20]
+
+
+def test_what_is_in_a_scope_of_one_side_alone_counts_for_the_one_around() -> None:
+    assert parts(of_a_us([Match(0, 0), Match(1, 2)], [100.0, 75.0], 10)) == [0.25, 0.75]
+
+
+def test_scopes_explain_no_more_than_they_grew_by() -> None:
+    found = of_a_us(SAME, [100.0, 80.0, 80.0, 0.0], 100)
+    assert found is not None and found.percent == pytest.approx(10)
+    assert parts(found) == [0.02, 0.0, 0.08, 0.0]
+
+
+def test_warps_run_beside_each_other() -> None:
+    """Producer and consumer, each in its own warps, and both ten per cent slower."""
+    two = [ScopeIdentity(name, "func", "", (), -1) for name in ("load", "dot")]
+    grown = [Grown(100.0, frozenset({0})), Grown(90.0, frozenset({1, 2}))]
+    found = explained([Match(0, 0), Match(1, 1)], two, grown, slower(10), 0.1)
+    assert found is not None and found.percent == pytest.approx(10)
+    assert parts(found) == [1.0, 0.9]
+
+
+def test_where_a_growth_is_unknown_nothing_is_explained() -> None:
+    assert of_a_us(SAME[:2], [1.0, None], 10) is None
+    assert of_a_us([], [], 10) is None
+
+
+def compared(a: list[Timeline], b: list[Timeline]) -> KernelDiff:
+    (kernel,) = diff_captures(a, b).kernels
+    return kernel
+
+
+def on_sms(timelines: list[Timeline], ctas: int, sms: int) -> list[Timeline]:
+    """The same with as many CTAs, one after another on each SM."""
+    placed = []
+    for one in timelines:
+        rows = one.scopes.copy()
+        rows["sm"] = rows["cta"] % sms
+        placed.append(with_rows(replace(one, ctas=_placed(one, ctas, sms)), rows))
+    return placed
+
+
+def _placed(timeline: Timeline, ctas: int, sms: int) -> NDArray[np.void]:
+    begin, took = 1_000_000, int(timeline.ctas["pre_final_ns"][0] - timeline.ctas["init_ns"][0])
+    begins = [begin + (cta // sms) * took for cta in range(ctas)]
+    return cta_rows(*((cta, cta % sms, at, at + took, at + took) for cta, at in enumerate(begins)))
+
+
+def test_half_of_the_sms_are_why_and_not_the_loop(tmp_path: Path) -> None:
+    a = on_sms(usual(tmp_path / "a", 1, ctas=8), 8, 8)
+    b = on_sms(usual(tmp_path / "b", 2, iter_ns=1.1 * ITER_NS, ctas=8), 8, 4)
+    sentence = kernel_sentence(compared(a, b))
+    # The loop is 15 of 190 µs slower.
+    assert (
+        " slower: by its scopes alone it would be 7." in sentence
+        or " slower: by its scopes alone it would be 8." in sentence
+    )
+    assert ": a CTA takes 190 µs → 205 µs, but 8.0 → 4.0 CTAs run at once on average, on 8 → 4 SMs" in sentence
+    assert "explains" not in sentence
+
+
+def test_a_longer_tail_is_told(tmp_path: Path) -> None:
+    """One of nine CTAs comes after the others, in B alone."""
+    a = on_sms(usual(tmp_path / "a", 1, ctas=8), 8, 8)
+    b = on_sms(usual(tmp_path / "b", 2, ctas=8), 9, 8)
+    b = [replace(one, launch=replace(one.launch, grid=a[0].launch.grid)) for one in b]
+    sentence = kernel_sentence(compared(a, b))
+    assert "8.0 → 4.5 CTAs run at once on average, and the first SM is done 0 ns → 190 µs before the end" in sentence
+
+
+def test_scopes_that_change_more_than_the_launch_are_told_of_too(tmp_path: Path) -> None:
+    a = on_sms(usual(tmp_path / "a", 1, ctas=8), 8, 8)
+    b = on_sms(usual(tmp_path / "b", 2, 0.4 * HEAD_NS, 0.4 * ITER_NS, ctas=8), 8, 4)
+    sentence = kernel_sentence(compared(a, b))
+    assert " faster: by its scopes alone it would be 59." in sentence or "would be 60." in sentence
+    assert "but 8.0 → 4.0 CTAs run at once" in sentence
+
+
+def test_what_no_scope_covers_is_told(tmp_path: Path) -> None:
+    """The function is not recorded, and what stands before the loop takes twice as long."""
+    scopes = [Scope("func", "func"), replace(SCOPES[1], parent=-1), SCOPES[2]]
+
+    def without_function(timelines: list[Timeline]) -> list[Timeline]:
+        return [with_rows(one, one.scopes[one.scopes["scope"] != 0]) for one in timelines]
+
+    a = without_function(usual(tmp_path / "a", 1, scopes=scopes))
+    b = without_function(usual(tmp_path / "b", 2, 2 * HEAD_NS, scopes=scopes))
+    assert ", and the rest of it is what a CTA takes outside of them; " in kernel_sentence(compared(a, b))
+
+
+def test_times_without_records_that_change_otherwise_are_told(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100), around(340_000, 6, 100)
+    kernel = compared(
+        usual(tmp_path / "a", 1, clean_ns=clean[0]), usual(tmp_path / "b", 2, 1.1 * HEAD_NS, clean_ns=clean[1])
+    )
+    assert ", for with records the launch's change is +2." in kernel_sentence(kernel)
+
+
+def test_a_launch_that_did_not_change_has_nothing_to_explain(tmp_path: Path) -> None:
+    kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2))
+    assert kernel.by_scopes_percent is None
+    assert {scope.explained for scope in kernel.scopes} == {None}
+
+
+def test_a_scope_that_is_new_can_explain_it(tmp_path: Path) -> None:
+    scopes = [*SCOPES, Scope("slow", "marker", 0)]
+
+    def with_slow(timeline: Timeline) -> Timeline:
+        rows = timeline.scopes[timeline.scopes["scope"] == 0].copy()
+        rows["scope"], rows["depth"], rows["duration_ns"] = len(SCOPES), 1, HEAD_NS
+        return with_rows(timeline, np.concatenate([timeline.scopes, rows]))
+
+    a = usual(tmp_path / "a", 1, scopes=scopes)
+    b = [with_slow(one) for one in usual(tmp_path / "b", 2, 2 * HEAD_NS, scopes=scopes)]
+    assert " slower: slow (new) explains all of it; " in kernel_sentence(compared(a, b))
+    assert " faster: slow (gone) explains all of it; " in kernel_sentence(compared(b, a))
