@@ -8,26 +8,31 @@ const UNITS = [
   ["µs", 1e3],
 ];
 
-/** Nanoseconds with the unit that suits them, with three decimals; the same as the terminal's report has. */
+const NEXT_UNIT = 1000;
+
+/** Nanoseconds with the unit that suits them, with three decimals; as `time_text` of report/quantities.py has it. */
 export function formatNs(ns) {
   if (ns === null || ns === undefined || Number.isNaN(ns)) return "–";
   const sign = ns < 0 ? "−" : "";
   const size = Math.abs(ns);
-  for (const [unit, unitNs] of UNITS) {
-    if (size >= unitNs) return `${sign}${(size / unitNs).toFixed(3)} ${unit}`;
-  }
-  return `${sign}${size.toFixed(0)} ns`;
+  if (Math.round(size) < NEXT_UNIT) return `${sign}${size.toFixed(0)} ns`;
+  const [unit, unitNs] = UNITS.findLast(([, each]) => Number((size / each).toFixed(3)) < NEXT_UNIT) ?? UNITS[0];
+  return `${sign}${(size / unitNs).toFixed(3)} ${unit}`;
 }
 
-/** The same with three significant digits. */
+/** The same with three significant digits; as `short_time` has it. */
 export function shortNs(ns) {
   if (ns === null || ns === undefined || Number.isNaN(ns)) return "–";
   const sign = ns < 0 ? "−" : "";
   const rounded = Number(Math.abs(ns).toPrecision(3));
   for (const [unit, unitNs] of UNITS) {
-    if (rounded >= unitNs) return `${sign}${Number((rounded / unitNs).toPrecision(3))} ${unit}`;
+    if (rounded >= unitNs) return `${sign}${threeDigits(rounded / unitNs)} ${unit}`;
   }
-  return `${sign}${rounded} ns`;
+  return `${sign}${rounded.toFixed(0)} ns`;
+}
+
+function threeDigits(value) {
+  return value.toFixed(Math.max(2 - Math.floor(Math.log10(value)), 0));
 }
 
 /** A whole number with thousands set apart, by spaces at which no line ends. */

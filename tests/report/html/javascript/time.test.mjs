@@ -70,7 +70,7 @@ test("times as a reader sees them", () => {
     "–",
     "−1.500 µs",
   ]);
-  assert.deepEqual([7, 999.7, 12_345].map(shortNs), ["7 ns", "1 µs", "12.3 µs"]);
+  assert.deepEqual([7, 999.7, 12_345].map(shortNs), ["7 ns", "1.00 µs", "12.3 µs"]);
   assert.equal(formatCount(1234567), "1\u202f234\u202f567");
 });
 

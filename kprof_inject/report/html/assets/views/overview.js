@@ -47,7 +47,7 @@ function findingCards(findings, launch) {
 }
 
 function doubtLine(text) {
-  return element("p", { class: "view-hint", text: `Not judged: ${text}.` });
+  return element("p", { class: "view-hint", text: `${text[0].toUpperCase()}${text.slice(1)}.` });
 }
 
 function trust({ level, text }) {
