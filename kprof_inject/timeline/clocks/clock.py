@@ -74,7 +74,7 @@ class ClockFit:
         """Clock values of the given SMs on the device's globaltimer, rounded to whole nanoseconds.
 
         An SM without readings has no time of its own; it is given that of the next."""
-        places = _place(self.sms, self.base_cycles)
+        places = _place(self.sms, self._begins_cycles())
         ns = np.empty(len(cycles), dtype=np.int64)
         for part in parts(len(cycles)):
             row = np.maximum(np.searchsorted(places, _place(sm[part], cycles[part]), side="right") - 1, 0)
@@ -83,6 +83,15 @@ class ClockFit:
             since = cycles[part] - self.base_cycles[row]
             ns[part] = self.base_ns[row] + np.rint(since * self.rate_ns + self.curves.at(row, since)).astype(np.int64)
         return ns
+
+    def _begins_cycles(self) -> NDArray[np.int64]:
+        """From where on records are of each counter. Some may stand before the counter's first reading: of two of an
+        SM, they are of the nearer one."""
+        begins = self.base_cycles.copy()
+        again = np.flatnonzero(self.sms[1:] == self.sms[:-1]) + 1
+        last = self.base_cycles[again - 1] + self.curves.length_cycles(again - 1)
+        begins[again] -= (begins[again] - last) // 2
+        return begins
 
 
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:

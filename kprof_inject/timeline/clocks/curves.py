@@ -53,6 +53,10 @@ class Curves:
     heights_ns: NDArray[np.float64]
     first: NDArray[np.int64]
 
+    def length_cycles(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
+        """From the base of each of these counters to its last knot."""
+        return self.keys[self.first[counter + 1] - 1] - (counter << COUNTER_SHIFT)
+
     def at(self, counter: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
         """The heights at the given cycles since the counter's base; before and after its knots, that of the nearest."""
         begin, end = self.first[counter], self.first[counter + 1] - 1

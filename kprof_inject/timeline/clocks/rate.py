@@ -70,11 +70,13 @@ def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, no
     """Fit lines, one for each ``counter`` and all of one rate, which is about ``rough_ns``. What a launch is too short
     to tell is taken from the device's nominal clock."""
     rate = _likeliest(readings, counter, rough_ns, nominal_hz)
-    if rate.more_shift_ns >= 0 or readings.more_shift_ns <= LEAST_MORE_WITHIN_FUNCTION_NS:
+    if rate.more_shift_ns < 0 and readings.more_shift_ns > LEAST_MORE_WITHIN_FUNCTION_NS:
+        # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
+        near = replace(readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS)
+        rate = _likeliest(near, counter, rough_ns, nominal_hz)
+    if rate.source == "fitted":
         return rate
-    # No record stands before init or behind pre-final. If the likeliest do, they stand near: the rate must be higher.
-    near = replace(readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS)
-    return _likeliest(near, counter, rough_ns, nominal_hz)
+    return replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, readings.most_shift_ns)))
 
 
 def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:

@@ -41,8 +41,9 @@ class Readings:
     globaltimer showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``.
 
     ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the
-    record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``. A clock value
-    that was reckoned is off by ``reckoned_cycles``, and all such are off alike.
+    record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``, and of a launch
+    that does not tell, no more than ``most_shift_ns`` is taken for likely. A clock value that was reckoned is off by
+    ``reckoned_cycles``, and all such are off alike.
     The timer moves in steps of ``step_ns``. A reading shows the last one, which is half a step late on the average; so
     are all times that are fitted to readings, and so they agree with any other reading of that timer.
     """
@@ -54,6 +55,7 @@ class Readings:
     error_ns: NDArray[np.float32]
     reckoned_cycles: NDArray[np.float32]
     more_shift_ns: float
+    most_shift_ns: float
     step_ns: int
 
     @property
@@ -88,6 +90,7 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
     sm, cycles, row, is_init = _in_order(ctas.sm, first, last, rows)
     step_ns = timer_step(ctas, rows, first, last)
     least_more_ns = _MORE_AROUND_FUNCTION_NS if spans_function else LEAST_MORE_WITHIN_FUNCTION_NS
+    cta_ns = _usual_cta_ns(ctas, rows)
     # A reading that is late by anything up to a step has the standard error of a uniform distribution.
     init_error_ns = float(np.linalg.norm((step_ns / np.sqrt(12), _SHIFT_VARIATION * least_more_ns, _SHIFT_JITTER_NS)))
     final_error_ns = init_error_ns if all_warps else max(init_error_ns, LEAST_MORE_WITHIN_FUNCTION_NS)
@@ -98,15 +101,16 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
         np.where(is_init, np.int8(1), np.int8(-1)),
         np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
         np.where(is_init, reckoned_cycles[row], np.float32(0)),
-        least_more_ns if spans_function else max(least_more_ns, _outside_records_ns(ctas, rows)),
+        least_more_ns if spans_function else max(least_more_ns, _MORE_WITHIN_FUNCTION_SHARE * cta_ns),
+        0.0 if spans_function else cta_ns / 2,
         step_ns,
     )
 
 
-def _outside_records_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:
-    """How long each of the CTAs ``rows`` may have been at work before its first record, and after its last."""
+def _usual_cta_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:
+    """What the CTAs ``rows`` take in the median: of two, the shorter, for one may be damaged."""
     durations_ns = ctas.pre_final_ns[rows] - ctas.init_ns[rows]
-    return _MORE_WITHIN_FUNCTION_SHARE * float(np.median(durations_ns)) if durations_ns.size else 0.0
+    return max(float(np.quantile(durations_ns, 0.5, method="lower")), 0.0) if durations_ns.size else 0.0
 
 
 def _in_order(

@@ -129,3 +129,12 @@ def test_finals_that_a_busy_memory_holds_up(late_ns: float) -> None:
     assert np.quantile(np.abs(fitted.error_ns), 0.9) <= 100
     assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.001)
     assert fitted.is_monotonic
+
+
+def test_a_record_before_the_first_reading_of_its_counter_is_of_that_counter() -> None:
+    # Two SMs of one number. Readings are of warp 0: another warp may have recorded a little sooner.
+    clock = run([Work(0, 0, 3e3), Work(1, 0, 3e3)] * 8, steady(1.7e9), number=lambda _: 0).clock
+    assert clock.sms.tolist() == [0, 0]
+    base_cycles = clock.base_cycles[1:]
+    before_ns, at_ns = clock.to_ns(np.append(base_cycles - 17, base_cycles), np.zeros(2, dtype=np.int64))
+    assert at_ns - before_ns == pytest.approx(10, abs=1)

@@ -67,6 +67,7 @@ def many_readings(ctas: int, sms: int, rate_ns: float = 1e9 / HZ) -> tuple[Readi
         np.full(count, 9.7, dtype=np.float32),
         np.zeros(count, dtype=np.float32),
         0.1,
+        0.0,
         32,
     )
     return readings, true_ns
