@@ -61,6 +61,9 @@ _FIXED = struct.Struct(f"<{len(_Words._fields)}I")
 
 def is_proton_buffer(path: Path) -> bool:
     """Whether a file begins as a ``host_buffer`` does, of this version or another; it may be damaged further on."""
+    # To open a pipe would be to wait for somebody who writes to it.
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             begin = file.read(_FIXED.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import struct
 from collections import Counter
@@ -385,6 +386,12 @@ def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, c
     assert (ended.exit_code, ended.stdout) == (1, "")
     hint = "save one: host_buffer.numpy().tofile(PATH)"
     assert ended.stderr == f"error: passwd is no Proton buffer\nhint: {hint}\n"
+
+
+def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
+    os.mkfifo(kprof.folder / "pipe")
+    ended = kprof("report", "pipe")
+    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: pipe is no Proton buffer")
 
 
 def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:
