@@ -9,6 +9,9 @@ from kprof_inject.errors import KprofError
 
 _READABLE_VERSION = 1
 
+INSTANT = "mark"
+"""The kind of a scope that is a point in time: nothing stands between its start and its end."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeInfo:

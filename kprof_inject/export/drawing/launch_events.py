@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.capture.scopes import INSTANT, ScopeInfo
 from kprof_inject.export.drawing.launch_facts import missing_facts
 from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
@@ -17,7 +17,6 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
 _CHUNK_WARPS = 1 << 16
-_MARK = "mark"
 _LOST = Kind("lost records", "lost")
 _INCOMPLETE = Kind("incomplete", "lost", is_instant=True)
 
@@ -152,7 +151,7 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
 def _scope_kind(scope: ScopeInfo) -> Kind:
     args = [("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     told = tuple((name, text) for name, text in args if text)
-    return Kind(scope.name, scope.kind, told, is_instant=scope.kind == _MARK)
+    return Kind(scope.name, scope.kind, told, is_instant=scope.kind == INSTANT)
 
 
 def _scope_args(block: NDArray[np.void], lasts: Mask | None) -> Iterator[Arg]:

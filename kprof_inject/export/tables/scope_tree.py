@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import INSTANT, ScopeTable
 from kprof_inject.timeline.decoding.crossings import innermost_around
 from kprof_inject.timeline.timeline import Timeline
 
@@ -16,7 +16,6 @@ _Numbers = NDArray[np.int64]
 
 # Beyond every number of a record.
 _WARP_SHIFT = 32
-_INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ def scope_tree(timeline: Timeline) -> list[Node]:
     ring lost; else it is what stood in what. Scopes that cross overlap: what they share is counted for both."""
     table = timeline.table
     places: _Places = _AsPlanned(table) if any(scope.parent >= 0 for scope in table.scopes) else _AsSeen(table)
-    is_instant = np.array([scope.kind == _INSTANT for scope in table.scopes], dtype=bool)
+    is_instant = np.array([scope.kind == INSTANT for scope in table.scopes], dtype=bool)
     counts, cycles = np.zeros((2, 0), dtype=np.int64)
     for block in timeline.blocks():
         node, within = places.of(block["scope"], _around(block))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.diff.changes import (
     TOTAL,
     Both,
@@ -27,8 +28,6 @@ from kprof_inject.report.diff.runs import KernelRuns
 from kprof_inject.report.diff.settings import differences
 from kprof_inject.report.diff.verdict import Clocks, Judged, Verdict, decisive
 from kprof_inject.timeline.choice import matches_scope
-
-_INSTANT = "mark"
 
 _Launches = tuple[LaunchFigures, ...]
 
@@ -52,7 +51,7 @@ class MeasuredPair:
         return sum(self._takes_time(match) and all(self._ran(match)) for match in self.wanted)
 
     def _takes_time(self, match: Match) -> bool:
-        return self.identities_b[match.b].kind != _INSTANT
+        return self.identities_b[match.b].kind != INSTANT
 
     def _ran(self, match: Match) -> tuple[bool, bool]:
         """In a launch of A, and of B."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.diff.changes import Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.notes import kernel_notes
@@ -27,7 +28,6 @@ _COLOURS = {
 _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 """Where there is too little room, in this order; the rest says what changed."""
 _ARROW = " → "
-_INSTANT = "mark"
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
@@ -71,7 +71,7 @@ def title_of(kernel: KernelDiff) -> str:
 
 def scope_cells(scope: ScopeChange) -> list[str]:
     """What stands in a scope's row behind its verdict and its change."""
-    if scope.kind == _INSTANT:
+    if scope.kind == INSTANT:
         return [_of_both(scope.count, "{:.0f}".format), *["-"] * 4]
     return [
         _of_both(scope.count, "{:.0f}".format),

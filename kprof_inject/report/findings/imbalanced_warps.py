@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.findings.finding import Finding
 from kprof_inject.report.findings.waits import is_wait
 from kprof_inject.report.findings.warps import time_of_a_warp_ns
@@ -23,7 +24,6 @@ _NOTABLE = 1.25
 _LEAST_SHARE = 0.10
 # Of less than a hundredth the records' own time is the larger part, and its ratio says nothing.
 _MOST_TIMES = 100
-_INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
     makes all take as long as the slowest, its own scope may show it: the slowest waits the least."""
     if not has_all_records(timeline) or len(timeline.warps) < _LEAST_WARPS:
         return
-    scopes = [pair for pair in zip(timeline.table.scopes, summary.scopes, strict=True) if pair[0].kind != _INSTANT]
+    scopes = [pair for pair in zip(timeline.table.scopes, summary.scopes, strict=True) if pair[0].kind != INSTANT]
     busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
     waited_for = [_waited_for(timeline, summary, scope) for info, scope in scopes if is_wait(info)]
     for found in (busier, waited_for):

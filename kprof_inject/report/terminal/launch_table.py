@@ -8,6 +8,7 @@ from pathlib import PurePath
 from rich.console import Console
 
 from kprof_inject.capture.origin import place_names
+from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.report.launch_report import LaunchReport
 from kprof_inject.report.quantities import percent, short_time
@@ -25,7 +26,6 @@ _FIGURES: dict[str, Callable[[ScopeSummary], str]] = {
     "p99": lambda scope: short_time(scope.p99_ns),
     "share": lambda scope: percent(scope.share),
 }
-_INSTANT = "mark"
 
 
 def print_launches(reports: Sequence[LaunchReport], console: Console) -> None:
@@ -53,7 +53,7 @@ def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
         Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
         Column("count", [f"{scope.count}" for scope in scopes]),
         *(
-            Column(title, ["-" if scope.kind == _INSTANT else figure(scope) for scope in scopes])
+            Column(title, ["-" if scope.kind == INSTANT else figure(scope) for scope in scopes])
             for title, figure in _FIGURES.items()
         ),
     ]
@@ -62,6 +62,6 @@ def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
 def _drawn(bars: Bars, summary: LaunchSummary) -> Column:
     whole_ns = max(summary.warp_time_ns, 1)
     drawn = [
-        "" if scope.kind == _INSTANT else bars.drawn(scope.share, scope.self_ns / whole_ns) for scope in summary.scopes
+        "" if scope.kind == INSTANT else bars.drawn(scope.share, scope.self_ns / whole_ns) for scope in summary.scopes
     ]
     return Column(bars.title, drawn, left=True)

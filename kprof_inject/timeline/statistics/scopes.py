@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.statistics.by_scope import ByScope, narrow, take_quantiles
@@ -19,7 +20,6 @@ from kprof_inject.timeline.statistics.spread import CtaBalance, CtaSums, Groups,
 from kprof_inject.timeline.timeline import Timeline
 
 _ITERATION = "iter"
-_INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -76,7 +76,7 @@ class ScopeSums:
     def __init__(self, timeline: Timeline) -> None:
         scopes = timeline.table.scopes
         self._count = len(scopes)
-        self._is_instant = np.array([scope.kind == _INSTANT for scope in scopes], dtype=bool)
+        self._is_instant = np.array([scope.kind == INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
         self._warp_time_ns = max(timeline.warp_time_ns, 1)
         self._counts = np.zeros(self._count, dtype=np.int64)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.summary import ScopeSummary
 
 _BINS = 96
 # Where the longest takes more times the median than this, equal bins would show a single bar and nothing.
 _LOG_FROM = 8
-_INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +62,6 @@ class Histograms:
 
 
 def _bins_of(scope: ScopeSummary) -> Bins | None:
-    if scope.kind == _INSTANT or scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
+    if scope.kind == INSTANT or scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
         return None
     return Bins.holding(scope.min_ns, scope.max_ns, scope.p50_ns)
