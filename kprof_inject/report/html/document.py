@@ -16,7 +16,7 @@ from kprof_inject.report.html.payload.embed import data_element, json_bytes
 from kprof_inject.report.html.payload.limits import MOST_SCOPES, shares, shown_of
 from kprof_inject.report.html.payload.scopes import scope_bytes
 from kprof_inject.report.html.sections import all_sections
-from kprof_inject.report.summary import summarise
+from kprof_inject.report.launch_report import report_on
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
 
@@ -40,12 +40,12 @@ def _page(timelines: Sequence[Timeline], most_scopes: int) -> Iterator[bytes]:
     metas: list[dict[str, Any]] = []
     for index, (timeline, share) in enumerate(zip(timelines, given, strict=True)):
         shown = shown_of(timeline, share)
-        summary = summarise(timeline)
-        metas.append(launch_meta(timeline, summary, names[timeline.launch.place], shown))
-        yield from data_element(f"launch-{index}-sections", [json_bytes(all_sections(timeline, summary))])
+        report = report_on(timeline)
+        metas.append(launch_meta(timeline, report.summary, names[timeline.launch.place], shown))
+        yield from data_element(f"launch-{index}-sections", [json_bytes(all_sections(timeline, report))])
         yield from data_element(f"launch-{index}-scopes", scope_bytes(timeline, shown.ctas))
-    report = {"version": __version__, "launches": metas}
-    yield b'<script type="application/json" id="report">' + json_bytes(report) + b"</script>\n"
+    page = {"version": __version__, "launches": metas}
+    yield b'<script type="application/json" id="report">' + json_bytes(page) + b"</script>\n"
     yield _filled(tail, timelines).encode()
 
 

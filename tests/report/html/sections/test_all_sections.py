@@ -14,7 +14,7 @@ from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import Launch, read_capture
 from kprof_inject.report.html.sections import all_sections
 from kprof_inject.report.html.sections.packing import packed
-from kprof_inject.report.summary import summarise
+from kprof_inject.report.launch_report import report_on
 from kprof_inject.timeline.timeline import decode_launch
 
 ROOT = Path(__file__).parents[4]
@@ -26,7 +26,7 @@ NAMES = {"overview", "heat_map", "scopes", "source", "ttgir"}
 def sections_of(launch: Launch) -> dict[str, Any]:
     """As a browser reads them: NaN is no JSON."""
     timeline = decode_launch(launch)
-    made: dict[str, Any] = json.loads(json.dumps(all_sections(timeline, summarise(timeline)), allow_nan=False))
+    made: dict[str, Any] = json.loads(json.dumps(all_sections(timeline, report_on(timeline)), allow_nan=False))
     assert set(made) == NAMES
     return made
 
@@ -82,7 +82,7 @@ def test_a_launch_of_a_triton_that_reads_no_timer(tmp_path: Path) -> None:
     )
     timeline = decode_launch(launch)
     assert timeline.clock.source != "fitted"
-    made = json.dumps(all_sections(timeline, summarise(timeline)), allow_nan=False)
+    made = json.dumps(all_sections(timeline, report_on(timeline)), allow_nan=False)
     assert json.loads(made)["scopes"][0]["count"] == 1
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
@@ -15,7 +14,7 @@ from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.report.findings.finding import Finding
 from kprof_inject.report.html.sections.overview import launch_overview
-from kprof_inject.report.summary import LaunchSummary, summarise
+from kprof_inject.report.launch_report import report_on
 from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
@@ -30,7 +29,7 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
 
 
 def told(timeline: Timeline) -> dict[str, Any]:
-    return launch_overview(timeline, summarise(timeline))
+    return launch_overview(timeline, report_on(timeline))
 
 
 def facts_of(timeline: Timeline) -> dict[str, str]:
@@ -80,16 +79,14 @@ def test_the_verdict_is_that_of_the_terminal(tmp_path: Path) -> None:
     assert verdict["text"].startswith("spills appeared: durations unreliable")
 
 
-def test_findings_know_their_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def find(_: Timeline, __: LaunchSummary) -> tuple[Finding, ...]:
-        return (
-            Finding("a", "loop[0]", 0.4, "slow\x1b[1m", "look", {}),
-            Finding("b", None, 0.2, "tail", "look", {}),
-            Finding("c", "gone", 0.1, "gone", "look", {}),
-        )
-
-    monkeypatch.setattr("kprof_inject.report.html.sections.overview.find", find)
-    findings = told(launch_of(tmp_path))["findings"]
+def test_findings_know_their_scope(tmp_path: Path) -> None:
+    found = (
+        Finding("a", "loop[0]", 0.4, "slow\x1b[1m", "look", {}),
+        Finding("b", None, 0.2, "tail", "look", {}),
+        Finding("c", "gone", 0.1, "gone", "look", {}),
+    )
+    timeline = launch_of(tmp_path)
+    findings = launch_overview(timeline, replace(report_on(timeline), findings=found))["findings"]
     assert [finding["scope"] for finding in findings] == [1, None, None]
     assert (findings[0]["text"], findings[0]["share"]) == ("slow [1m", 0.4)
 
