@@ -20,6 +20,8 @@ from pathlib import Path
 
 from programs.child import REPO, clean_environment
 
+from kprof_inject.viewing.site import offline_ui
+
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
 
 _FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
@@ -135,8 +137,9 @@ class Reader:
         for name, module in (("kprof-inject", " -m kprof_inject"), ("python", ""), ("python3", "")):
             (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
             (commands / name).chmod(0o755)
-        # The usual port may be taken here.
-        (folder / "pyproject.toml").write_text("[tool.kprof-inject]\nport = 0\n")
+        # The usual port may be taken here; the hosted UI may fetch from no other.
+        if offline_ui():
+            (folder / "pyproject.toml").write_text("[tool.kprof-inject]\nport = 0\n")
         path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
         self._gpu = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
         clean = {name: value for name, value in clean_environment(folder).items() if name not in _SCREEN}
