@@ -10,12 +10,14 @@ from attention_capture import save_attention
 from buffers import Cta, Scope, end, save_launch, start
 from kernel_code import give_code
 from playwright.sync_api import Locator, expect
+from programs.child import REPO
 from shown_page import Show, ShownPage
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import write_html
 from kprof_inject.timeline.timeline import decode_launch
 
+DEMO = REPO / "kprof_inject/demo/capture"
 SCOPES = 300_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
 
@@ -28,6 +30,14 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
     give_code(folder)
     write_html(folder / "page.html", [decode_launch(read_capture(folder).launches[0])])
     return folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def matmul(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of the capture that ships with the package, of which everything is known."""
+    page = tmp_path_factory.mktemp("matmul") / "page.html"
+    write_html(page, [decode_launch(launch) for launch in read_capture(DEMO).launches])
+    return page
 
 
 def opened(show: Show, path: Path, tab: str, **options: object) -> tuple[ShownPage, Locator]:
@@ -179,8 +189,15 @@ def test_names_and_texts_from_a_capture_are_only_text(show: Show, tmp_path: Path
     assert "<img src=x onerror=alert(1)>" in view.inner_text()
 
 
+CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card")]
+    .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.innerText)"""
+
+
 @pytest.mark.parametrize("width", [1280, 1920])
 @pytest.mark.parametrize("tab", ["overview", "heat_map", "scopes", "source", "ttgir"])
-def test_no_text_is_cut_off_at_the_side(show: Show, attention: Path, tab: str, width: int) -> None:
-    _, view = opened(show, attention, tab, width=width, height=width * 5 // 8)
-    assert view.evaluate("(view) => view.scrollWidth - view.clientWidth") <= 0
+@pytest.mark.parametrize("kernel", ["attention", "matmul"])
+def test_no_text_is_cut_off_at_the_side(
+    show: Show, request: pytest.FixtureRequest, kernel: str, tab: str, width: int
+) -> None:
+    _, view = opened(show, request.getfixturevalue(kernel), tab, width=width, height=width * 5 // 8)
+    assert view.evaluate(CUT_OFF) == []
