@@ -7,12 +7,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+from memory_in_use import memory_in_use
+
 
 def run(*command: str | Path, **environment: str) -> str:
     """Run Python with these words and these variables; returns what it wrote to stdout. Any failure ends the
     benchmark."""
+    return run_and_watch(*command, **environment)[0]
+
+
+def run_and_watch(*command: str | Path, every_seconds: float | None = None, **environment: str) -> tuple[str, int]:
+    """As ``run``; also returns the most bytes of memory that it and its children had in use, looked at so often."""
     words = [sys.executable, *map(str, command)]
-    ended = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True)
-    if ended.returncode:
-        raise SystemExit(f"{' '.join(words)} ended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
-    return ended.stdout
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    most_bytes = 0
+    with subprocess.Popen(words, env={**os.environ, **environment}, text=True, **pipes) as child:
+        while True:
+            try:
+                stdout, stderr = child.communicate(timeout=every_seconds)
+                break
+            except subprocess.TimeoutExpired:
+                most_bytes = max(most_bytes, memory_in_use(child.pid))
+    if child.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with {child.returncode}\n{stdout}\n{stderr}")
+    return stdout, most_bytes

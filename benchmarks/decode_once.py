@@ -1,9 +1,9 @@
-"""Decodes a capture and writes a trace in this process alone, for benchmarks/decoding.py.
+"""Decodes a capture and writes a trace, for benchmarks/decoding.py.
 
     python decode_once.py CAPTURE TRACE
 
 Prints JSON: the ``seconds`` from opening the capture to the trace's last byte, the ``scopes`` in it, its ``bytes``, and
-the most memory that the process had in use, before it began and at the end.
+the most memory that this process had in use, without its forks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.registry import write_trace
-from kprof_inject.timeline.timeline import decode_launch
+from kprof_inject.timeline.launches import decode_launches, run_to_decode, run_to_write
+from kprof_inject.timeline.timeline import Timeline
 
 
 def peak_bytes() -> int:
@@ -25,14 +26,15 @@ def peak_bytes() -> int:
 
 def main() -> None:
     capture, trace = map(Path, sys.argv[1:])
-    figures: dict[str, float] = {"idle_bytes": peak_bytes()}
+    figures: dict[str, float] = {}
     begin = time.perf_counter()
     launches = read_capture(capture).launches
-    timelines = [decode_launch(launch) for launch in launches]
-    decoded = time.perf_counter()
-    write_trace(trace, timelines)
+    decoded = decode_launches(launches, run_to_decode(launches))
+    timelines = [found for found in decoded if isinstance(found, Timeline)]
+    decoded_at = time.perf_counter()
+    write_trace(trace, timelines, run=run_to_write(timelines))
     figures["seconds"] = time.perf_counter() - begin
-    figures["decode_seconds"] = decoded - begin
+    figures["decode_seconds"] = decoded_at - begin
     figures["launches"] = len(launches)
     figures["scopes"] = sum(timeline.scope_count for timeline in timelines)
     figures["raw_bytes"] = sum(launch.buffer_bytes for launch in launches)

@@ -13,7 +13,8 @@ from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import is_format
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.launches import decode_launches, run_to_decode
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 
 
@@ -46,12 +47,13 @@ def decode_capture(capture: Capture, choice: Choice = EVERYTHING) -> list[Timeli
     left."""
     timelines: list[Timeline] = []
     failures: list[KprofError] = []
-    for launch in choice.wanted(capture.launches):
-        try:
-            timelines.append(decode_launch(launch))
-        except KprofError as error:
-            failures.append(error)
-            say(f"passed over a launch: {error}")
+    launches = list(choice.wanted(capture.launches))
+    for decoded in decode_launches(launches, run_to_decode(launches)):
+        if isinstance(decoded, Timeline):
+            timelines.append(decoded)
+        else:
+            failures.append(decoded)
+            say(f"passed over a launch: {decoded}")
     _say_what_is_missing(capture)
     if not timelines:
         raise (

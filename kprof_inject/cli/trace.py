@@ -17,6 +17,7 @@ from kprof_inject.export.registry import format_of, trace_writer, write_trace
 from kprof_inject.report.quantities import size_text
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.clocks.axis import place_launches
+from kprof_inject.timeline.launches import run_to_write
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -53,7 +54,7 @@ def command(
 
 def write_and_say(path: Path, timelines: list[Timeline], layout: str | None = None) -> None:
     """Write the file and say how to read it."""
-    size = write_trace(path, timelines, layout)
+    size = write_trace(path, timelines, layout, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
     say(f"wrote {path}: {len(timelines)} launch(es), {scopes} scopes, {size_text(size)}")
     written = format_of(path)

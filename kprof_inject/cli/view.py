@@ -17,6 +17,7 @@ from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import Table, format_of, is_format, write_trace
 from kprof_inject.report.quantities import size_text
+from kprof_inject.timeline.launches import run_to_write
 from kprof_inject.viewing.browser import open_page
 from kprof_inject.viewing.kinds import require_trace
 from kprof_inject.viewing.made_of import remember, state_of, was_made_of
@@ -95,7 +96,7 @@ def _trace_of_capture(place: Path) -> Path:
     for line in loss_lines(timelines):
         say(line)
     try:
-        size = write_trace(trace, timelines)
+        size = write_trace(trace, timelines, run=run_to_write(timelines))
     except KprofError as error:
         elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
         raise KprofError(error.what, hint=error.hint or elsewhere) from None

@@ -8,6 +8,7 @@ rounded once, so that a child never outlasts its parent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -22,30 +23,36 @@ from kprof_inject.export.drawing.scene import (
     Picked,
     Process,
     Scene,
+    Section,
     Threads,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.text.json_text import json_inside, json_text
 from kprof_inject.export.text.rows import THOUSANDTHS, Column, Field, Same, text_rows
+from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
 # Each event has this before it, so that it can be told of the first alone that it has none.
 _SEPARATOR = b",\n"
 
 
-def chrome_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Iterator[bytes]:
+def chrome_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn) -> Iterator[bytes]:
     """The file's bytes, in chunks."""
-    yield from encode(draw(timelines, layout))
+    yield from encode(draw(timelines, layout), run)
 
 
-def encode(scene: Scene) -> Iterator[bytes]:
-    """A scene as a trace, in chunks."""
+def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
+    """A scene as a trace, in chunks. Its sections are ``run``'s jobs."""
     yield b'{"displayTimeUnit":"ns","otherData":' + json_text(scene.launches)
     yield b',"traceEvents":[\n'
-    chunks = (chunk for part in scene.parts() for chunk in _events_of(part))
+    chunks = run([partial(_events_in, section) for section in scene.sections])
     yield next(chunks, b"").removeprefix(_SEPARATOR)
     yield from chunks
     yield b"\n]}\n"
+
+
+def _events_in(section: Section) -> Iterator[bytes]:
+    return (chunk for part in section() for chunk in _events_of(part))
 
 
 def _events_of(part: Part) -> Iterator[bytes]:

@@ -6,25 +6,30 @@ Format: RFC 4180, in UTF-8, with a line feed alone at the end of a line.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from kprof_inject.export.tables.scope_rows import COLUMN_TYPES, Description, describe
 from kprof_inject.export.text.rows import Column, Same, text_rows
+from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline
 
 _SPECIAL = frozenset('",\r\n')
 
 
-def csv_table(timelines: Sequence[Timeline]) -> Iterator[bytes]:
-    """The file's bytes, in chunks."""
+def csv_table(timelines: Sequence[Timeline], run: Run = in_turn) -> Iterator[bytes]:
+    """The file's bytes, in chunks; the lines of each launch are one of ``run``'s jobs."""
     yield (",".join(COLUMN_TYPES) + "\n").encode()
-    for timeline in timelines:
-        beginnings = Same([_beginning(description) for description in describe(timeline)])
-        for block in timeline.blocks():
-            numbers = [Column(b",", block[name].astype(np.int64)) for name in SCOPE_COLUMNS.names or ()]
-            yield from text_rows([beginnings, *numbers, Same([b"\n"])], block["scope"].astype(np.int64))
+    yield from run([partial(_lines, timeline) for timeline in timelines])
+
+
+def _lines(timeline: Timeline) -> Iterator[bytes]:
+    beginnings = Same([_beginning(description) for description in describe(timeline)])
+    for block in timeline.blocks():
+        numbers = [Column(b",", block[name].astype(np.int64)) for name in SCOPE_COLUMNS.names or ()]
+        yield from text_rows([beginnings, *numbers, Same([b"\n"])], block["scope"].astype(np.int64))
 
 
 def _beginning(description: Description) -> bytes:

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Counters, Events, Part, Process, Scene, Threads
+from kprof_inject.export.drawing.scene import Counters, Events, Part, Process, Scene, Section, Threads
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.packets.events import samples, slices_and_instants
 from kprof_inject.export.packets.fields import field
 from kprof_inject.export.packets.interning import Interned
-from kprof_inject.export.packets.packets import CHROME_EVENTS, INTERNED_DATA, first_packet, packet
+from kprof_inject.export.packets.packets import CHROME_EVENTS, INTERNED_DATA, clearing_packet, first_packet, packet
 from kprof_inject.export.packets.tracks import (
-    FIRST_COUNTER_UUID,
     counter_tracks,
+    first_counter_uuid,
     process_track,
     root_track,
     thread_tracks,
 )
+from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
 _CHUNK_SAMPLES = 1 << 15
@@ -35,21 +37,28 @@ _CHUNK_SAMPLES = 1 << 15
 _METADATA, _METADATA_NAME, _METADATA_TEXT = 2, 1, 2
 
 
-def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Iterator[bytes]:
+def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn) -> Iterator[bytes]:
     """The file's bytes, in chunks."""
-    return encode(draw(timelines, layout))
+    return encode(draw(timelines, layout), run)
 
 
-def encode(scene: Scene) -> Iterator[bytes]:
-    """A scene as packets. What is known of each launch is among the trace's metadata, as JSON."""
+def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
+    """A scene as packets; its sections are ``run``'s jobs. What is known of each launch is among the trace's metadata,
+    as JSON."""
     yield first_packet() + _launch_facts(scene.launches) + root_track()
+    yield from run([partial(_packets_in, section) for section in scene.sections])
+
+
+def _packets_in(section: Section) -> Iterator[bytes]:
+    """Strings have their numbers for one section."""
+    yield clearing_packet()
     writer = _Writer()
-    for part in scene.parts():
+    for part in section():
         yield from writer.packets(part)
 
 
 class _Writer:
-    """Writes the parts of one trace; remembers what was numbered in those before."""
+    """Writes the parts of one section; remembers what was numbered in those before."""
 
     def __init__(self) -> None:
         self._interned = Interned()
@@ -74,7 +83,7 @@ class _Writer:
 
     def _counters(self, counters: Counters) -> Iterator[bytes]:
         yield counter_tracks(counters, self._counters_before)
-        first_uuid = FIRST_COUNTER_UUID + self._counters_before
+        first_uuid = first_counter_uuid(counters.pid) + self._counters_before
         self._counters_before += len(counters.names)
         for begin in range(0, len(counters.values), _CHUNK_SAMPLES):
             rows = np.s_[begin : begin + _CHUNK_SAMPLES]

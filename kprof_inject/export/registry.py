@@ -17,12 +17,14 @@ from kprof_inject.export.parquet import parquet_table
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.export.tables.optional import optional_module
 from kprof_inject.files import write_chunks
+from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
 TraceWriter = Callable[[Sequence[Timeline]], Iterator[bytes]]
 """Turns timelines into the bytes of a file, chunk by chunk."""
 
-_TracksWriter = Callable[[Sequence[Timeline], TrackLayout], Iterator[bytes]]
+_TracksWriter = Callable[[Sequence[Timeline], TrackLayout, Run], Iterator[bytes]]
+_TableWriter = Callable[[Sequence[Timeline], Run], Iterator[bytes]]
 
 
 class Format(Protocol):
@@ -35,9 +37,9 @@ class Format(Protocol):
     @property
     def advice(self) -> str: ...
 
-    def writer(self, ending: str, layout: str | None) -> TraceWriter:
-        """What writes it, in one of the ``LAYOUTS`` (None: the usual one). Raises ``KprofError`` if it has none, or if
-        it needs what is not installed; ``ending`` is what to call it then."""
+    def writer(self, ending: str, layout: str | None, run: Run) -> TraceWriter:
+        """What writes it, in one of the ``LAYOUTS`` (None: the usual one), launches as jobs of ``run``. Raises
+        ``KprofError`` if it has none, or if it needs what is not installed; ``ending`` is what to call it then."""
         ...
 
 
@@ -49,21 +51,21 @@ class Drawing:
     on_axis: ClassVar[bool] = True
     advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
 
-    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+    def writer(self, ending: str, layout: str | None, run: Run) -> TraceWriter:
         tracks = LAYOUTS[layout] if layout else BY_SM
-        return lambda timelines: self.write(timelines, tracks)
+        return lambda timelines: self.write(timelines, tracks, run)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Numbers, for programs. ``needs`` is a package that not every installation has."""
 
-    write: TraceWriter
+    write: _TableWriter
     advice: str
     needs: str = ""
     on_axis: ClassVar[bool] = False
 
-    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+    def writer(self, ending: str, layout: str | None, run: Run) -> TraceWriter:
         if layout is not None:
             drawings = [other for other, known in _FORMATS.items() if isinstance(known, Drawing)]
             raise KprofError(
@@ -73,11 +75,11 @@ class Table:
             )
         if self.needs:
             optional_module(self.needs, self.needs)
-        return self.write
+        return lambda timelines: self.write(timelines, run)
 
 
 def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
-    return lambda timelines, layout: gzipped(write(timelines, layout))
+    return lambda timelines, layout, run: gzipped(write(timelines, layout, run))
 
 
 _ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
@@ -87,28 +89,31 @@ _FORMATS: dict[str, Format] = {
     ".pftrace": Drawing(perfetto_trace),
     ".pftrace.gz": Drawing(_gzipped_drawing(perfetto_trace)),
     ".csv": Table(csv_table, _ROWS),
-    ".csv.gz": Table(lambda timelines: gzipped(csv_table(timelines)), _ROWS),
-    ".parquet": Table(parquet_table, _ROWS, needs="pyarrow"),
-    ".hatchet": Table(hatchet_tree, "see it: proton-viewer -m normalized_cycles {file}"),
+    ".csv.gz": Table(lambda timelines, run: gzipped(csv_table(timelines, run)), _ROWS),
+    ".parquet": Table(lambda timelines, _: parquet_table(timelines), _ROWS, needs="pyarrow"),
+    ".hatchet": Table(
+        lambda timelines, _: hatchet_tree(timelines), "see it: proton-viewer -m normalized_cycles {file}"
+    ),
 }
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], layout: str | None = None) -> int:
-    """Write the timelines in the format that the file's name asks for; returns its size in bytes.
+def write_trace(path: Path, timelines: Sequence[Timeline], layout: str | None = None, run: Run = in_turn) -> int:
+    """Write the timelines in the format that the file's name asks for; returns its size in bytes. Most formats have
+    ``run`` do one launch beside the other.
 
     Raises ``KprofError`` as ``trace_writer`` does, or if the file cannot be written.
     """
-    writer = trace_writer(path, layout)
+    writer = trace_writer(path, layout, run)
     try:
         return write_chunks(path, writer(timelines))
     except OSError as error:
         raise KprofError(f"cannot write {path}: {error.strerror}") from None
 
 
-def trace_writer(path: Path, layout: str | None = None) -> TraceWriter:
+def trace_writer(path: Path, layout: str | None = None, run: Run = in_turn) -> TraceWriter:
     """Raises ``KprofError`` if no format has this ending, or it cannot be written so."""
     ending = _ending(path)
-    return _FORMATS[ending].writer(ending, layout)
+    return _FORMATS[ending].writer(ending, layout, run)
 
 
 def format_of(path: Path) -> Format:

@@ -77,6 +77,11 @@ class Timeline:
         )
         return replace(part, scope_count=sum(map(len, part.blocks())))
 
+    def of(self, launch: Launch) -> Timeline:
+        """The same with ``launch`` for the equal one that it has."""
+        blocks = replace(self._blocks, launch=launch)
+        return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
+
     @property
     def scopes(self) -> NDArray[np.void]:
         """All blocks in one array."""

@@ -59,7 +59,7 @@ class Drawn:
     tids: set[int] = field(default_factory=set)
 
     def scene(self) -> Scene:
-        return Scene([], lambda: self._parts())
+        return Scene([], [lambda: self._parts()])
 
     def _parts(self) -> Iterator[Part]:
         yield Process(PID, "a process")

@@ -350,7 +350,7 @@ def test_records_without_a_partner_are_told_at_the_begin_of_the_cta(tmp_path: Pa
 
 def scene_trace(*parts: Part) -> list[Any]:
     """The events of a trace of these parts, numbers with a point as they are printed."""
-    text = b"".join(encode(Scene([], lambda: iter(parts))))
+    text = b"".join(encode(Scene([], [lambda: iter(parts)])))
     events: list[Any] = json.loads(text, parse_float=str)["traceEvents"]
     return events
 
@@ -408,7 +408,7 @@ def test_an_arrow_goes_from_a_call_to_its_launch(tmp_path: Path, called_ns: int,
     launch = replace(events(column(begun_ns), column(begun_ns + 9_000), [Kind("run", "launch")], column(0)), pid=9)
     at_ns = column(max(called_ns, begun_ns))
     launch = replace(launch, tids=column(20), arrows=Arrows(column(1), arrive=True, at_ns=at_ns))
-    chunks = list(encode(Scene([], lambda: iter([call, launch]))))
+    chunks = list(encode(Scene([], [lambda: iter([call, launch])])))
     (arrows,) = drawn.load(tmp_path / "trace.json", chunks, drawn.ARROWS)
     # The trace processor has every arrow point from the earlier slice to the later.
     ends = [("host", called_ns), ("launch", begun_ns)][:: 1 if called_ns <= begun_ns else -1]

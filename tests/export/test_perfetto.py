@@ -72,7 +72,7 @@ def load(path: Path, data: bytes, *queries: str) -> list[list[Row]]:
 
 
 def scene_bytes(*parts: Part, launches: Sequence[dict[str, Any]] = ()) -> bytes:
-    return b"".join(encode(Scene(list(launches), lambda: iter(parts))))
+    return b"".join(encode(Scene(list(launches), [lambda: iter(parts)])))
 
 
 def column(*values: int) -> Numbers:
@@ -266,7 +266,24 @@ def test_the_first_packet_says_that_nothing_came_before() -> None:
     first, *others = parse(scene_bytes(*events([Kind("a", "b")], (0, 1)))).packet
     assert first.first_packet_on_sequence and first.sequence_flags == first.SEQ_INCREMENTAL_STATE_CLEARED
     assert {packet.trusted_packet_sequence_id for packet in (first, *others)} == {1}
-    assert {packet.sequence_flags for packet in others} == {first.SEQ_NEEDS_INCREMENTAL_STATE}
+    cleared = [packet.sequence_flags == first.SEQ_INCREMENTAL_STATE_CLEARED for packet in others]
+    assert sum(cleared) == 1
+    assert {packet.sequence_flags for packet, clears in zip(others, cleared, strict=True) if not clears} == {
+        first.SEQ_NEEDS_INCREMENTAL_STATE
+    }
+
+
+def test_each_section_has_its_own_strings() -> None:
+    """So that one can be written without the others."""
+    section, other = events([Kind("a", "b")], (0, 1)), events([Kind("c", "b")], (0, 1))
+    packets = parse(b"".join(encode(Scene([], [lambda: iter(section), lambda: iter(other)])))).packet
+    names = [name.name for packet in packets for name in packet.interned_data.event_names]
+    assert names == ["a", "c"]
+    assert {name.iid for packet in packets for name in packet.interned_data.event_names} == {1}
+    clearing = [at for at, packet in enumerate(packets) if packet.sequence_flags == 1]
+    written = [at for at, packet in enumerate(packets) if packet.interned_data.event_names]
+    assert len(clearing) == 3
+    assert clearing[1] < written[0] < clearing[2] < written[1]
 
 
 def test_processes_and_threads_are_told_to_stand_in_their_order() -> None:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from kprof_inject.capture.origin import Origin
 from kprof_inject.export.drawing.counters import active_ctas
-from kprof_inject.export.drawing.host_launches import Call, host_launches, host_process_name
+from kprof_inject.export.drawing.host_launches import Call, HostLaunches, host_process_name
 from kprof_inject.export.drawing.launch_events import launch_events
 from kprof_inject.export.drawing.launch_facts import launch_facts
-from kprof_inject.export.drawing.scene import Part, Process, Scene
+from kprof_inject.export.drawing.scene import Part, Process, Scene, Section
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.timeline.clocks.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.timeline import Timeline
 
-_Drawn = Generator[Part, None, int]
-"""What stands in a process; at the end, how many thread ids it took."""
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process that is to be drawn: how many thread ids it takes, and its parts, of its own id and the first of its
+    threads'."""
+
+    name: str
+    threads: int
+    drawn: Callable[[int, int], Iterator[Part]]
+
+    def section(self, pid: int, first_tid: int) -> Iterator[Part]:
+        yield Process(pid, self.name)
+        yield from self.drawn(pid, first_tid)
 
 
 def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
@@ -25,32 +37,31 @@ def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
 
     An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
     placed = place_launches(timelines)
-    return Scene([launch_facts(launch) for launch in placed], partial(_parts, placed, layout))
+    return Scene([launch_facts(launch) for launch in placed], list(_sections(list(_processes(placed, layout)))))
 
 
-def _parts(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[Part]:
-    processes = list(_processes(placed, layout))
+def _sections(processes: Sequence[_Process]) -> Iterator[Section]:
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
     first_tid = len(processes) + 1
-    for pid, (name, drawn) in enumerate(processes, 1):
-        yield Process(pid, name)
-        first_tid += yield from drawn(pid, first_tid)
+    for pid, process in enumerate(processes, 1):
+        yield partial(process.section, pid, first_tid)
+        first_tid += process.threads
 
 
-def _processes(
-    placed: Sequence[PlacedLaunch], layout: TrackLayout
-) -> Iterator[tuple[str, Callable[[int, int], _Drawn]]]:
-    """The name of each process, and what draws it."""
+def _processes(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[_Process]:
     calls = _calls(placed)
     several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
     for number, launch in enumerate(placed, 1):
         origin = launch.timeline.launch.origin
         if mine := calls.pop(_process_of(origin), None):
-            yield host_process_name(origin, of_several_hosts=several_hosts), partial(host_launches, mine)
+            made = HostLaunches.of(mine)
+            yield _Process(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)
         name = _launch_name(launch)
-        yield name, partial(_launch, launch, layout, number if _has_arrow(launch) else 0)
+        arrow = number if _has_arrow(launch) else 0
+        threads = 1 + layout.tracks(launch.timeline).count
+        yield _Process(name, threads, partial(launch_events, launch, layout, arrow))
         if launch.timeline.ctas.size:
-            yield f"{name}: active CTAs", partial(_counters, launch)
+            yield _Process(f"{name}: active CTAs", 0, partial(_counters, launch))
 
 
 def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[Call]]:
@@ -78,12 +89,5 @@ def _launch_name(placed: PlacedLaunch) -> str:
     return f"{placed.place_name}: {name}" if placed.place_name else f"{name}, device {launch.device}"
 
 
-def _launch(placed: PlacedLaunch, layout: TrackLayout, arrow: int, pid: int, first_tid: int) -> _Drawn:
-    tracks = layout.tracks(placed.timeline)
-    yield from launch_events(placed, pid, first_tid, tracks, arrow)
-    return 1 + tracks.count
-
-
-def _counters(placed: PlacedLaunch, pid: int, _first_tid: int) -> _Drawn:
-    yield from active_ctas(placed.timeline.ctas, pid, placed.clock)
-    return 0
+def _counters(placed: PlacedLaunch, pid: int, _first_tid: int) -> Iterator[Part]:
+    return active_ctas(placed.timeline.ctas, pid, placed.clock)

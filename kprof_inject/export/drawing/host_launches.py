@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,35 +29,51 @@ def host_process_name(origin: Origin, *, of_several_hosts: bool) -> str:
     return f"{rank}host process {origin.pid}" + (f" of {origin.host}" if of_several_hosts else "")
 
 
-def host_launches(calls: Sequence[Call], pid: int, first_tid: int) -> Generator[Part, None, int]:
-    """The calls of one process, in order of time; returns how many threads they took: more than one only if calls
-    overlap, as its own threads may make them."""
-    start_ns = np.array([_on_axis(each, each.call.start_ns) for each in calls], dtype=np.int64)
-    end_ns = np.array([_on_axis(each, _end_ns(each.call)) for each in calls], dtype=np.int64)
-    # An arrow needs something to leave from.
-    end_ns = np.maximum(end_ns, start_ns + 1)
-    thread = _free_threads(start_ns, end_ns)
-    numbers = np.arange(int(thread.max()) + 1)
-    yield Threads(pid, first_tid + numbers[:1], numbers[:1], ("launches",))
-    if numbers.size > 1:
-        yield Threads(pid, first_tid + numbers[1:], numbers[1:], ("launches at the same time (", numbers[1:], ")"))
-    order = np.lexsort((start_ns, thread))
-    ordered = [calls[at] for at in order.tolist()]
-    rows = np.arange(len(calls))
-    yield Events(
-        pid,
-        first_tid + thread[order],
-        [_kind(each) for each in ordered],
-        rows,
-        start_ns[order],
-        end_ns[order],
-        group=thread[order],
-        start_order=2 * rows,
-        end_order=2 * rows + 1,
-        args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
-        arrows=Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns[order]),
-    )
-    return len(numbers)
+@dataclass(frozen=True, slots=True)
+class HostLaunches:
+    """The calls of one process, and the columns of them: when each began and ended, by its axis, and on which thread it
+    stands. More than one only if calls overlap, as its own threads may make them."""
+
+    calls: Sequence[Call]
+    start_ns: Numbers
+    end_ns: Numbers
+    thread: Numbers
+
+    @classmethod
+    def of(cls, calls: Sequence[Call]) -> HostLaunches:
+        start_ns = np.array([_on_axis(each, each.call.start_ns) for each in calls], dtype=np.int64)
+        end_ns = np.array([_on_axis(each, _end_ns(each.call)) for each in calls], dtype=np.int64)
+        # An arrow needs something to leave from.
+        end_ns = np.maximum(end_ns, start_ns + 1)
+        return cls(calls, start_ns, end_ns, _free_threads(start_ns, end_ns))
+
+    @property
+    def threads(self) -> int:
+        return int(self.thread.max()) + 1
+
+    def parts(self, pid: int, first_tid: int) -> Iterator[Part]:
+        """In order of time, on each thread."""
+        numbers = np.arange(self.threads)
+        yield Threads(pid, first_tid + numbers[:1], numbers[:1], ("launches",))
+        if numbers.size > 1:
+            yield Threads(pid, first_tid + numbers[1:], numbers[1:], ("launches at the same time (", numbers[1:], ")"))
+        order = np.lexsort((self.start_ns, self.thread))
+        ordered = [self.calls[at] for at in order.tolist()]
+        rows = np.arange(len(ordered))
+        start_ns, thread = self.start_ns[order], self.thread[order]
+        yield Events(
+            pid,
+            first_tid + thread,
+            [_kind(each) for each in ordered],
+            rows,
+            start_ns,
+            self.end_ns[order],
+            group=thread,
+            start_order=2 * rows,
+            end_order=2 * rows + 1,
+            args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
+            arrows=Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),
+        )
 
 
 def _on_axis(call: Call, device_ns: int) -> int:

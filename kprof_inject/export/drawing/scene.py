@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -128,12 +129,21 @@ class Counters:
 Part = Process | Threads | Events | Counters
 
 
+Section = Callable[[], Iterator[Part]]
+"""Parts that need none of another section: they can be encoded beside it. It can be called again and gives the same
+once more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """All of a trace. ``launches`` says what is known of each launch, as JSON, in the order of their processes.
 
-    ``parts`` can be called again and gives the same once more. A process comes before what belongs to it, a thread
-    before its events, and what came first on a thread before what came later, if they are in different parts."""
+    In the order of the ``sections`` and their parts, a process comes before what belongs to it, a thread before its
+    events, and what came first on a thread before what came later, if they are in different parts."""
 
     launches: list[dict[str, Any]]
-    parts: Callable[[], Iterator[Part]]
+    sections: Sequence[Section]
+
+    def parts(self) -> Iterator[Part]:
+        """Those of all sections."""
+        return chain.from_iterable(section() for section in self.sections)

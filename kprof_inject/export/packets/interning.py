@@ -1,4 +1,5 @@
-"""Interned strings of a Perfetto trace: each is written once, with a number that stands for it from then on."""
+"""Interned strings of a Perfetto trace: each is written once, with a number that stands for it from then on, until the
+state of their sequence is cleared."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Table(IntEnum):
 
 
 class Interned:
-    """The strings of a trace so far."""
+    """The strings so far, of what shares their numbers."""
 
     def __init__(self) -> None:
         self._iids: dict[Table, dict[str, int]] = {table: {} for table in Table}

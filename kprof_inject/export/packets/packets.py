@@ -27,6 +27,11 @@ def first_packet() -> bytes:
     return field(_PACKET, _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED) + field(_FIRST_ON_SEQUENCE, 1))
 
 
+def clearing_packet() -> bytes:
+    """Says that what strings' numbers stood for no longer counts."""
+    return field(_PACKET, _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED))
+
+
 def packet(number: int, message: bytes) -> bytes:
     """A packet with this message at this field of ``TracePacket``."""
     return field(_PACKET, field(number, message) + _NEEDS_INTERNED)

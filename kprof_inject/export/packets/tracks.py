@@ -14,8 +14,8 @@ from kprof_inject.export.packets.packets import TRACK_DESCRIPTOR, packet, packet
 from kprof_inject.export.packets.rows import one_behind_the_other, side_by_side
 from kprof_inject.export.packets.varints import ByteColumn, constant, decimals, strings
 
-FIRST_COUNTER_UUID = 1 << 32
-"""What a counter's uuid is more than its number: those of processes and threads are their pids and tids, of 32 bits."""
+# Uuids of processes and threads are their pids and tids, of 32 bits.
+_UUID_BITS = 32
 
 # Fields of ``TrackDescriptor``, and the value for an order that is told.
 _UUID, _NAME, _PROCESS, _THREAD, _PARENT, _COUNTER = 1, 2, 3, 4, 5, 8
@@ -62,12 +62,17 @@ def thread_tracks(threads: Threads) -> bytes:
     return one_behind_the_other(side_by_side(packets(TRACK_DESCRIPTOR, track), len(threads.tids)))
 
 
+def first_counter_uuid(pid: int) -> int:
+    """What the uuid of a process's counter is more than its number: no other track of the trace has such a one."""
+    return pid << _UUID_BITS
+
+
 def counter_tracks(counters: Counters, first_number: int) -> bytes:
-    """Counters, with numbers from ``first_number`` on, which no other of the trace has."""
+    """Counters, with numbers from ``first_number`` on, which no other of their process has."""
     return b"".join(
         packet(
             TRACK_DESCRIPTOR,
-            field(_UUID, FIRST_COUNTER_UUID + number)
+            field(_UUID, first_counter_uuid(counters.pid) + number)
             + field(_PARENT, counters.pid)
             + field(_NAME, name)
             + field(_COUNTER, field(_COUNTER_UNIT, counters.unit))
