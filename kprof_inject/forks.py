@@ -11,14 +11,17 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import recv_handle, send_handle
-from typing import Any, Generic, Protocol, TypeVar
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 from kprof_inject.errors import KprofError
 
@@ -40,27 +43,47 @@ def in_turn(jobs: Sequence[Job[T]]) -> Iterator[T]:
 
 
 def forked(count: int) -> Run:
-    """Do them in ``count`` forks of this process. What ``count + 1`` jobs give is in memory at a time. Where nothing
-    can be forked (Linux alone), or ``count`` is less than 2, it is ``in_turn``.
+    """Do them in ``count`` forks of this process, 64 at most; what ``count + 1`` jobs give is in memory at a time.
+    Where nothing can be forked (Linux alone, and there no daemon of ``multiprocessing``), or ``count`` is less than 2,
+    it is ``in_turn``.
 
     The jobs of a fork that failed, or was killed, are done here: what one raises is raised here."""
-    if count < 2 or sys.platform != "linux":
+    if count < 2 or sys.platform != "linux" or current_process().daemon:
         return in_turn
-    return partial(_forked, count)
+    return partial(_forked, min(count, _MOST_FORKS))
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    """How many cores this process may use; in a container, as many as it may have the time of."""
+    if sys.platform != "linux":
+        return os.cpu_count() or 1
+    return max(1, min(len(os.sched_getaffinity(0)), _cores_of_container(_CONTAINER_QUOTA)))
+
+
+def _cores_of_container(quota: Path) -> int:
+    """By the file that has microseconds of processor time, "max" or a number, and the period that they are for
+    (https://docs.kernel.org/admin-guide/cgroup-v2.html, "cpu.max")."""
+    try:
+        allowed, period = quota.read_text().split()
+        return sys.maxsize if allowed == "max" else int(allowed) // int(period)
+    except (OSError, ValueError):
+        return sys.maxsize
 
 
 def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
     forks = _Forks(jobs, min(count, len(jobs)))
     try:
+        forks.start()
         for number in range(len(jobs)):
             yield from forks.given(number)
     finally:
         forks.end()
+
+
+# Each takes a few files of this process, of which it may have a thousand.
+_MOST_FORKS = 64
+
+_CONTAINER_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +105,17 @@ class _Forks(Generic[T]):
 
     def __init__(self, jobs: Sequence[Job[T]], count: int) -> None:
         self._jobs = jobs
+        self._count = count
         self._processes: list[BaseProcess] = []
         # The job that each living fork has, if any.
         self._has: dict[Connection, int | None] = {}
         self._done: dict[int, _Values] = {}
         # The first job that no fork has had, and the first that has to wait for those before it to be taken.
         self._next, self._stop = 0, count + 1
-        while len(self._has) < count and self._fork():
+
+    def start(self) -> None:
+        """To be followed by ``end``, whatever happens."""
+        while len(self._has) < self._count and self._fork():
             self._assign()
 
     def given(self, number: int) -> Iterator[T]:
@@ -112,17 +139,23 @@ class _Forks(Generic[T]):
         for fork in self._has:
             fork.close()
         for process in self._processes:
-            process.terminate()
+            process.kill()
             process.join()
-            process.close()
+            # Who ignores SIGCHLD never hears that a process has ended.
+            with suppress(ValueError):
+                process.close()
         for values in self._done.values():
             os.close(values.file)
 
     def _fork(self) -> bool:
-        """False if there may be no more processes."""
-        ours, theirs = get_context("fork").Pipe()
-        process = get_context("fork").Process(target=self._do, args=(theirs, [ours, *self._has]), daemon=True)
-        with theirs, warnings.catch_warnings():
+        """False if there may be no more processes, or files."""
+        context = get_context("fork")
+        try:
+            ours, theirs = context.Pipe()
+        except OSError:
+            return False
+        process = context.Process(target=self._do, args=(theirs, [ours, *self._has]), daemon=True)
+        with theirs, warnings.catch_warnings(), _uninterrupted():
             # From Python 3.12 on, of any thread there is: numpy's linear algebra has some, which know of forks.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
@@ -130,25 +163,26 @@ class _Forks(Generic[T]):
             except OSError:
                 ours.close()
                 return False
-        self._processes.append(process)
-        self._has[ours] = None
+            self._processes.append(process)
+            self._has[ours] = None
         return True
 
     def _do(self, parent: Connection, not_ours: Sequence[Connection]) -> None:
         """A fork's life."""
         # Ctrl-C reaches all processes of a terminal: the parent ends its forks.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for connection in not_ours:
             connection.close()
         try:
             while True:
                 job = self._jobs[parent.recv()]
-                with open(os.memfd_create("kprof-inject"), "wb") as file:
+                with _file_in_memory() as file:
                     parent.send([file.write(pickle.dumps(value, pickle.HIGHEST_PROTOCOL)) for value in job()])
                     # This is where the parent begins to read, too.
                     file.seek(0)
                     send_handle(parent, file.fileno(), None)
-        except (KprofError, EOFError, OSError):
+        except (KprofError, EOFError, OSError, MemoryError):
             pass  # the parent comes upon it too, unless it is that there is nothing more to do
 
     def _assign(self) -> None:
@@ -166,7 +200,7 @@ class _Forks(Generic[T]):
         """Take what a fork has done, or that it is no more."""
         try:
             values = _Values(fork.recv(), recv_handle(fork))
-        except (EOFError, OSError):
+        except (EOFError, OSError, RuntimeError):  # the last: no more files
             self._forget(fork)
         else:
             job, self._has[fork] = self._has[fork], None
@@ -176,3 +210,18 @@ class _Forks(Generic[T]):
     def _forget(self, fork: Connection) -> None:
         del self._has[fork]
         fork.close()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the end; a fork that is made meanwhile has it wait until it says that it ignores it."""
+    blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked_before)
+
+
+def _file_in_memory() -> IO[bytes]:
+    # Pythons that were built for Linux of old have none; then it is on disk.
+    return open(os.memfd_create("kprof-inject"), "w+b") if hasattr(os, "memfd_create") else TemporaryFile()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -136,4 +139,87 @@ def test_where_nothing_can_be_forked_it_is_done_here(monkeypatch: pytest.MonkeyP
 def test_other_systems_fork_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks.sys, "platform", "darwin")
     assert forked(4) is in_turn
+    assert usable_cores() >= 1
+
+
+def test_a_daemon_may_fork_nothing() -> None:
+    ours, theirs = get_context("fork").Pipe(duplex=False)
+    child = get_context("fork").Process(target=lambda: theirs.send(forked(4) is in_turn), daemon=True)
+    child.start()
+    assert ours.recv() is True
+    child.join()
+    child.close()
+    ours.close()
+    theirs.close()
+
+
+def test_a_python_without_files_in_memory_takes_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    assert list(forked(2)([partial(chunks, number) for number in range(5)])) == expected(5)
+
+
+def test_who_ignores_that_children_end_gets_all_the_same() -> None:
+    """As whoever was started by someone who does."""
+    ended_by_itself(
+        """
+import signal
+from kprof_inject.forks import forked
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+jobs = [lambda number=number: [b"%d" % number] for number in range(20)]
+assert list(forked(3)(jobs)) == [b"%d" % number for number in range(20)]
+"""
+    )
+
+
+def ended_by_itself(program: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None])
+def test_whatever_becomes_of_sigterm_nobody_waits_for_a_job(handler: Callable[..., object]) -> None:
+    def long() -> Iterator[bytes]:
+        yield from ()
+        time.sleep(30)
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        given = forked(2)([partial(chunks, 0), long, long])
+        next(given)
+        begin = time.monotonic()
+        given.close()  # type: ignore[attr-defined]
+        assert time.monotonic() - begin < 10
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("spare", range(12))
+def test_with_few_files_to_open_what_can_be_forked_is(spare: int) -> None:
+    """In a process of its own, which has so many files fewer."""
+    ended_by_itself(
+        f"""
+import os, resource
+from kprof_inject.forks import forked
+used = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (used + {spare}, used + {spare}))
+jobs = [lambda number=number: [b"%d" % number] for number in range(20)]
+assert list(forked(4)(jobs)) == [b"%d" % number for number in range(20)]
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [
+        ("max 100000\n", sys.maxsize),
+        ("250000 100000\n", 2),
+        ("50000 100000\n", 0),
+        ("", sys.maxsize),
+        (None, sys.maxsize),
+    ],
+)
+def test_a_container_has_as_many_cores_as_it_may_have_time_of(text: str | None, cores: int, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "cpu.max").write_text(text)
+    assert forks._cores_of_container(tmp_path / "cpu.max") == cores
     assert usable_cores() >= 1
