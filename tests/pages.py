@@ -29,8 +29,9 @@ _FILE_NAME = re.compile(r"^# ([\w./-]+\.\w+)$")
 _NEEDS_GPU = "# needs a GPU"
 _OURS = re.compile(r"^\s*(\$ )?(kprof-inject|python3?|proton-viewer)(\s|$)")
 _OUR_SETTING = b"kprof-inject: settings of pyproject.toml: port\n"
-# It serves until someone ends it.
+# It serves until someone ends it, from when it says at which address of this machine.
 _SERVES = re.compile(r"^kprof-inject view\b(?!.*--(once|help))")
+_ADDRESS = re.compile(rb"^https?://.*\b127\.0\.0\.1:(\d+)/.*\n", re.MULTILINE)
 # Of whoever runs the tests: a browser would open on their screen.
 _SCREEN = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -181,13 +182,13 @@ class Reader:
         printed = b""
         if _SERVES.match(command.text):
             assert child.stdout is not None
-            while not printed.endswith(b"/\n") and (line := child.stdout.readline()):
+            while not _ADDRESS.search(printed) and (line := child.stdout.readline()):
                 printed += line
             # The reader's Ctrl-C, which pages do not show, nor what is said to it.
             os.killpg(child.pid, signal.SIGINT)
         rest, _ = child.communicate(timeout=600)
-        if _SERVES.match(command.text) and child.returncode == 130:
-            port = printed.rstrip(b"/\n").rpartition(b":")[2]
+        if (address := _ADDRESS.search(printed)) and child.returncode == 130:
+            port = address[1]
             shown = printed.replace(_OUR_SETTING, b"").replace(b":" + port, b":9001").replace(port + b":", b"9001:")
             return 0, shown.decode()
         return child.returncode, (printed + rest).decode()

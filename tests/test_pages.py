@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+import pages
 import pytest
 from pages import Command, Reader, blocks_of, commands_of, files_of, matches, stray_commands
 
@@ -124,3 +126,28 @@ def test_what_serves_is_ended(tmp_path: Path) -> None:
     assert code == 0
     assert printed.startswith("kprof-inject: serving t.json")
     assert printed.endswith("\nhttp://127.0.0.1:9001/\n")
+
+
+HOSTED = """#!{python}
+import time
+print("kprof-inject: serving t.json on this machine, for https://ui.perfetto.dev; Ctrl-C ends it", flush=True)
+print("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_what_serves_the_hosted_ui_is_ended_too(tmp_path: Path) -> None:
+    """Nothing is served: the port that it needs may be taken here."""
+    reader = Reader(tmp_path)
+    (tmp_path / "home/bin/kprof-inject").write_text(HOSTED.format(python=sys.executable))
+    code, printed = reader.run(Command(1, "kprof-inject view t.json", "", False))
+    assert code == 0
+    assert printed.endswith("\nhttps://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json\n")
+
+
+def test_a_port_is_named_only_where_the_ui_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "offline_ui", lambda: None)
+    assert not (Reader(tmp_path).folder / "pyproject.toml").exists()

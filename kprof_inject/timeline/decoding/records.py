@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.timeline.decoding.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
 from kprof_inject.timeline.decoding.moved_stores import order_in_time, parted_starts
+from kprof_inject.timeline.decoding.torn import may_be_torn, put_together
 from kprof_inject.timeline.decoding.unwrap import Counter, counter_of, often_overflowing
 from kprof_inject.timeline.groups import NO_SMALLEST, smallest
 
@@ -63,13 +64,15 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
     """Takes the records out of a launch's rings. ``scope_of_id`` has 256 entries: the scope of each id, or -1; several
-    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says."""
+    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says; of more
+    than 32 ``clock_bits``, each half was read by itself."""
 
     ctas: RawCtas
     scope_of_id: NDArray[np.int16]
     counter: Counter
     most_cycles: NDArray[np.int64]
     stores_moved: bool
+    clock_bits: int
 
     def blocks(self) -> Iterator[slice]:
         """The rows of the launch, in parts of a bounded number of records (or a single CTA)."""
@@ -97,7 +100,11 @@ class RecordDecoder:
             lost,
             np.empty((2, 0), dtype=np.int64),
         )
-        records = _without(records, self._damaged(records, rows))
+        far = self._far(records, rows)
+        if self.clock_bits > _CLOCK_LOW_BITS and (torn := far & may_be_torn(records.cycles)).any():
+            records = replace(records, cycles=np.where(torn, put_together(records.cycles), records.cycles))
+            far = self._far(records, rows)
+        records = _without(records, far | self._damaged(records, far))
         records = replace(records, oldest=_oldest(records, stores_moved=self.stores_moved))
         return _by_clock(records) if self.stores_moved else records
 
@@ -123,12 +130,15 @@ class RecordDecoder:
         in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
         return in_order
 
-    def _damaged(self, records: Records, rows: slice) -> NDArray[np.bool_]:
-        """Which entries are none of a record's. They are in the order of writing."""
+    def _far(self, records: Records, rows: slice) -> NDArray[np.bool_]:
+        """Which entries are of another time than their CTA."""
+        row = records.group // self.ctas.entries.shape[1]
+        return far_records(row - rows.start, records.cycles, records.scope >= 0, self.most_cycles[rows])
+
+    def _damaged(self, records: Records, far: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which entries are none of a record's, beside those that are ``far``. They are in the order of writing."""
         group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
-        damaged = scope < 0
-        row = group // self.ctas.entries.shape[1]
-        damaged |= far_records(row - rows.start, cycles, ~damaged, self.most_cycles[rows])
+        damaged = (scope < 0) | far
         if self.stores_moved:
             # The ends are stored in the order of the clock all the same.
             damaged |= contradicted_records(group, cycles, ~damaged & is_end)
@@ -192,9 +202,9 @@ def record_decoder(
     oldest, newest = _ring_ends(ctas)
     if most_launch_cycles(ctas) < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
-        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved)
+        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved, clock_bits)
     often = often_overflowing(newest, ctas, bits, clock_hz)
-    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved)
+    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved, clock_bits)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 

@@ -36,8 +36,10 @@ class ScopeBlocks:
 
     def __iter__(self) -> Iterator[NDArray[np.void]]:
         ctas = read_raw(self.launch)
-        moved = self.launch.kernel.mode.sched_stores
-        decoder = RecordDecoder(ctas, self.scope_of_id, self.counter, most_cycles(ctas), moved)
+        mode = self.launch.kernel.mode
+        decoder = RecordDecoder(
+            ctas, self.scope_of_id, self.counter, most_cycles(ctas), mode.sched_stores, mode.clock_bits
+        )
         for rows in decoder.blocks():
             block = self._block(decoder, rows)
             if block.size:

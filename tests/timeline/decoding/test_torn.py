@@ -1,0 +1,84 @@
+"""Records whose clock's halves were read on both sides of an overflow of the lower one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from buffers import Cta, Entry, Scope, end, save_launch, start, with_moved_stores
+
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+HALF = 1 << 32
+SCOPES = [Scope("kernel", "func"), Scope("a")]
+# One launch in which the lower half overflows, from 5000 cycles before to as many behind.
+TRUE = [
+    start(0, HALF - 5000),
+    start(1, HALF - 3000),
+    end(1, HALF - 12),
+    start(1, HALF - 3),
+    end(1, HALF + 900),
+    end(0, HALF + 5000),
+]
+
+
+def torn(entry: Entry) -> Entry:
+    """As it is written if the lower half overflows between the two reads."""
+    return entry._replace(cycles=entry.cycles + HALF)
+
+
+def decoded(folder: Path, entries: Sequence[Entry], mode: dict[str, object] | None = None) -> Timeline:
+    """Three CTAs of two warps, of which one wrote these records, the others the true ones."""
+    in_order = with_moved_stores if mode and mode.get("sched_stores") else list
+    true, hit = in_order(TRUE), in_order(entries)
+    ctas = [Cta(warps, pre_final_ns=9_000, post_final_ns=9_500) for warps in ([true, true], [hit, true], [true, true])]
+    return decode_launch(save_launch(folder, SCOPES, ctas, slots=8, mode=mode))
+
+
+@pytest.mark.parametrize("torn_at", [(2,), (3,), (2, 3)])
+def test_a_torn_record_is_put_together(tmp_path: Path, torn_at: tuple[int, ...]) -> None:
+    entries = [torn(entry) if at in torn_at else entry for at, entry in enumerate(TRUE)]
+    found, true = decoded(tmp_path / "torn", entries), decoded(tmp_path / "true", TRUE)
+    assert found.records_damaged == 0
+    assert found.scopes.tolist() == true.scopes.tolist()
+    assert found.scope_count == 18
+
+
+def test_with_moved_stores_too(tmp_path: Path) -> None:
+    entries = [torn(entry) if at == 3 else entry for at, entry in enumerate(TRUE)]
+    found = decoded(tmp_path, entries, {"sched_stores": True})
+    hit = found.scopes[(found.scopes["cta"] == 1) & (found.scopes["warp"] == 0) & (found.scopes["scope"] == 1)]
+    assert found.records_damaged == 0
+    assert hit["start_cycles"].tolist() == [HALF - 3000, HALF - 3]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        # The lower half was not about to overflow, the upper one is too large by two, too small, and the CTA is over.
+        start(1, 2 * HALF - 5000),
+        start(1, 3 * HALF - 3),
+        start(1, 7),
+        start(1, 2 * HALF + 60_000),
+    ],
+)
+def test_what_is_wrong_otherwise_is_damaged(tmp_path: Path, wrong: Entry) -> None:
+    found = decoded(tmp_path, [*TRUE[:3], wrong, *TRUE[4:]])
+    assert found.records_damaged == 1
+    # Of its warp only what ended before: what goes on over a damaged record may be two.
+    assert found.scope_count == 15 + 1
+
+
+def test_what_would_run_backwards_then_is_damaged(tmp_path: Path) -> None:
+    """It would fit into the CTA, but not between its neighbours."""
+    entries = [start(0, HALF - 5000), start(1, HALF + 100), end(1, 2 * HALF - 12), end(0, HALF + 5000)]
+    found = decoded(tmp_path, entries)
+    assert found.records_damaged == 2
+    assert found.scope_count == 15
+
+
+def test_a_clock_of_one_half_is_never_torn(tmp_path: Path) -> None:
+    entries = [entry._replace(cycles=entry.cycles % HALF) for entry in TRUE]
+    found = decoded(tmp_path, entries, {"clock_bits": 32})
+    assert (found.records_damaged, found.scope_count) == (0, 18)
