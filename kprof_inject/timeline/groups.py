@@ -1,4 +1,4 @@
-"""Extremes of a column by group."""
+"""Columns of values by group."""
 
 from __future__ import annotations
 
@@ -21,3 +21,13 @@ def largest(group: NDArray[np.int64], values: NDArray[np.int64], count: int) -> 
     found = np.full(count, NO_LARGEST)
     np.maximum.at(found, group, values)
     return found
+
+
+def never_falling(values: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The values, which are in order of ``group``, each at least as large as those before it in its group. The array is
+    changed where it must be."""
+    falls = np.flatnonzero((np.diff(values) < 0) & (np.diff(group) == 0))
+    for number in np.unique(group[falls]).tolist():
+        mine = slice(*np.searchsorted(group, (number, number + 1)).tolist())
+        values[mine] = np.maximum.accumulate(values[mine])
+    return values

@@ -39,10 +39,10 @@ def most_launch_cycles(ctas: RawCtas) -> int:
 
 def far_records(
     row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], most: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Which of the ``usable`` records are further than ``most`` (row) cycles from the middle one of their CTA. The
-    records are in order of ``row``, which indexes ``most``."""
-    found = np.zeros(len(row), dtype=bool)
+) -> NDArray[np.int64]:
+    """How far from the middle one of their CTA those of the ``usable`` records are that are further than ``most`` (row)
+    cycles from it; 0 for all others. The records are in order of ``row``, which indexes ``most``."""
+    found = np.zeros(len(row), dtype=np.int64)
     row, cycles = row[usable], cycles[usable]
     if not row.size:
         return found
@@ -57,8 +57,9 @@ def far_records(
     begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
     counts = np.diff(np.append(begins, order.size))
     middle = np.repeat(cycles[order][begins + counts // 2], counts)
-    far = order[np.abs(cycles[order] - middle) > most[row[order]]]
-    found[np.flatnonzero(usable)[far]] = True
+    distance = cycles[order] - middle
+    far = np.abs(distance) > most[row[order]]
+    found[np.flatnonzero(usable)[order[far]]] = distance[far]
     return found
 
 

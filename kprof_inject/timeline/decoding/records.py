@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.timeline.decoding.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
 from kprof_inject.timeline.decoding.moved_stores import order_in_time, parted_starts
-from kprof_inject.timeline.decoding.torn import may_be_torn, put_together
+from kprof_inject.timeline.decoding.torn import torn_by_cycles
 from kprof_inject.timeline.decoding.unwrap import Counter, counter_of, often_overflowing
 from kprof_inject.timeline.groups import NO_SMALLEST, smallest
 
@@ -100,11 +100,8 @@ class RecordDecoder:
             lost,
             np.empty((2, 0), dtype=np.int64),
         )
-        far = self._far(records, rows)
-        if self.clock_bits > _CLOCK_LOW_BITS and (torn := far & may_be_torn(records.cycles)).any():
-            records = replace(records, cycles=np.where(torn, put_together(records.cycles), records.cycles))
-            far = self._far(records, rows)
-        records = _without(records, far | self._damaged(records, far))
+        records, far = self._put_together(records, rows)
+        records = _without(records, self._damaged(records, far))
         records = replace(records, oldest=_oldest(records, stores_moved=self.stores_moved))
         return _by_clock(records) if self.stores_moved else records
 
@@ -130,13 +127,18 @@ class RecordDecoder:
         in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
         return in_order
 
-    def _far(self, records: Records, rows: slice) -> NDArray[np.bool_]:
-        """Which entries are of another time than their CTA."""
-        row = records.group // self.ctas.entries.shape[1]
-        return far_records(row - rows.start, records.cycles, records.scope >= 0, self.most_cycles[rows])
+    def _put_together(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
+        """The records, and which of them are of another time than their CTA, now that the torn ones are whole."""
+        row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.most_cycles[rows]
+        distance = far_records(row, records.cycles, records.scope >= 0, most)
+        far = distance != 0
+        if self.clock_bits == _CLOCK_LOW_BITS or not far.any():
+            return records, far
+        torn = torn_by_cycles(records.cycles, distance, most[row])
+        return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
     def _damaged(self, records: Records, far: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which entries are none of a record's, beside those that are ``far``. They are in the order of writing."""
+        """Which entries are none of a record's: those that are ``far``, too. They are in the order of writing."""
         group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
         damaged = (scope < 0) | far
         if self.stores_moved:

@@ -20,6 +20,7 @@ from kprof_inject.timeline.decoding.nesting import Nesting, iterations, nest, wi
 from kprof_inject.timeline.decoding.pairs import Pairs, pair_records
 from kprof_inject.timeline.decoding.records import RecordDecoder
 from kprof_inject.timeline.decoding.unwrap import Counter
+from kprof_inject.timeline.groups import never_falling
 from kprof_inject.timeline.raw import read_raw
 
 
@@ -52,7 +53,8 @@ class ScopeBlocks:
         nesting = nest(pairs, len(records.scope))
         row, warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
         record_row = records.group // len(ctas.warps)
-        ns = self.clock.to_ns(records.cycles, ctas.sm[record_row])
+        # Where readings are damaged an SM may seem to have two counters, the later of which goes by an earlier time.
+        ns = never_falling(self.clock.to_ns(records.cycles, ctas.sm[record_row]), records.group)
         elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
 
         scopes = np.empty(len(pairs.scope), dtype=SCOPE_COLUMNS)

@@ -15,11 +15,10 @@ _HALF = 1 << 32
 _MOST_BETWEEN_CYCLES = 1 << 12
 
 
-def may_be_torn(cycles: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which values have a lower half that was about to overflow."""
-    return cycles % _HALF >= _HALF - _MOST_BETWEEN_CYCLES
-
-
-def put_together(cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What torn values were at the first read."""
-    return cycles - _HALF
+def torn_by_cycles(
+    cycles: NDArray[np.int64], distance: NDArray[np.int64], most: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """By how much values are too large: those whose lower half was about to overflow, and which without it are no
+    further than ``most`` from where they are ``distance`` away from. 0 for all others."""
+    about_to_overflow = cycles % _HALF >= _HALF - _MOST_BETWEEN_CYCLES
+    return np.where(about_to_overflow & (np.abs(distance - _HALF) <= most), _HALF, 0)
