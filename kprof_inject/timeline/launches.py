@@ -15,11 +15,11 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 _LEAST_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
 
-# All processes together have room for three times the buffers and this. What each of them takes, and what is written of
-# a scope at most, was measured with benchmarks/decoding.py.
+# All processes together have room for three times the buffers and this. What each of them takes beside its launch's
+# buffer, and what is written of a scope at most, was measured with benchmarks/decoding.py.
 _ALLOWED_BYTES = 100_000_000
 _OWN_BYTES = 40_000_000
-_FORK_BYTES = 30_000_000
+_FORK_BYTES = 28_000_000
 _SCOPE_BYTES = 240
 
 
@@ -43,11 +43,11 @@ def run_to_write(timelines: Sequence[Timeline]) -> Run:
 
 def _run(launches: Sequence[Launch], given_bytes: int) -> Run:
     """``given_bytes`` is what a job gives at most."""
-    buffer_bytes = sum(launch.buffer_bytes for launch in launches)
-    if buffer_bytes + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
+    buffers = [launch.buffer_bytes for launch in launches]
+    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
         return in_turn
-    room = 3 * buffer_bytes + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
-    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + given_bytes))))
+    room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
+    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + max(buffers) + given_bytes))))
 
 
 def _decoded(launch: Launch) -> Iterator[Timeline | KprofError]:
