@@ -47,7 +47,7 @@ def decode_capture(capture: Capture, choice: Choice = EVERYTHING) -> list[Timeli
     left."""
     timelines: list[Timeline] = []
     failures: list[KprofError] = []
-    launches = list(choice.wanted(capture.launches))
+    launches = choice.wanted(capture.launches)
     for decoded in decode_launches(launches, run_to_decode(launches)):
         if isinstance(decoded, Timeline):
             timelines.append(decoded)

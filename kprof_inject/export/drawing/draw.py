@@ -26,10 +26,6 @@ class _Process:
     threads: int
     drawn: Callable[[int, int], Iterator[Part]]
 
-    def section(self, pid: int, first_tid: int) -> Iterator[Part]:
-        yield Process(pid, self.name)
-        yield from self.drawn(pid, first_tid)
-
 
 def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
     """The scene of these launches: a process for each, followed by one for its counters; before the first launch of
@@ -37,31 +33,42 @@ def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
 
     An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
     placed = place_launches(timelines)
-    return Scene([launch_facts(launch) for launch in placed], list(_sections(list(_processes(placed, layout)))))
+    return Scene([launch_facts(launch) for launch in placed], list(_sections(list(_together(placed, layout)))))
 
 
-def _sections(processes: Sequence[_Process]) -> Iterator[Section]:
+def _sections(together: Sequence[Sequence[_Process]]) -> Iterator[Section]:
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
-    first_tid = len(processes) + 1
-    for pid, process in enumerate(processes, 1):
-        yield partial(process.section, pid, first_tid)
-        first_tid += process.threads
+    pid, first_tid = 1, sum(map(len, together)) + 1
+    for processes in together:
+        numbered = []
+        for process in processes:
+            numbered.append((process, pid, first_tid))
+            pid, first_tid = pid + 1, first_tid + process.threads
+        yield partial(_section, numbered)
 
 
-def _processes(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[_Process]:
+def _section(numbered: Sequence[tuple[_Process, int, int]]) -> Iterator[Part]:
+    for process, pid, first_tid in numbered:
+        yield Process(pid, process.name)
+        yield from process.drawn(pid, first_tid)
+
+
+def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[_Process]]:
+    """The processes of each section: a launch's are one, so that sections take about as long."""
     calls = _calls(placed)
     several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
     for number, launch in enumerate(placed, 1):
         origin = launch.timeline.launch.origin
         if mine := calls.pop(_process_of(origin), None):
             made = HostLaunches.of(mine)
-            yield _Process(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)
+            yield [_Process(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
         name = _launch_name(launch)
         arrow = number if _has_arrow(launch) else 0
-        threads = 1 + layout.tracks(launch.timeline).count
-        yield _Process(name, threads, partial(launch_events, launch, layout, arrow))
+        tracks = layout.tracks(launch.timeline)
+        processes = [_Process(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
         if launch.timeline.ctas.size:
-            yield _Process(f"{name}: active CTAs", 0, partial(_counters, launch))
+            processes.append(_Process(f"{name}: active CTAs", 0, partial(_counters, launch)))
+        yield processes
 
 
 def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[Call]]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.scopes import INSTANT, ScopeInfo
 from kprof_inject.export.drawing.launch_facts import missing_facts
 from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
-from kprof_inject.export.drawing.tracks import TrackLayout, Tracks, runs_of_warps
+from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.clocks.axis import PlacedLaunch
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.timeline import Timeline
@@ -21,13 +21,13 @@ _LOST = Kind("lost records", "lost")
 _INCOMPLETE = Kind("incomplete", "lost", is_instant=True)
 
 
-def launch_events(placed: PlacedLaunch, layout: TrackLayout, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
+def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
     """A launch's threads and what stands on them. The first, ``first_tid``, shows the launch as a whole, to which
-    ``arrow`` points (0: none); those of the layout follow."""
+    ``arrow`` points (0: none); those of ``tracks`` follow."""
     if placed.timeline.ctas.size:
         yield Threads(pid, _column(first_tid), _column(0), ("kernel launch",))
         yield _whole(placed, pid, first_tid, arrow)
-    yield from _Warps(placed, pid, first_tid, layout.tracks(placed.timeline)).parts()
+    yield from _Warps(placed, pid, first_tid, tracks).parts()
 
 
 def _column(value: int) -> Numbers:
