@@ -71,6 +71,10 @@ def _cores_of_container(quota: Path) -> int:
 
 
 def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
+    if len(jobs) < 2:
+        # There is nothing to do beside it.
+        yield from in_turn(jobs)
+        return
     forks = _Forks(jobs, min(count, len(jobs)))
     try:
         forks.start()

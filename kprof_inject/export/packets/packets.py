@@ -20,16 +20,17 @@ CHROME_EVENTS, INTERNED_DATA, TRACK_DESCRIPTOR = 5, 12, 60
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _ON_SEQUENCE = field(_SEQUENCE, 1)
 _NEEDS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _NEEDS_STATE)
+_CLEARS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED)
 
 
 def first_packet() -> bytes:
     """Says that nothing came before."""
-    return field(_PACKET, _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED) + field(_FIRST_ON_SEQUENCE, 1))
+    return field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1))
 
 
 def clearing_packet() -> bytes:
     """Says that what strings' numbers stood for no longer counts."""
-    return field(_PACKET, _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED))
+    return field(_PACKET, _CLEARS_INTERNED)
 
 
 def packet(number: int, message: bytes) -> bytes:

@@ -64,8 +64,8 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
     """Takes the records out of a launch's rings. ``scope_of_id`` has 256 entries: the scope of each id, or -1; several
-    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says; of more
-    than 32 ``clock_bits``, each half was read by itself."""
+    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says; of more than 32
+    ``clock_bits``, each half was read by itself."""
 
     ctas: RawCtas
     scope_of_id: NDArray[np.int16]
