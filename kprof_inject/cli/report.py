@@ -33,19 +33,20 @@ def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path
     """Show what limits each launch of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
     host_buffer), what each of its scopes takes, and how far to trust each kernel's times."""
     timelines = decode_capture(open_capture(place, names_path))
+    # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
+    page_lines = [] if html_path is None else _write_page(html_path, timelines)
     print_report(timelines, as_json)
-    if html_path is not None:
-        _write_page(html_path, timelines)
+    for line in page_lines:
+        say(line)
 
 
-def _write_page(path: Path, timelines: list[Timeline]) -> None:
+def _write_page(path: Path, timelines: list[Timeline]) -> list[str]:
+    """What there is to say of the page that was written."""
     from kprof_inject.report.html.document import write_html
     from kprof_inject.report.html.payload.limits import omissions
 
-    for line in omissions(timelines):
-        say(line)
-    written = write_html(path, timelines)
-    say(f"wrote {path} ({size_text(written)}): open it in a browser: {path.resolve().as_uri()}")
+    written = size_text(write_html(path, timelines))
+    return [*omissions(timelines), f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]
 
 
 def print_report(timelines: list[Timeline], as_json: bool) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import REPO
+from programs.child import REPO, run_child
 
 TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020)]
 
@@ -89,6 +90,12 @@ def test_a_page_is_written_beside_the_table(kprof: CommandLine, capture: Path) -
     size = (kprof.folder / "page.html").stat().st_size
     where = (kprof.folder / "page.html").resolve().as_uri()
     assert ended.stderr == f"kprof-inject: wrote page.html ({size / 1e3:.1f} kB): open it in a browser: {where}\n"
+
+
+def test_a_page_is_written_though_nobody_reads_the_tables(kprof: CommandLine, capture: Path) -> None:
+    command = f"{sys.executable} -m kprof_inject report capture --html page.html | true"
+    assert run_child(["sh", "-c", command], kprof.folder).stderr == ""
+    assert kprof.read("page.html").endswith("</html>\n")
 
 
 def test_a_page_that_cannot_be_written_is_an_error(kprof: CommandLine, capture: Path) -> None:
