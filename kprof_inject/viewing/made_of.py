@@ -6,12 +6,17 @@ The trace's time does not tell: the capture may be another than then, or a copy 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from kprof_inject.capture.format import PROCESS_FILE, RECORD_COSTS_FILE
 from kprof_inject.files import write_text
 from kprof_inject.version import __version__
+from kprof_inject.viewing.trace_to_show import Slice, TraceToShow
+
+_OPENS_ON = "opens_on"
 
 
 def state_of(capture: Path) -> str:
@@ -22,23 +27,32 @@ def state_of(capture: Path) -> str:
     return _digest(capture, [*files, *capture.glob(RECORD_COSTS_FILE)])
 
 
-def was_made_of(trace: Path, state: str) -> bool:
-    """Whether the trace is there, as ``remember`` saw it, and was made of a capture in this state."""
-    note = _note(trace)
-    return trace.is_file() and note.is_file() and note.read_bytes() == _text(trace, state).encode()
+def made_of(path: Path, state: str) -> TraceToShow | None:
+    """The trace at ``path`` if it is there, as ``remember`` saw it, and was made of a capture in this state."""
+    try:
+        noted = json.loads(_note(path).read_bytes())
+        trace = TraceToShow(path, None if noted[_OPENS_ON] is None else Slice(*map(int, noted[_OPENS_ON])))
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+    return trace if path.is_file() and noted == _facts(trace, state) else None
 
 
-def remember(trace: Path, state: str) -> None:
+def remember(trace: TraceToShow, state: str) -> None:
     """Note, beside the trace, the state in which the capture was before it was read for this trace."""
-    write_text(_note(trace), _text(trace, state))
+    write_text(_note(trace.path), json.dumps(_facts(trace, state)))
 
 
-def _note(trace: Path) -> Path:
-    return trace.with_name(f".{trace.name}.made-of")
+def _note(path: Path) -> Path:
+    return path.with_name(f".{path.name}.made-of")
 
 
-def _text(trace: Path, state: str) -> str:
-    return f"{state} {_digest(trace.parent, [trace])}\n"
+def _facts(trace: TraceToShow, state: str) -> dict[str, Any]:
+    opens_on = trace.opens_on
+    return {
+        "capture": state,
+        "trace": _digest(trace.path.parent, [trace.path]),
+        _OPENS_ON: None if opens_on is None else [opens_on.start_ns, opens_on.duration_ns],
+    }
 
 
 def _digest(folder: Path, files: Iterable[Path]) -> str:

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from kprof_inject.viewing.trace_to_show import TraceToShow
+
 HOSTED_UI = "https://ui.perfetto.dev"
 
 HOSTED_PORT = 9001
@@ -56,18 +58,28 @@ def offline_ui() -> Path | None:
     return None
 
 
-def offline_site(ui: Path, trace: Path) -> Site:
+def offline_site(ui: Path, trace: TraceToShow) -> Site:
     """The UI in the folder ``ui``, which opens the trace by itself."""
     # Each version of the UI is a folder; what lies beside them is for other ways to serve it.
     versions = {f"/{path.relative_to(ui).as_posix()}": path for path in ui.glob("*/**/*") if path.is_file()}
-    files = {"/": ui / "index.html", **versions, _OFFERED_TRACE: trace}
+    files = {"/": ui / "index.html", **versions, _OFFERED_TRACE: trace.path}
     headers = {"Content-Security-Policy": _POLICY}
-    return Site(files, {_OFFER: b"{}"}, _OFFERED_TRACE, "http://127.0.0.1:{port}/", headers)
+    arguments = _selection(trace)
+    page = "http://127.0.0.1:{port}/" + (f"#!/?{'&'.join(arguments)}" if arguments else "")
+    return Site(files, {_OFFER: b"{}"}, _OFFERED_TRACE, page, headers)
 
 
-def hosted_site(trace: Path) -> Site:
+def hosted_site(trace: TraceToShow) -> Site:
     """The trace alone, for pages of the UI on the web. It stays in the browser: the UI has no server to send it to."""
-    path = "/" + quote(os.fsencode(trace.name))
+    path = "/" + quote(os.fsencode(trace.path.name))
     # The browser takes the address's last part as it is, and asks for what it finds there.
-    page = f"{HOSTED_UI}/#!/?url=" + "http://127.0.0.1:{port}" + quote(path).replace("{", "{{").replace("}", "}}")
-    return Site({path: trace}, {}, path, page, {"Access-Control-Allow-Origin": HOSTED_UI})
+    url = "url=http://127.0.0.1:{port}" + quote(path).replace("{", "{{").replace("}", "}}")
+    page = f"{HOSTED_UI}/#!/?" + "&".join([url, *_selection(trace)])
+    return Site({path: trace.path}, {}, path, page, {"Access-Control-Allow-Origin": HOSTED_UI})
+
+
+def _selection(trace: TraceToShow) -> list[str]:
+    """Arguments of the UI's address (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui)."""
+    if trace.opens_on is None:
+        return []
+    return [f"ts={trace.opens_on.start_ns}", f"dur={trace.opens_on.duration_ns}"]

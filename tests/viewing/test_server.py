@@ -15,6 +15,7 @@ from requests_by_hand import ask
 from kprof_inject.errors import KprofError
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import hosted_site, offline_site
+from kprof_inject.viewing.trace_to_show import Slice, TraceToShow
 
 TRACE = b"\x0a" + bytes(range(256)) * 1000
 SECRET = b"nobody's business"
@@ -41,13 +42,13 @@ def ui(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def offline(ui: Path, trace: Path) -> Iterator[TraceServer]:
-    with serving(offline_site(ui, trace), 0) as server:
+    with serving(offline_site(ui, TraceToShow(trace)), 0) as server:
         yield server
 
 
 @pytest.fixture
 def hosted(trace: Path) -> Iterator[TraceServer]:
-    with serving(hosted_site(trace), 0) as server:
+    with serving(hosted_site(TraceToShow(trace)), 0) as server:
         yield server
 
 
@@ -94,14 +95,20 @@ def test_the_hosted_ui_alone_may_read_the_trace(hosted: TraceServer) -> None:
     assert answer.headers["access-control-allow-origin"] == "https://ui.perfetto.dev"
 
 
+def test_the_ui_selects_the_slice_that_a_trace_opens_on(ui: Path, trace: Path) -> None:
+    launch = TraceToShow(trace, Slice(138_621, 14_272))
+    assert offline_site(ui, launch).address(9001) == "http://127.0.0.1:9001/#!/?ts=138621&dur=14272"
+    assert hosted_site(launch).address(9001).endswith("/my%2520trace.pftrace&ts=138621&dur=14272")
+
+
 def test_a_name_with_braces_is_a_name(tmp_path: Path) -> None:
-    assert hosted_site(tmp_path / "{port}.json").address(9001).endswith(":9001/%257Bport%257D.json")
+    assert hosted_site(TraceToShow(tmp_path / "{port}.json")).address(9001).endswith(":9001/%257Bport%257D.json")
 
 
 def test_a_name_that_is_no_text_is_a_name(tmp_path: Path) -> None:
     trace = tmp_path / os.fsdecode(b"\xff.json")
     trace.write_bytes(TRACE)
-    with serving(hosted_site(trace), 0) as server:
+    with serving(hosted_site(TraceToShow(trace)), 0) as server:
         assert server.site.address(9001).endswith(":9001/%25FF.json")
         assert ask(server.port, "/%FF.json").body == TRACE
 

@@ -41,8 +41,8 @@ class HostLaunches:
 
     @classmethod
     def of(cls, calls: Sequence[Call]) -> HostLaunches:
-        start_ns = np.array([_on_axis(each, each.call.start_ns) for each in calls], dtype=np.int64)
-        end_ns = np.array([_on_axis(each, _end_ns(each.call)) for each in calls], dtype=np.int64)
+        start_ns = np.array([each.placed.clock.ns_on_axis(each.call.start_ns) for each in calls], dtype=np.int64)
+        end_ns = np.array([each.placed.clock.ns_on_axis(_end_ns(each.call)) for each in calls], dtype=np.int64)
         # An arrow needs something to leave from.
         end_ns = np.maximum(end_ns, start_ns + 1)
         return cls(calls, start_ns, end_ns, _free_threads(start_ns, end_ns))
@@ -74,10 +74,6 @@ class HostLaunches:
             args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
             arrows=Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),
         )
-
-
-def _on_axis(call: Call, device_ns: int) -> int:
-    return int(call.placed.clock.on_axis(np.array([device_ns], dtype=np.int64))[0])
 
 
 def _end_ns(call: HostCall) -> int:

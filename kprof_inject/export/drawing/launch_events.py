@@ -24,9 +24,9 @@ _INCOMPLETE = Kind("incomplete", "lost", is_instant=True)
 def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
     """A launch's threads and what stands on them. The first, ``first_tid``, shows the launch as a whole, to which
     ``arrow`` points (0: none); those of ``tracks`` follow."""
-    if placed.timeline.ctas.size:
+    if span_ns := placed.span_ns():
         yield Threads(pid, _column(first_tid), _column(0), ("kernel launch",))
-        yield _whole(placed, pid, first_tid, arrow)
+        yield _whole(placed, span_ns, pid, first_tid, arrow)
     yield from _Warps(placed, pid, first_tid, tracks).parts()
 
 
@@ -34,23 +34,21 @@ def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
-def _whole(placed: PlacedLaunch, pid: int, tid: int, arrow: int) -> Events:
+def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], pid: int, tid: int, arrow: int) -> Events:
     timeline = placed.timeline
-    begin_ns = timeline.ctas["init_ns"].min(keepdims=True)
-    # A CTA that was stopped wrote no end.
-    end_ns = np.maximum(timeline.ctas["post_final_ns"].max(keepdims=True), begin_ns)
-    called_ns = np.maximum(begin_ns, placed.call.start_ns) if placed.call else begin_ns
+    begin_ns, end_ns = span_ns
+    called_ns = placed.clock.ns_on_axis(placed.call.start_ns) if placed.call else begin_ns
     return Events(
         pid,
         _column(tid),
         [Kind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
         _column(0),
-        placed.clock.on_axis(begin_ns),
-        placed.clock.on_axis(end_ns),
+        _column(begin_ns),
+        _column(end_ns),
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
-        arrows=Arrows(_column(arrow), arrive=True, at_ns=placed.clock.on_axis(called_ns)),
+        arrows=Arrows(_column(arrow), arrive=True, at_ns=_column(max(begin_ns, called_ns))),
     )
 
 

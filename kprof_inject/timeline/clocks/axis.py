@@ -52,6 +52,10 @@ class DeviceClock:
         """Times of the device's globaltimer as nanoseconds from the axis's zero."""
         return _to_ns(self.relation, device_ns) - self.axis.zero_ns
 
+    def ns_on_axis(self, device_ns: int) -> int:
+        """The same of a single time."""
+        return int(self.on_axis(np.array([device_ns], dtype=np.int64))[0])
+
 
 @dataclass(frozen=True, slots=True)
 class PlacedLaunch:
@@ -62,6 +66,16 @@ class PlacedLaunch:
     place_name: str
     clock: DeviceClock
     call: HostCall | None
+
+    def span_ns(self) -> tuple[int, int] | None:
+        """When the first CTA began and the last one ended, from the axis's zero; None if no CTA ran."""
+        ctas = self.timeline.ctas
+        if not ctas.size:
+            return None
+        begin_ns = int(ctas["init_ns"].min())
+        # A CTA that was stopped wrote no end.
+        end_ns = max(int(ctas["post_final_ns"].max()), begin_ns)
+        return self.clock.ns_on_axis(begin_ns), self.clock.ns_on_axis(end_ns)
 
 
 def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
