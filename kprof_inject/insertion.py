@@ -144,10 +144,10 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:
-    """One module's insertion. What the user selects may stand in another module; the first of the defaults may not."""
+    """One module's insertion. What the user selects may stand in another module; the defaults may not."""
     plan = make_plan(view, selectors, spread)
-    if not selectors:
-        _require_sites([plan.selections[0].selector], [plan], [view])
+    if not selectors and not plan.scopes:
+        _require_sites([selection.selector for selection in plan.selections], [plan], [view])
     return Insertion(view, plan, apply(view.module, plan))
 
 
@@ -181,8 +181,8 @@ def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: 
                 f"the selector {selector.text!r} is for kernels called {selector.kernel!r}, and there is none",
                 hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
             )
-        dropped = [name for _, findings in found for name in findings.dropped]
-        why = f": the compiler left no operation of {', '.join(dropped)}" if dropped else ""
+        dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
+        why = f": {', '.join(dropped)}" if dropped else ""
         known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
         raise KprofError(
             f"the selector {selector.text!r} finds nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",

@@ -98,12 +98,12 @@ def _say_kernels(kernels: Sequence[KernelInsertion]) -> None:
     _say_changes(path for kernel in kernels for path in kernel.changed_sources)
     names = [done.kernel.name for done in kernels]
     for done in kernels:
+        name = done.kernel.variant if names.count(done.kernel.name) > 1 else done.kernel.name
         if done.refusal is not None:
-            say(f"{done.kernel.name}: left alone")
+            say(f"{name}: left alone")
             print_error(done.refusal)
         elif done.insertion is not None:
-            is_one_of_several = names.count(done.kernel.name) > 1
-            _say_plan(done.kernel.variant if is_one_of_several else done.kernel.name, done.insertion.plan)
+            _say_plan(name, done.insertion.plan)
 
 
 def _say_changes(changed: Iterable[Path]) -> None:

@@ -44,8 +44,8 @@ def plan_notes(plan: Plan) -> Iterator[str]:
     """One line for each selector, with what it covers and what not, and for whatever a reader should beware of."""
     for selection in plan.selections:
         yield _coverage(selection)
-        for name in selection.findings.dropped:
-            yield f"{selection.selector.text}: the compiler left no operation of {name}"
+        for dropped in selection.findings.dropped:
+            yield f"{selection.selector.text}: {dropped}"
     if plan.inlined:
         yield f"inlined while it is measured, since Proton lowers one function alone: {', '.join(plan.inlined)}"
     if any(scope.crosses for scope in plan.scopes):
@@ -73,7 +73,7 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
                     }
                     for missed in selection.findings.missed
                 ],
-                "dropped": list(selection.findings.dropped),
+                "dropped": [dropped.marker for dropped in selection.findings.dropped],
             }
             for selection in plan.selections
         ],

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import is_anchor
 from kprof_inject.select.legality import RECORD
+from kprof_inject.select.marked import findings_of
 from kprof_inject.select.places import is_loop
 from kprof_inject.select.sites import Site
 from kprof_inject.select.source.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.source.sources import is_library
+from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.locations import SourcePoint
 
@@ -79,7 +81,9 @@ def _markers(view: ModuleView) -> Iterator[Candidate]:
     for name, named in by_name.items():
         kinds = dict.fromkeys(_MARKED[type(marker)] for marker in named)
         points = tuple(SourcePoint(marker.file, marker.line, 0) for marker in named)
-        yield Candidate(f"marker({name})", f"marked {', '.join(kinds)}", points, len(named))
+        sites = sum(len(findings_of(marker, view, in_one_piece).sites) for marker in named)
+        if sites:
+            yield Candidate(f"marker({name})", f"marked {', '.join(kinds)}", points, sites)
 
 
 def _helpers(view: ModuleView) -> Iterator[Candidate]:

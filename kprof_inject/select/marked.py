@@ -7,18 +7,19 @@ from dataclasses import replace
 
 from kprof_inject.select.filters import SourceLines, loop_findings
 from kprof_inject.select.functions import Function, Loop
-from kprof_inject.select.sites import Findings, Site
+from kprof_inject.select.sites import Dropped, Findings, Site
 from kprof_inject.select.source.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, span
 from kprof_inject.select.view import ModuleView
 
 
 def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Findings:
-    """The sites of one marker; if no operation is left of its lines, its name in ``dropped``."""
+    """The sites of one marker; if the compiler left nothing of what it marks, ``dropped`` says so."""
     found = Findings.together(list(_find(marker, view, spread)))
     if found.sites or found.missed:
         return found
-    return replace(found, dropped=(f"{marker.name} ({marker.file}:{marker.line})",))
+    what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
+    return replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
 
 
 def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Findings]:

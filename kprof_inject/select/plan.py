@@ -14,6 +14,9 @@ from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.strings import quote
 
+_MARKERS = (parse_selector("marker"),)
+_STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -73,11 +76,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = 
     nothing matched: whether that is an error depends on the module's neighbours. Raises ``KprofError`` if the module or
     a site cannot take records, or if they need more than 256 scope ids.
     """
-    selections = tuple(
-        Selection(selector, selector.target.find(view, spread))
-        for selector in selectors or default_selectors(view)
-        if selector.matches_kernel(view.kernel)
-    )
+    selections = _select(view, selectors, spread) if selectors else _default_selections(view, spread)
     found = _choose(selections)
     if found:
         check_module(view.module)
@@ -87,9 +86,20 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = 
     return Plan(view.kernel, scopes, tuple(_records(scopes)), selections, inlined if scopes else ())
 
 
-def default_selectors(view: ModuleView) -> list[Selector]:
-    """Without ``--at``: the markers if the source has any, else the function and its loops."""
-    return [parse_selector(text) for text in (("marker",) if view.markers else ("func", "loop", "iter"))]
+def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> tuple[Selection, ...]:
+    return tuple(
+        Selection(selector, selector.target.find(view, spread))
+        for selector in selectors
+        if selector.matches_kernel(view.kernel)
+    )
+
+
+def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ...]:
+    """Without ``--at``: the markers; the function and its loops where the source has none, or none is left of any."""
+    marked = _select(view, _MARKERS, spread) if view.markers else ()
+    if any(selection.findings.sites for selection in marked):
+        return marked
+    return (*marked, *_select(view, _STRUCTURE, spread))
 
 
 def _choose(selections: Sequence[Selection]) -> list[tuple[Site, Selector]]:

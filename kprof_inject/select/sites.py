@@ -59,16 +59,26 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """A marker of which nothing is left in the module: what it is called and where it stands, and what is not there."""
+
+    marker: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"the compiler left no {self.what} of {self.marker}"
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What one selector found: sites in the order of the text, and what they leave out.
 
-    ``covered`` are the offsets of the operations that it found and that its sites span. ``dropped`` names markers from
-    whose lines no operation is left in the module."""
+    ``covered`` are the offsets of the operations that it found and that its sites span."""
 
     sites: tuple[Site, ...] = ()
     missed: tuple[Missed, ...] = ()
     covered: frozenset[int] = frozenset()
-    dropped: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     @classmethod
     def together(cls, parts: list[Findings]) -> Findings:
@@ -79,5 +89,5 @@ class Findings:
             tuple(site for part in parts for site in part.sites),
             tuple(miss for offset, miss in missed.items() if offset not in covered),
             covered,
-            tuple(name for part in parts for name in part.dropped),
+            tuple(dropped for part in parts for dropped in part.dropped),
         )

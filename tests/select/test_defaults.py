@@ -11,8 +11,9 @@ from small_modules import FILE, kernel, sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import default_selectors, make_plan
+from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.sites import Dropped
 
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
 LOOP = "scf.for %i = %a to %n step %c  : i32 {"
@@ -54,19 +55,29 @@ def test_what_is_asked_for_goes_before_markers() -> None:
     assert counts(plan_of(TEXT, "iter", sources=marked)) == {"iter": 1}
 
 
-def test_markers_of_which_nothing_is_left_are_an_error() -> None:
+def test_where_nothing_is_left_of_any_marker_the_function_and_its_loops_are_taken() -> None:
+    """As of one in a branch that is compiled out."""
+    marked = source(
+        "    tl.store(x, 1)", "    for i in range(9):", "        tl.store(x, 2)", "    y = x + 1  # kprof: gone"
+    )
+    plan = plan_of(TEXT, sources=marked)
+
+    assert counts(plan) == {"func": 1, "loop": 1, "iter": 1}
+    assert [selection.selector.text for selection in plan.selections] == ["marker", "func", "loop", "iter"]
+    assert plan.selections[0].findings.dropped == (Dropped(f"gone ({FILE}:6)", "operation"),)
+
+
+def test_a_marker_of_which_nothing_is_left_is_not_there_to_select() -> None:
     marked = source(
         "    tl.store(x, 1)", "    for i in range(9):", "        tl.store(x, 2)", "    y = x + 1  # kprof: gone"
     )
     with pytest.raises(KprofError) as caught:
-        insertion_of(TEXT, sources=marked)
+        insertion_of(TEXT, "marker(gone)", sources=marked)
 
     assert caught.value.what == (
-        f"the selector 'marker' finds nothing in k: the compiler left no operation of gone ({FILE}:6)"
+        f"the selector 'marker(gone)' finds nothing in k: the compiler left no operation of gone ({FILE}:6)"
     )
-    assert caught.value.hint == (
-        "did you mean marker(gone)? what there is to select: func, loop[0], iter[0], marker(gone), op(tt.store)"
-    )
+    assert caught.value.hint == "what there is to select: func, loop[0], iter[0], op(tt.store)"
 
 
 @pytest.mark.parametrize(
@@ -146,7 +157,7 @@ def test_what_there_is_to_select_in_a_fixture_finds_something(path: Path) -> Non
     view = fixture_view(read(path))
     names = candidates(view)
 
-    assert [s.text for s in default_selectors(view)] == (
+    assert [selection.selector.text for selection in make_plan(view, []).selections] == (
         ["marker"] if kernel_of(path).startswith("marked_") else ["func", "loop", "iter"]
     )
     assert len(set(names)) == len(names)

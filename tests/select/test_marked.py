@@ -13,6 +13,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.sites import Dropped
 from kprof_inject.select.spans import in_runs
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
@@ -179,7 +180,7 @@ def test_an_instant_at_the_begin_of_an_iteration_is_inside_it() -> None:
 def test_a_marker_of_which_nothing_is_left() -> None:
     text = MODULE.replace("10:0", "13:0")
 
-    assert plan(text, SOURCE, "marker").selections[0].findings.dropped == (f"store ({FILE}:10)",)
+    assert plan(text, SOURCE, "marker").selections[0].findings.dropped == (Dropped(f"store ({FILE}:10)", "operation"),)
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "marker(store)", sources={FILE: SOURCE})
     assert caught.value.what == (
@@ -191,7 +192,11 @@ def test_a_loop_of_which_nothing_is_left() -> None:
     source = "@triton.jit\ndef k(x):\n    for i in tl.static_range(2):  # kprof: loop\n        tl.store(x, i)\n"
     text = kernel(f"{STORE} @4", f"{STORE} @4", "tt.return @2")
 
-    assert plan(text, source, "marker").selections[0].findings.dropped == (f"loop ({FILE}:3)",)
+    assert plan(text, source, "marker").selections[0].findings.dropped == (Dropped(f"loop ({FILE}:3)", "loop"),)
+    with pytest.raises(
+        KprofError, match=r"^the selector 'marker' finds nothing in k: the compiler left no loop of loop"
+    ):
+        insertion_of(text, "marker", sources={FILE: source})
 
 
 def test_a_marker_that_gets_no_record_is_not_called_dropped() -> None:
