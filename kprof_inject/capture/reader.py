@@ -219,9 +219,13 @@ def _complete_lines(path: Path) -> list[dict[str, Any]]:
         return []
     lines = read_text(path).split("\n")[:-1]
     try:
-        return [json.loads(line) for line in lines]
+        values = [json.loads(line) for line in lines]
     except ValueError as error:
         raise KprofError(f"{path} is damaged: {error}", hint="capture again: kprof-inject run") from None
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise KprofError(f"{path} is damaged: line {number} is no object", hint="capture again: kprof-inject run")
+    return values
 
 
 def _kernel(folder: Path, variant: str) -> Kernel:

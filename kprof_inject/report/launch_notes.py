@@ -59,9 +59,10 @@ def _record_cost(summary: LaunchSummary) -> str:
     subtracted_ns = summary.subtracted_ns
     text = (
         f"record cost: {cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles each ({cost.source}); "
-        f"{short_time(subtracted_ns)} were subtracted, "
-        f"{percent(subtracted_ns / max(summary.warp_time_ns, 1))} of the warps' time"
+        f"{short_time(subtracted_ns)} were subtracted"
     )
+    if summary.warp_time_ns:
+        text += f", {percent(subtracted_ns / summary.warp_time_ns)} of the warps' time"
     cut = sum(scope.cut for scope in summary.scopes)
     if not cut:
         return text

@@ -209,10 +209,11 @@ def test_a_line_without_its_newline_is_not_taken_for_whole(tmp_path: Path) -> No
     assert read_capture(tmp_path).launches == ()
 
 
-def test_a_line_that_was_not_cut_but_garbled_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", [b"{garbage", b"null", b"[1, 2]", b'"drop"'])
+def test_a_line_that_was_not_cut_but_garbled_is_an_error(tmp_path: Path, line: bytes) -> None:
     add_launch(begin_process(tmp_path / "p"))
     lines = tmp_path / "p" / "launches.jsonl"
-    lines.write_bytes(b"{garbage\n" + lines.read_bytes())
+    lines.write_bytes(line + b"\n" + lines.read_bytes())
     with pytest.raises(KprofError, match=r"launches\.jsonl is damaged"):
         read_capture(tmp_path)
 

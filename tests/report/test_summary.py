@@ -103,7 +103,7 @@ def test_what_was_subtracted_is_of_all_scopes(tmp_path: Path) -> None:
 def test_a_launch_that_never_ran_has_a_summary(tmp_path: Path) -> None:
     summary = summarise(decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=4)))
     assert (summary.ctas, summary.ctas_never_ran, summary.duration_ns, summary.waves) == (0, 2, 0, None)
-    assert [(scope.count, scope.total_ns, scope.share) for scope in summary.scopes] == [(0, 0, 0.0)] * 4
+    assert [(scope.count, scope.total_ns, scope.share) for scope in summary.scopes] == [(0, 0, None)] * 4
 
 
 def test_the_json_form_survives_a_round_trip(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from buffers import (
 from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.columns import SCOPE_COLUMNS, ScopeFlag
+from kprof_inject.timeline.statistics.waves import waves_of
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [
@@ -350,6 +351,14 @@ def test_a_launch_that_never_ran_is_an_empty_timeline(tmp_path: Path) -> None:
     assert (timeline.ctas_never_ran, timeline.records_written, timeline.warp_time_ns) == (2, 0, 0)
     assert timeline.open_starts.tolist() == [0, 0, 0]
     assert timeline.clock.clock_hz == pytest.approx(1.98e9)
+
+
+def test_a_launch_without_records_has_the_times_of_its_ctas(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, SCOPES, [Cta([[], []], 0), Cta([[], []], 1)], slots=8))
+    assert timeline.clock.source == "assumed"
+    waves = waves_of(timeline)
+    assert waves is not None
+    assert (waves.ctas, waves.sms) == (2, 2)
 
 
 def test_a_launch_of_a_kernel_without_scopes_has_its_ctas(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def _scope(statistics: ScopeStatistics) -> ScopeFigures:
         mean_ns=statistics.mean_ns,
         mean_cycles=statistics.mean_cycles,
         p50_ns=statistics.p50_ns,
-        share=statistics.share,
+        share=statistics.share or 0.0,
         warps=tuple(statistics.warps.ids.tolist()),
         whole=True,
     )

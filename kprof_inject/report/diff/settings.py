@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.report.diff.runs import KernelRuns
+from kprof_inject.report.kernel_names import CONFIG
 from kprof_inject.timeline.raw import recorded_warps
 
-_CONFIG = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _COMPILER = ("triton_version", "target")
 
 
@@ -27,8 +27,8 @@ class Difference:
 
 
 def config_of(kernel: Kernel) -> tuple[object, ...]:
-    """What an autotuner varies, as far as Triton keeps it apart from the source."""
-    return tuple(kernel.metadata.get(name) for name in _CONFIG)
+    """What an autotuner varies."""
+    return tuple(kernel.metadata.get(name) for name in CONFIG)
 
 
 def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
@@ -40,7 +40,7 @@ def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
 def _distinct_name(runs: KernelRuns, alike: Sequence[KernelRuns]) -> str:
     if len(alike) == 1:
         return runs.kernel.name
-    facts = {name: _SETTINGS[name] for name in (*_CONFIG, "grid")}
+    facts = {name: _SETTINGS[name] for name in (*CONFIG, "grid")}
     told = [f"{name} {text(runs)}" for name, text in facts.items() if len({text(one) for one in alike}) > 1]
     return f"{runs.kernel.variant} ({', '.join(told)})" if told else runs.kernel.variant
 
@@ -87,7 +87,7 @@ def _warps(runs: KernelRuns) -> str:
 
 _SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "kernel": lambda runs: runs.kernel.name if runs.name else "",
-    **{name: _metadata(name) for name in _CONFIG},
+    **{name: _metadata(name) for name in CONFIG},
     "grid": lambda runs: grid_text(runs.grid),
     "registers": _cost("registers"),
     "spills": _cost("spills"),

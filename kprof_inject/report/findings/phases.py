@@ -79,6 +79,7 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
 def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:
     """Of the launch's time; 0 if the loops are none that a phase could be told from."""
     iterations = [scope.iterations.median for scope in summary.scopes if scope.iterations is not None]
+    iterations += [0 for scope in summary.scopes if scope.kind == "iter" and not scope.count]
     if iterations and max(iterations) < _LEAST_ITERATIONS:
         return 0.0
     return min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)

@@ -16,6 +16,7 @@ from kprof_inject.report.html.payload.embed import data_element, json_bytes
 from kprof_inject.report.html.payload.limits import MOST_SCOPES, shares, shown_of
 from kprof_inject.report.html.payload.scopes import scope_bytes
 from kprof_inject.report.html.sections import all_sections
+from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_report import report_on
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
@@ -35,13 +36,15 @@ def write_html(path: Path, timelines: Sequence[Timeline], *, most_scopes: int = 
 def _page(timelines: Sequence[Timeline], most_scopes: int) -> Iterator[bytes]:
     head, _, tail = text_of("page.html").partition("{{data}}")
     yield _filled(head, timelines).encode()
-    names = place_names(timeline.launch.place for timeline in timelines)
+    kernels = kernel_names(timeline.launch.kernel for timeline in timelines)
+    places = place_names(timeline.launch.place for timeline in timelines)
     given = shares([timeline.scope_count for timeline in timelines], most_scopes)
     metas: list[dict[str, Any]] = []
     for index, (timeline, share) in enumerate(zip(timelines, given, strict=True)):
         shown = shown_of(timeline, share)
         report = report_on(timeline)
-        metas.append(launch_meta(timeline, report.summary, names[timeline.launch.place], shown))
+        launch = timeline.launch
+        metas.append(launch_meta(timeline, report.summary, kernels[launch.kernel.variant], places[launch.place], shown))
         yield from data_element(f"launch-{index}-sections", [json_bytes(all_sections(timeline, report))])
         yield from data_element(f"launch-{index}-scopes", scope_bytes(timeline, shown.ctas))
     page = {"version": __version__, "launches": metas}

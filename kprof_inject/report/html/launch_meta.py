@@ -8,15 +8,18 @@ from typing import Any
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.capture.scopes import ScopeInfo
 from kprof_inject.report.html.payload.limits import Shown
+from kprof_inject.report.html.sections.kernel_files import sources_of
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 
 
-def launch_meta(timeline: Timeline, summary: LaunchSummary, place_name: str, shown: Shown) -> dict[str, Any]:
+def launch_meta(
+    timeline: Timeline, summary: LaunchSummary, kernel_name: str, place_name: str, shown: Shown
+) -> dict[str, Any]:
     """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
     nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source."""
     return {
-        "kernel": summary.kernel,
+        "kernel": kernel_name,
         "variant": summary.variant,
         "launch": summary.launch,
         "graph": summary.graph,
@@ -64,7 +67,7 @@ class _Lines:
     """The lines of the kernel's source files, as far as the capture has them."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._sources = kernel.sources()
+        self._sources = sources_of(kernel)
         self._lines: dict[str, list[str]] = {}
 
     def of(self, scope: ScopeInfo) -> str:

@@ -15,20 +15,20 @@ from kprof_inject.timeline.trust import Verdict
 _CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal": "assumed SM clock"}
 
 
-def header_lines(report: LaunchReport, place_name: str) -> Iterator[str]:
+def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
     """``place_name`` is where the launch ran, empty if there is but one place."""
-    yield _title(report, place_name)
+    yield _title(report, kernel_name, place_name)
     yield from _build(report.launch.kernel)
     yield f"  trust: {_trust(report.verdict)}"
 
 
-def _title(report: LaunchReport, place_name: str) -> str:
+def _title(report: LaunchReport, kernel_name: str, place_name: str) -> str:
     summary = report.summary
     place = f"{place_name}: " if place_name else ""
     replay = " (last replay of a CUDA graph)" if summary.graph else ""
     grid = "x".join(map(str, summary.grid))
     return (
-        f"{place}{summary.kernel}, launch {summary.launch}{replay}: grid {grid}, {counted(summary.warps, 'warp')}, "
+        f"{place}{kernel_name}, launch {summary.launch}{replay}: grid {grid}, {counted(summary.warps, 'warp')}, "
         f"{time_text(summary.duration_ns)}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
     )
 

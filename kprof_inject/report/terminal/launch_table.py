@@ -9,6 +9,7 @@ from rich.console import Console
 
 from kprof_inject.capture.origin import place_names
 from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.report.launch_report import LaunchReport
 from kprof_inject.report.quantities import percent, short_time
@@ -24,15 +25,16 @@ _FIGURES: dict[str, Callable[[ScopeSummary], str]] = {
     "mean": lambda scope: short_time(scope.mean_ns),
     "p50": lambda scope: short_time(scope.p50_ns),
     "p99": lambda scope: short_time(scope.p99_ns),
-    "share": lambda scope: percent(scope.share),
+    "share": lambda scope: "-" if scope.share is None else percent(scope.share),
 }
 
 
 def print_launches(reports: Sequence[LaunchReport], console: Console) -> None:
     """Print each launch: what it is, what limits it, its table, and what a reader must know before trusting it."""
-    names = place_names(report.summary.place for report in reports)
+    kernels = kernel_names(report.launch.kernel for report in reports)
+    places = place_names(report.summary.place for report in reports)
     for report in reports:
-        for line in header_lines(report, names[report.summary.place]):
+        for line in header_lines(report, kernels[report.summary.variant], places[report.summary.place]):
             say(line, console)
         console.print(findings_shown(report, console))
         print_fitted(_layouts(report.summary, console), console)
@@ -60,8 +62,10 @@ def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
 
 
 def _drawn(bars: Bars, summary: LaunchSummary) -> Column:
-    whole_ns = max(summary.warp_time_ns, 1)
-    drawn = [
-        "" if scope.kind == INSTANT else bars.drawn(scope.share, scope.self_ns / whole_ns) for scope in summary.scopes
-    ]
-    return Column(bars.title, drawn, left=True)
+    return Column(bars.title, [_bar(bars, scope, summary.warp_time_ns) for scope in summary.scopes], left=True)
+
+
+def _bar(bars: Bars, scope: ScopeSummary, whole_ns: int) -> str:
+    if scope.kind == INSTANT or scope.share is None:
+        return ""
+    return bars.drawn(scope.share, scope.self_ns / whole_ns)

@@ -10,6 +10,7 @@ from rich.console import Console
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.origin import Origin
 from kprof_inject.capture.reader import Launch
+from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.quantities import time_text
 from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
 from kprof_inject.timeline.overhead import CONFIDENCE
@@ -59,14 +60,13 @@ def _costs(verdict: Verdict) -> tuple[KernelCost, KernelCost]:
 
 
 def _names(launches: Sequence[Launch]) -> list[str]:
-    """The kernels' names; with the variant, and the process, where there are several."""
-    kernels = [launch.kernel for launch in launches]
-    names = Counter(kernel.name for kernel in kernels)
-    variants = Counter(kernel.variant for kernel in kernels)
-    shown = [kernel.variant if names[kernel.name] > 1 else kernel.name for kernel in kernels]
+    """The kernels' names, as over their launches; with the process where there are several."""
+    names = kernel_names(launch.kernel for launch in launches)
+    variants = Counter(launch.kernel.variant for launch in launches)
     return [
-        f"{name}, {_process_name(launch.origin)}" if variants[launch.kernel.variant] > 1 else name
-        for name, launch in zip(shown, launches, strict=True)
+        f"{names[variant]}, {_process_name(launch.origin)}" if variants[variant] > 1 else names[variant]
+        for launch in launches
+        for variant in (launch.kernel.variant,)
     ]
 
 

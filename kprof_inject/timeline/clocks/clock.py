@@ -13,7 +13,7 @@ Without readings there is nothing to fit: the rate is then assumed, and so is wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,8 @@ _DRIFT = 0.125
 @dataclass(frozen=True, slots=True)
 class ClockFit:
     """The clock of a launch. ``source`` says whether its rate was "fitted" to readings; is "assumed" to be the device's
-    nominal one, because the launch was too short for its readings; or is "nominal" for want of any.
+    nominal one, because the launch was too short for its readings, or made no record; or is "nominal" where no timer
+    was read.
 
     ``rate_ns`` is nanoseconds per cycle on the average, and ``rate_error`` its relative standard error. ``residual_ns``
     is the root mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were,
@@ -97,7 +98,9 @@ class ClockFit:
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     """Fit the clock of one launch; ``nominal_hz`` is the device's, or 0 if unknown."""
     if not readings.sm.size:
-        return nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
+        # The timer was read, and no record beside it.
+        nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
+        return replace(nominal, source="assumed")
     rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
     counter, believed = agreement(readings, rough_ns)
     rate = _rate(readings, counter, believed, rough_ns, nominal_hz)

@@ -20,9 +20,9 @@ _WARP_BITS = 16
 @dataclass(frozen=True, slots=True)
 class Phases:
     """The time of the ``warps`` that ran a loop, each counted in each CTA, as it was recorded: from begin to end of
-    their CTAs it is ``whole_ns``. Of that they were ``before_ns`` on their way to the first loop, and ``after_ns``
-    behind the last; the rest goes from the begin of the first to the end of the last. Most came to ``first_loop``
-    first and to ``last_loop`` last, which index the scope table.
+    their CTAs it is ``whole_ns``. Of that they were ``before_ns`` on their way to the first loop, and ``after_ns`` went
+    by since all warps of their CTA had left the last one: who is done early waits for the others. The rest lies between
+    the two. Most came to ``first_loop`` first and to ``last_loop`` last, which index the scope table.
 
     Of the scopes that lie in the time before, ``before_scope`` takes most, ``before_scope_ns``; so does
     ``after_scope`` of the time after. Where nothing was recorded, they are None and 0."""
@@ -75,8 +75,10 @@ class PhaseSums:
         warp = _numbers_of_warps(rows)
         begins = np.flatnonzero(np.diff(warp[loops], prepend=-1))
         first, last = loops[begins], loops[np.append(begins[1:], len(loops)) - 1]
-        first_ns, last_ns = rows["start_ns"][first], np.maximum.reduceat(rows["end_ns"][loops], begins)
-        self._add_times(rows["cta"][first], first_ns, last_ns)
+        cta = rows["cta"][first]
+        first_ns = rows["start_ns"][first]
+        last_ns = _latest_of_cta(cta, np.maximum.reduceat(rows["end_ns"][loops], begins))
+        self._add_times(cta, first_ns, last_ns)
         self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
         self._last += np.bincount(rows["scope"][last], minlength=len(self._last))
         # Of a warp without loops, nothing is before them, and nothing after.
@@ -86,7 +88,7 @@ class PhaseSums:
         self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
 
     def _add_times(self, cta: NDArray[np.int32], first_ns: NDArray[np.int64], last_ns: NDArray[np.int64]) -> None:
-        """Of warps of these CTAs: when their first loop began, and when the last one ended."""
+        """Of warps of these CTAs: when their first loop began, and when the last one of their CTA ended."""
         row = np.searchsorted(self._cta, cta)
         whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
         # The clock's fit may put a record outside of its CTA.
@@ -133,6 +135,12 @@ def _most(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
     """Of several that take as long, that which stands around the others: it comes first."""
     index = int(times_ns.argmax())
     return (index, int(times_ns[index])) if times_ns[index] else (None, 0)
+
+
+def _latest_of_cta(cta: NDArray[np.int32], times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each warp the latest time of its CTA's warps, which stand together."""
+    begins = np.flatnonzero(np.append(True, cta[1:] != cta[:-1]))
+    return np.repeat(np.maximum.reduceat(times_ns, begins), np.diff(begins, append=len(cta)))
 
 
 def _numbers_of_warps(rows: NDArray[np.void]) -> NDArray[np.int64]:

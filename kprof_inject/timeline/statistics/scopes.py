@@ -28,7 +28,8 @@ class ScopeStatistics:
     ``raw_total_ns``; those of no scope are None.
 
     ``self_ns`` is the part of ``total_ns`` outside the scopes in it, ``share`` the total's part of
-    ``Timeline.warp_time_ns``, 0 to 1. ``subtracted_ns`` is what was taken out of those that are in no other one: the
+    ``Timeline.warp_time_ns``, 0 to 1 (None if that is 0: the launch was shorter than a step of the timer).
+    ``subtracted_ns`` is what was taken out of those that are in no other one: the
     sum over all scopes is what was taken out of the warps' time. ``cut`` and ``crossing`` count those with the flag
     (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, ``warps_self_ns`` what the self time of each of the warps
     is, the spreads how the means differ there. ``iterations`` is
@@ -41,7 +42,7 @@ class ScopeStatistics:
     self_ns: int
     raw_total_ns: int
     subtracted_ns: int
-    share: float
+    share: float | None
     mean_ns: float | None
     min_ns: int | None
     p50_ns: float | None
@@ -78,7 +79,7 @@ class ScopeSums:
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
-        self._warp_time_ns = max(timeline.warp_time_ns, 1)
+        self._warp_time_ns = timeline.warp_time_ns
         self._counts = np.zeros(self._count, dtype=np.int64)
         self._durations_ns = ByScope(self._count)
         self._durations_cycles = ByScope(self._count)
@@ -145,7 +146,7 @@ class ScopeSums:
         return ScopeStatistics(
             count=int(self._counts[scope]),
             total_ns=total_ns,
-            share=total_ns / self._warp_time_ns,
+            share=total_ns / self._warp_time_ns if self._warp_time_ns else None,
             **self._sums.of(scope),
             **_durations(durations_ns),
             mean_cycles=cycles[0],

@@ -42,12 +42,13 @@ class IterationSeries:
 def turns_of(
     scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], iteration: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """One number for each iteration, its *turn*: from 1 up, negative if no later one of its run follows, 0 if its
-    number is unknown. The iterations are ordered by scope, CTA, warp and start, those of a CTA's warp complete."""
+    """One number for each iteration, its *turn*: from 1 up, negative if it is the last of its run, 0 if its number is
+    unknown. The iterations are ordered by scope, CTA, warp and start, those of a CTA's warp complete.
+
+    One that is followed by an unknown number may go on: it is not called the last."""
     goes_on = np.zeros(len(scope), dtype=bool)
-    goes_on[:-1] = (
-        (scope[1:] == scope[:-1]) & (cta[1:] == cta[:-1]) & (warp[1:] == warp[:-1]) & (iteration[1:] > iteration[:-1])
-    )
+    is_same_warp = (scope[1:] == scope[:-1]) & (cta[1:] == cta[:-1]) & (warp[1:] == warp[:-1])
+    goes_on[:-1] = is_same_warp & ((iteration[1:] > iteration[:-1]) | (iteration[1:] < 0))
     turn: NDArray[np.int32] = np.where(goes_on, iteration + 1, -(iteration + 1))
     return turn
 

@@ -74,8 +74,8 @@ def test_what_few_warps_do_is_little_of_the_launch(tmp_path: Path) -> None:
     assert rules_of(launched(tmp_path / "one", replace(known, looping=(0,)))) == []
 
 
-def test_a_loop_of_one_or_two_iterations_is_no_main_loop(tmp_path: Path) -> None:
-    for count, found in ((1, []), (2, []), (3, ["prologue"])):
+def test_a_loop_of_two_iterations_or_fewer_is_no_main_loop(tmp_path: Path) -> None:
+    for count, found in ((0, []), (1, []), (2, []), (3, ["prologue"])):
         known = Known(before_ns=1500, iterations_ns=(100,) * count)
         assert rules_of(launched(tmp_path / str(count), known)) == found
 

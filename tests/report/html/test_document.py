@@ -100,6 +100,12 @@ def test_names_are_never_markup(tmp_path: Path) -> None:
     assert scope["name"] == HOSTILE
 
 
+def test_a_capture_without_its_sources_has_a_page(tmp_path: Path) -> None:
+    timeline = timeline_of(tmp_path)
+    (timeline.launch.kernel.folder / "sources.json").unlink()
+    assert page_text(tmp_path / "page.html", timeline).endswith("</html>\n")
+
+
 def test_no_placeholder_is_left(tmp_path: Path) -> None:
     assert "{{" not in page_text(tmp_path / "page.html", timeline_of(tmp_path))
 

@@ -33,7 +33,7 @@ def report(tmp_path: Path) -> LaunchReport:
 
 def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list[str]:
     kernel = replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)
-    lines = header_lines(replace(report, launch=replace(report.launch, kernel=kernel)), "")
+    lines = header_lines(replace(report, launch=replace(report.launch, kernel=kernel)), "kernel", "")
     return [line for line in lines if line.startswith("  kernel")]
 
 
@@ -67,7 +67,8 @@ def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchRe
 
 
 def test_the_place_comes_first(report: LaunchReport) -> None:
-    assert next(iter(header_lines(report, "rank 1, device 3"))).startswith("rank 1, device 3: kernel, launch 0: grid")
+    title = next(iter(header_lines(report, "k-1 (num_stages 2)", "rank 1, device 3")))
+    assert title.startswith("rank 1, device 3: k-1 (num_stages 2), launch 0: grid")
 
 
 def test_no_findings(report: LaunchReport) -> None:

@@ -34,6 +34,22 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("│").split("│")]
 
 
+def test_variants_of_a_kernel_can_be_told_apart(tmp_path: Path) -> None:
+    one, other = (known_launch(tmp_path / name) for name in ("one", "other"))
+    kernel = replace(other.launch.kernel, variant="kernel-1", metadata={"num_stages": 3})
+    lines = printed(one, replace(other, launch=replace(other.launch, kernel=kernel)))
+    assert any(line.startswith("kernel-1 (num_stages 3), launch 0: grid 1x1x1") for line in lines)
+
+
+def test_of_a_launch_within_one_step_of_the_timer_there_are_no_shares(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    ctas = timeline.ctas.copy()
+    ctas["pre_final_ns"] = ctas["post_final_ns"] = ctas["init_ns"]
+    lines = printed(replace(timeline, ctas=ctas))
+    assert [cells(line)[8:] for line in table(lines)[2:6]] == [["-", ""]] * 4
+    assert not any("of the warps' time" in line for line in lines)
+
+
 def test_the_table(tmp_path: Path) -> None:
     lines = printed(known_launch(tmp_path))
     assert lines[0] == "kernel, launch 0: grid 1x1x1, 2 warps, 1.500 µs, SM clock 2000 MHz"

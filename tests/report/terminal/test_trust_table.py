@@ -86,21 +86,21 @@ def test_each_kernel_of_each_process_has_one_row_that_can_be_told_from_others(la
     assert names(printed(once, replace(once, index=1))) == ["add"]
     assert names(printed(once, of(launch, "add", "add-1"))) == ["add-0", "add-1"]
     assert names(printed(once, of(launch, "add", "add-0", 8), of(launch, "mul", "mul-0"))) == [
-        "add-0, process 7",
-        "add-0, process 8",
+        "add, process 7",
+        "add, process 8",
         "mul",
     ]
     assert names(printed(of(launch, "add", "add-0", 7, 1), of(launch, "add", "add-0", 8, 0))) == [
-        "add-0, rank 1 (process 7)",
-        "add-0, rank 0 (process 8)",
+        "add, rank 1 (process 7)",
+        "add, rank 0 (process 8)",
     ]
 
 
 def test_each_process_has_its_own_verdict(launch: Launch) -> None:
     other = with_costs(of(launch, "add", "add-0", 8), CLEAN, replace(CLEAN, times_ns=SLOWER_NS))
     assert printed(of(launch, "add", "add-0"), other)[-2:] == [
-        f"add-0, process 7: {NOTHING}",
-        "add-0, process 8: +12.0 % ± 0.4: the kernel runs longer than it does by itself",
+        f"add, process 7: {NOTHING}",
+        "add, process 8: +12.0 % ± 0.4: the kernel runs longer than it does by itself",
     ]
 
 

@@ -130,7 +130,7 @@ def test_without_readings_the_clock_is_the_nominal_one(cta: Cta | None, nominal_
     clock = fitted_clock(decoder_of(raw), nominal_hz)
     assert clock.clock_hz == pytest.approx(expected_hz)
     assert (clock.readings, clock.residual_ns, clock.worst_ns) == (0, 0.0, 0.0)
-    assert clock.rate_error == 0.25
+    assert (clock.source, clock.rate_error) == ("assumed", 0.25)
     assert clock.to_ns(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).size == 0
 
 

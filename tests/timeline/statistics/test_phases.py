@@ -44,8 +44,15 @@ def test_each_warp_of_each_cta_counts(tmp_path: Path) -> None:
     first = [ran(OUTER, 7, 1100, 1400, warp) for warp in range(2)]
     second = [ran(OUTER, 2, 1700, 1900), ran(SECOND, 2, 2000, 3400), ran(SECOND, 2, 2000, 3100, 1)]
     found = phases(tmp_path, first, second)
-    assert found == Phases(4, 6000, 100 + 100 + 200 + 500, 600 + 600 + 100 + 400, OUTER, OUTER, *NOTHING, *NOTHING)
-    assert (found.before_share, found.after_share) == (900 / 6000, 1700 / 6000)
+    assert found == Phases(4, 6000, 100 + 100 + 200 + 500, 600 + 600 + 100 + 100, OUTER, OUTER, *NOTHING, *NOTHING)
+    assert (found.before_share, found.after_share) == (900 / 6000, 1400 / 6000)
+
+
+def test_a_warp_that_is_done_early_waits_for_the_others(tmp_path: Path) -> None:
+    """Of the kernel's end nothing comes before the last warp has left its loop, nor any scope of it."""
+    scopes = [*SCOPES, Scope("store", "marker", FUNC)]
+    rows = [ran(OUTER, 7, 1100, 1200), ran(4, 7, 1200, 1300), ran(OUTER, 7, 1100, 1950, 1), ran(4, 7, 1950, 1990, 1)]
+    assert phases(tmp_path, rows, scopes=scopes) == Phases(2, 2000, 200, 100, OUTER, OUTER, *NOTHING, 4, 40)
 
 
 def test_iterations_alone_show_where_their_loop_is(tmp_path: Path) -> None:

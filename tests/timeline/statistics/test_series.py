@@ -97,6 +97,14 @@ def test_iterations_without_a_number_are_left_out() -> None:
     assert numbered((UNKNOWN, 500), (UNKNOWN, 600)) is None
 
 
+def test_a_run_that_goes_on_with_unknown_numbers_has_no_known_length_and_no_last() -> None:
+    """As behind a damaged record."""
+    found = numbered((0, 10), (1, 20), (2, 30), (UNKNOWN, 90), (UNKNOWN, 90), (0, 10), (1, 20), (2, 20), (3, 40))
+    assert found is not None
+    assert (found.runs, found.fewest, found.most, found.last_ns) == (1, 4, 4, 40.0)
+    assert found.counts.tolist() == [2, 2, 2, 1]
+
+
 def test_without_the_first_there_is_no_first() -> None:
     found = numbered((3, 10), (4, 20), (5, 30))
     assert found is not None

@@ -56,7 +56,7 @@ def test_a_scope_that_never_ran_has_no_durations(tmp_path: Path) -> None:
 
 def test_nothing_ran_at_all(tmp_path: Path) -> None:
     timeline = decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=4))
-    assert [(scope.count, scope.share) for scope in scope_statistics(timeline)] == [(0, 0.0)] * 3
+    assert [(scope.count, scope.share) for scope in scope_statistics(timeline)] == [(0, None)] * 3
 
 
 def test_a_kernel_without_scopes_has_no_statistics(tmp_path: Path) -> None:
@@ -122,9 +122,9 @@ def test_flags_are_counted(tmp_path: Path) -> None:
     assert (func.cut, func.crossing) == (3, 1)
 
 
-def test_the_share_of_a_launch_without_time_is_no_division_by_zero(tmp_path: Path) -> None:
-    timeline = made_timeline(tmp_path, SCOPES, [], cta_rows((0, 3, 2000, 2000, 2000)))
-    assert [scope.share for scope in scope_statistics(timeline)] == [0.0] * 3
+def test_of_a_launch_within_one_step_of_the_timer_nobody_knows_the_shares(tmp_path: Path) -> None:
+    timeline = made_timeline(tmp_path, SCOPES, [scope_rows([Ran(FUNC, 300)])], cta_rows((0, 3, 2000, 2000, 2000)))
+    assert [scope.share for scope in scope_statistics(timeline)] == [None] * 3
 
 
 def test_of_a_decoded_buffer(tmp_path: Path) -> None:

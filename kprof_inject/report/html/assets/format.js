@@ -42,8 +42,9 @@ export function formatCount(count) {
     .replace(/\B(?=(\d{3})+$)/g, NARROW_SPACE);
 }
 
-/** A share from 0 to 1. */
+/** A share from 0 to 1, or null where it is unknown. */
 export function formatShare(share) {
+  if (share === null) return "–";
   return `${(100 * share).toFixed(1)} %`;
 }
 

@@ -93,8 +93,8 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield "records", f"{_thousands(summary.records_written)} written, {_thousands(summary.records_lost)} lost"
     cost = summary.record_cost
     yield "cost of one", f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown"
-    if summary.subtracted_ns:
-        taken = summary.subtracted_ns / max(summary.warp_time_ns, 1)
+    if summary.subtracted_ns and summary.warp_time_ns:
+        taken = summary.subtracted_ns / summary.warp_time_ns
         yield "subtracted", f"{percent(taken)} of the warps' time"
     size = f", {_thousands(mode.buffer_bytes)} bytes for each CTA" if mode.buffer_bytes else ""
     yield "buffer", f"{mode.buffer} memory{size}"

@@ -27,7 +27,7 @@ function scopeCard(index, launch, context) {
   chip.style.background = context.theme.scopeColor(index);
   const rows = [
     ["total", `${shortNs(scope.total_ns)} (${formatShare(scope.share)})`],
-    ["self", `${shortNs(scope.self_ns)} (${formatShare(scope.total_ns ? (scope.share * scope.self_ns) / scope.total_ns : 0)})`],
+    ["self", `${shortNs(scope.self_ns)} (${formatShare(selfShare(scope))})`],
     ["ran", `${formatCount(scope.count)} ×`],
     ["mean", shortNs(scope.mean_ns)],
     ["p50", shortNs(scope.p50_ns)],
@@ -40,6 +40,11 @@ function scopeCard(index, launch, context) {
     element("dl", { class: "fact-list" }, shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })])),
     element("p", { class: "links" }, linksOf(index, launch, context)),
   ]);
+}
+
+function selfShare(scope) {
+  if (scope.share === null) return null;
+  return scope.total_ns ? (scope.share * scope.self_ns) / scope.total_ns : 0;
 }
 
 function linksOf(index, launch, context) {

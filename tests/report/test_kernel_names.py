@@ -1,0 +1,42 @@
+"""What variants of one kernel are called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from known_launch import known_launch
+
+from kprof_inject.capture.reader import Kernel
+from kprof_inject.report.kernel_names import kernel_names
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    return known_launch(tmp_path).launch.kernel
+
+
+def variant(kernel: Kernel, name: str, variant: str, **metadata: Any) -> Kernel:
+    return replace(kernel, name=name, variant=variant, metadata=metadata)
+
+
+def test_a_single_variant_has_the_kernels_name(kernel: Kernel) -> None:
+    add = variant(kernel, "add", "add-0", num_stages=2)
+    # Of another process, too.
+    again = replace(add, folder=add.folder / "other")
+    mul = variant(kernel, "mul", "mul-0", num_stages=3)
+    assert kernel_names([add, again, mul]) == {"add-0": "add", "mul-0": "mul"}
+
+
+def test_variants_are_told_apart_by_what_an_autotuner_varied(kernel: Kernel) -> None:
+    two = variant(kernel, "add", "add-0", num_stages=2, num_warps=4)
+    three = variant(kernel, "add", "add-1", num_stages=3, num_warps=4)
+    assert kernel_names([two, three]) == {"add-0": "add-0 (num_stages 2)", "add-1": "add-1 (num_stages 3)"}
+
+
+def test_variants_of_which_nothing_is_known_are_called_as_their_folders(kernel: Kernel) -> None:
+    known, unknown = variant(kernel, "add", "add-0", maxnreg=128), variant(kernel, "add", "add-1")
+    assert kernel_names([known, unknown]) == {"add-0": "add-0 (maxnreg 128)", "add-1": "add-1"}
+    assert kernel_names([replace(unknown, variant="add-2"), unknown]) == {"add-2": "add-2", "add-1": "add-1"}
