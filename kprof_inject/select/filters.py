@@ -20,15 +20,21 @@ class LoopFilter(Protocol):
     def accepts(self, loop: Loop, source: SourcePoint | None) -> bool: ...
 
 
-def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Function, Loop], Site]) -> Findings:
-    """A function's loops that the filter accepts, each with the site that ``site_of`` makes of it."""
-    sites, missed = [], []
+def accepted_loops(function: Function, which: LoopFilter) -> Iterator[Loop]:
+    """A function's loops that the filter accepts, in the order of the text."""
     for loop in function.loops():
         if which.accepts(loop, next(iter(function.source_of(loop.operation)), None)):
-            if loop.place.refusal:
-                missed.append(Missed(loop.operation, loop.place.refusal))
-            else:
-                sites.append(site_of(function, loop))
+            yield loop
+
+
+def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Function, Loop], Site]) -> Findings:
+    """The same loops, each with the site that ``site_of`` makes of it."""
+    sites, missed = [], []
+    for loop in accepted_loops(function, which):
+        if loop.place.refusal:
+            missed.append(Missed(loop.operation, loop.place.refusal))
+        else:
+            sites.append(site_of(function, loop))
     return function.findings(sites, missed)
 
 

@@ -174,6 +174,81 @@ def test_an_instant_at_the_begin_of_an_iteration_is_inside_it() -> None:
     assert marked(text, source) == "scf.for [iter [m m] [s tt.store s] iter] } tt.return"
 
 
+def test_an_instant_before_a_folded_statement_stands_before_the_next_one() -> None:
+    source = "    tl.load(x)\n    # kprof: mark m\n    y = 0\n    z = 1\n    tl.store(x, y)\n"
+    text = kernel(f"{LOAD} @3", f"{STORE} @7", "tt.return @2")
+
+    assert marked(text, source) == "tt.load [m m] tt.store tt.return"
+
+
+def test_an_instant_at_the_end_of_a_block_stands_behind_what_is_left_of_it() -> None:
+    source = "    tl.load(x)\n    tl.store(x, 1)\n    y = 0\n    # kprof: mark m\n"
+    text = kernel(f"{LOAD} @3", f"{STORE} @4", "tt.return @2")
+
+    assert marked(text, source) == "tt.load tt.store [m m] tt.return"
+
+
+HOISTED = """\
+    for i in range(9):
+        tl.load(x)
+        # kprof: mark m
+        y = tl.load(x + 1)
+        tl.store(x, y)
+"""
+
+
+def test_an_instant_in_a_loop_stays_in_it_when_the_next_statement_does_not() -> None:
+    text = kernel(f"{LOAD} @6", LOOP, f"  {LOAD} @4", f"  {STORE} @7", "} @3", "tt.return @2")
+
+    assert marked(text, HOISTED) == "tt.load scf.for tt.load [m m] tt.store } tt.return"
+
+
+def test_an_instant_in_a_loop_does_not_follow_the_index_arithmetic_of_a_statement_that_was_moved_out() -> None:
+    text = kernel(f"{LOAD} @6", LOOP, f"  {LOAD} @4", f"  {INDEX} @6", f"  {STORE} @7", "} @3", "tt.return @2")
+
+    assert marked(text, HOISTED) == "tt.load scf.for tt.load arith.addi [m m] tt.store } tt.return"
+
+
+def test_an_instant_at_the_end_of_an_iteration_stays_in_it_when_the_last_statement_does_not() -> None:
+    source = "    for i in range(9):\n        tl.store(x, 1)\n        y = tl.load(x)\n        # kprof: mark m\n"
+    text = kernel(f"{LOAD} @5", LOOP, f"  {STORE} @4", "} @3", "tt.return @2")
+
+    assert marked(text, source) == "tt.load scf.for tt.store [m m] } tt.return"
+
+
+def test_an_instant_in_an_unrolled_loop_stands_where_the_next_statement_is() -> None:
+    text = kernel(f"{LOAD} @6", f"{LOAD} @4", f"{STORE} @7", f"{LOAD} @4", f"{STORE} @7", "tt.return @2")
+
+    assert marked(text, HOISTED) == "[m m] tt.load tt.load tt.store tt.load tt.store tt.return"
+
+
+def test_an_instant_of_a_loop_that_holds_nothing_behind_it_follows_what_was_moved_out() -> None:
+    text = kernel(f"{LOAD} @6", f"{STORE} @7", LOOP, f"  {LOAD} @4", "} @3", "tt.return @2")
+
+    assert marked(text, HOISTED) == "[m m] tt.load tt.store scf.for tt.load } tt.return"
+
+
+def test_an_instant_in_a_helper_has_its_statement_for_each_call() -> None:
+    source = """\
+@triton.jit
+def helper(x):
+    # kprof: mark m
+    y = tl.load(x)
+    tl.store(x, y)
+
+
+@triton.jit
+def k(x):
+    helper(x)
+    helper(x + 1)
+"""
+    text = kernel(f"{LOAD} @4<10", f"{STORE} @5<10", f"{STORE} @5<11", "tt.return @9")
+
+    assert sequence(text, "marker", sources={FILE: source}) == (
+        "[m#0 m#0] tt.load tt.store [m#1 m#1] tt.store tt.return"
+    )
+
+
 # ---- what the compiler dropped, and whose markers they are ----------------------------------------------
 
 

@@ -33,7 +33,7 @@ def brief(marker: Marker) -> str:
             return f"{function.name}:{line} loop {name} {loop}"
         case IterationMarker(name, _, line, function, loop):
             return f"{function.name}:{line} iter {name} {loop}"
-        case InstantMarker(name, _, line, function, first, last, is_before):
+        case InstantMarker(name, _, line, function, ((first, last), *_), is_before):
             return f"{function.name}:{line} {name} {'before' if is_before else 'after'} {first}-{last}"
     raise TypeError(marker)
 
@@ -67,7 +67,7 @@ def kernel(p, n):
         RangeMarker("dot", "/a/k.py", 7, function, first_line=7, last_line=7),
         LoopMarker("main", "/a/k.py", 8, function, loop_line=8),
         IterationMarker("iter", "/a/k.py", 8, function, loop_line=8),
-        InstantMarker("before_store", "/a/k.py", 10, function, first_line=11, last_line=11, is_before=True),
+        InstantMarker("before_store", "/a/k.py", 10, function, statements=((11, 11),), is_before=True, loop_line=0),
     )
 
 
@@ -270,6 +270,29 @@ def test_where_a_comment_stands(body: str, expected: str) -> None:
     ((_, name, place),) = (marker.split(maxsplit=2) for marker in marked(body.replace("MARK", "# kprof: mark m")))
 
     assert (name, place) == ("m", expected)
+
+
+@pytest.mark.parametrize(
+    ("body", "statements", "is_before", "loop"),
+    [
+        ("MARK\nx\ny = [\n]\npass\nz", ((3, 3), (4, 5), (7, 7)), True, 0),
+        ("x\ny\nMARK", ((3, 3), (2, 2)), False, 0),
+        ("for i in x:\n  y\n  MARK\n  z\nu", ((5, 5),), True, 2),
+        ("for i in x:\n  while y:\n    z\n    u\n    MARK", ((5, 5), (4, 4)), False, 3),
+        ("for i in x:\n  if y:\n    MARK\n    z\n    u\n  v", ((5, 5), (6, 6)), True, 2),
+        ("for i in x:\n  y\nelse:\n  MARK\n  z", ((6, 6),), True, 0),
+        ("while x:\n  for i in y:\n    z\n  else:\n    MARK\n    u", ((7, 7),), True, 2),
+        ("for i in x:\n  def f():\n    MARK\n    y", ((5, 5),), True, 0),
+    ],
+)
+def test_what_an_instant_knows_of_its_suite(
+    body: str, statements: tuple[tuple[int, int], ...], is_before: bool, loop: int
+) -> None:
+    lines = [f"    {line}" for line in body.replace("MARK", "# kprof: mark m").split("\n")]
+    (marker,) = found("\n".join(["def k():", *lines]))
+
+    assert isinstance(marker, InstantMarker)
+    assert (marker.statements, marker.is_before, marker.loop_line) == (statements, is_before, loop)
 
 
 def test_in_a_file_of_tabs_and_form_feeds() -> None:

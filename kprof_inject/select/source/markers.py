@@ -15,7 +15,15 @@ from kprof_inject.select.source.marker_comments import (
     not_behind_loop,
 )
 from kprof_inject.select.source.marker_ranges import OpenRanges
-from kprof_inject.select.source.python_source import PythonSource, SuitePlace, code_in, first_line, last_line, lines_of
+from kprof_inject.select.source.python_source import (
+    LoopNode,
+    PythonSource,
+    SuitePlace,
+    code_in,
+    first_line,
+    last_line,
+    lines_of,
+)
 from kprof_inject.select.source.sources import SourceFunction, Sources
 
 
@@ -53,11 +61,14 @@ class IterationMarker(Marker):
 
 @dataclass(frozen=True, slots=True)
 class InstantMarker(Marker):
-    """The instant before the statement on these lines, or (not ``is_before``) after it."""
+    """The instant before the statements behind it in its suite, or (not ``is_before``) after those in front of it.
 
-    first_line: int
-    last_line: int
+    ``statements`` are the first and the last line of each, the nearest statement first: the compiler may leave nothing
+    of it. ``loop_line`` is that of the innermost loop around it in its function, 0 without any."""
+
+    statements: tuple[tuple[int, int], ...]
     is_before: bool
+    loop_line: int
 
 
 def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
@@ -134,9 +145,10 @@ class _Reader:
                 where=instruction.where,
                 hint="put it into a block that has statements",
             )
-        anchor = after[0] if after else before[-1]
-        lines = first_line(anchor), last_line(anchor)
-        marker = InstantMarker(instruction.name, self._file, instruction.where.line, function, *lines, bool(after))
+        lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
+        loop_line = place.loop.lineno if place.loop else 0
+        line = instruction.where.line
+        marker = InstantMarker(instruction.name, self._file, line, function, lines, bool(after), loop_line)
         self._found.append((instruction.where, marker))
 
     def _loop(self, instruction: Instruction) -> None:
@@ -147,7 +159,7 @@ class _Reader:
 
     def _add_loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
         statements = self._source.statements_on(instruction.comment.logical_line)
-        if not statements or not isinstance(statements[0], ast.For | ast.AsyncFor | ast.While):
+        if not statements or not isinstance(statements[0], LoopNode):
             raise not_behind_loop(instruction.verb, instruction.where)
         line = statements[0].lineno
         function = self._function_at(line, instruction)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+LoopNode = ast.For | ast.AsyncFor | ast.While
 
 _TAB_COLUMNS = 8  # as Python's tokenizer counts
 
@@ -39,11 +40,13 @@ class Comment:
 class SuitePlace:
     """A place between the statements of one suite: before the statement at ``index``, or behind the last one.
 
-    ``function`` is the innermost function around it, or None."""
+    ``function`` is the innermost function around it, ``loop`` the innermost loop in that function whose body it stands
+    in, or None."""
 
     suite: list[ast.stmt]
     index: int
     function: FunctionNode | None
+    loop: LoopNode | None
 
 
 class PythonSource:
@@ -93,14 +96,17 @@ class PythonSource:
 
         Behind the end of a compound statement, the comment's column says whether it still belongs to its suite."""
         width = self._indentation(comment.line, comment.column - 1)
-        suite, function = self._suite, None
+        suite, function, loop = self._suite, None, None
         while True:
             index = bisect_left(suite, comment.line, key=_entry_line)
             inner = self._suite_around(suite[index - 1], comment, width) if index else None
             if inner is None:
-                return SuitePlace(suite, index, function)
+                return SuitePlace(suite, index, function, loop)
             owner = suite[index - 1]
-            function = owner if isinstance(owner, FunctionNode) else function
+            if isinstance(owner, FunctionNode):
+                function, loop = owner, None
+            elif isinstance(owner, LoopNode) and inner is owner.body:
+                loop = owner
             suite = inner
 
     def _suite_around(self, node: ast.stmt, comment: Comment, width: int) -> list[ast.stmt] | None:
