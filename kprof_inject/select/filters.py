@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kprof_inject.select.functions import Function, Loop
@@ -18,6 +18,10 @@ class LoopFilter(Protocol):
     """Which loops a subscript means."""
 
     def accepts(self, loop: Loop, source: SourcePoint | None) -> bool: ...
+
+    def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
+        """What it may mean in a kernel of this file: the first that finds something counts."""
+        ...
 
 
 def accepted_loops(function: Function, which: LoopFilter) -> Iterator[Loop]:
@@ -45,6 +49,9 @@ class EveryLoop:
     def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
         return True
 
+    def readings(self, kernel_file: str) -> tuple[EveryLoop]:
+        return (self,)
+
 
 @dataclass(frozen=True, slots=True)
 class LoopPath:
@@ -54,6 +61,9 @@ class LoopPath:
 
     def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
         return loop.path == self.path
+
+    def readings(self, kernel_file: str) -> tuple[LoopPath]:
+        return (self,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +87,10 @@ class SourceLines:
         if not self.file:  # the user's own lines, not those of the same number in what they call
             return not is_library(point.file)
         return self.file == point.file or f"/{point.file}".endswith(f"/{self.file}")
+
+    def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
+        """Without a file: the lines of the kernel's own file, else those of any."""
+        return (self,) if self.file else (replace(self, file=kernel_file), self)
 
     def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
         """``loop@57``: a loop that is written on these lines."""

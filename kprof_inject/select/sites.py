@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kprof_inject.ttgir.locations import Chain, SourcePoint
@@ -79,6 +80,11 @@ class Findings:
     missed: tuple[Missed, ...] = ()
     covered: frozenset[int] = frozenset()
     dropped: tuple[Dropped, ...] = ()
+
+    @classmethod
+    def first_of(cls, attempts: Iterable[Findings]) -> Findings:
+        """The first that found something, whether or not a record can stand there; nothing if none did."""
+        return next((found for found in attempts if found.sites or found.missed), cls())
 
     @classmethod
     def together(cls, parts: list[Findings]) -> Findings:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol
 
 from kprof_inject.select.filters import LoopFilter, SourceLines, loop_findings
-from kprof_inject.select.functions import Function
+from kprof_inject.select.functions import Function, Loop
 from kprof_inject.select.marked import findings_of
 from kprof_inject.select.sites import Findings, Missed, Site
 from kprof_inject.select.spans import Group, Spread, span
@@ -61,7 +61,7 @@ class Loops:
     which: LoopFilter
 
     def find(self, view: ModuleView, spread: Spread) -> Findings:
-        return Findings.together([loop_findings(f, self.which, Function.loop_site) for f in view.functions])
+        return _loop_findings(self.which, view, Function.loop_site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,14 @@ class Iterations:
     which: LoopFilter
 
     def find(self, view: ModuleView, spread: Spread) -> Findings:
-        return Findings.together([loop_findings(f, self.which, Function.iteration_site) for f in view.functions])
+        return _loop_findings(self.which, view, Function.iteration_site)
+
+
+def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Findings:
+    return Findings.first_of(
+        Findings.together([loop_findings(function, reading, site_of) for function in view.functions])
+        for reading in which.readings(view.kernel_file)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +111,11 @@ class Lines:
 
     def find(self, view: ModuleView, spread: Spread) -> Findings:
         label = f"line({self.which.text})"
-        return Findings.together(
-            [span(group, spread) for f in view.functions for group in self.which.groups_in(f, "line", label)]
+        return Findings.first_of(
+            Findings.together(
+                [span(group, spread) for f in view.functions for group in lines.groups_in(f, "line", label)]
+            )
+            for lines in self.which.readings(view.kernel_file)
         )
 
 

@@ -28,6 +28,12 @@ class ModuleView:
         self.kernel = kernel_name(self.functions)
 
     @cached_property
+    def kernel_file(self) -> str:
+        """The file that the kernel function was written in; empty if that is unknown."""
+        kernels = (function for function in self.functions if function.symbol == self.kernel)
+        return next((point.file for kernel in kernels for point in kernel.source_of(kernel.operation)), "")
+
+    @cached_property
     def inlined_calls(self) -> tuple[tuple[Function, Call], ...]:
         """The calls of helpers that were inlined into each function."""
         return tuple((function, call) for function in self.functions for call in inlined_calls(function, self.sources))

@@ -115,3 +115,26 @@ def test_a_line_without_a_file_is_none_of_tritons_library() -> None:
 
     assert sequence(text, "line(7)") == "tt.load [line(7) tt.store line(7)] tt.return"
     assert sequence(text, "line(standard.py:7)").startswith("[line(standard.py:7) tt.load")
+
+
+def test_a_line_without_a_file_is_of_the_kernel_s_own_if_that_has_it() -> None:
+    text = kernel(f"{LOAD} @h.py:7<9", f"{STORE} @7", f"{BARRIER} @h.py:8<9")
+    text = text.replace("\n  }\n", f'\n  }} loc("{FILE}":2:0)\n')
+
+    assert sequence(text, "line(7)") == "tt.load [line(7) tt.store line(7)] gpu.barrier tt.return"
+    assert sequence(text, "line(7-8)") == "tt.load [line(7-8) tt.store line(7-8)] gpu.barrier tt.return"
+    assert sequence(text, "line(8)") == "tt.load tt.store [line(8) gpu.barrier line(8)] tt.return"
+    assert sequence(text, "line(h.py:7)=x") == "[x tt.load x] tt.store gpu.barrier tt.return"
+
+
+def test_a_line_of_the_kernel_s_own_that_cannot_have_a_record_is_not_sought_elsewhere() -> None:
+    text = kernel(
+        f"{LOAD} @h.py:7<9",
+        '%r = "tt.reduce"(%x) <{axis = 0 : i32}> ({',
+        "^bb0(%l: f32, %m: f32):",
+        "  %s = arith.addf %l, %m : f32 @7",
+        "  tt.reduce.return %s : f32 @7",
+        "}) : (tensor<16xf32, #b>) -> f32 @8",
+    ).replace("\n  }\n", f'\n  }} loc("{FILE}":2:0)\n')
+
+    assert found(plan_of(text, "line(7)")) == []

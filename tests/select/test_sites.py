@@ -72,7 +72,8 @@ def test_functions_and_loops_by_path(selector: str, found: list[str]) -> None:
     [
         ("loop@10", ["loop[0]"]),
         ("iter@14", ["iter[0.1]"]),
-        ("loop@11", ["loop[0.0]", "loop[1]"]),
+        ("loop@11", ["loop[0.0]"]),
+        ("iter@11", ["iter[0.0]"]),
         ("loop@add.py:11", ["loop[0.0]"]),
         ("loop@kernels/add.py:11", ["loop[0.0]"]),
         ("loop@/src/kernels/add.py:11", ["loop[0.0]"]),
@@ -87,6 +88,14 @@ def test_loops_by_source_line(selector: str, found: list[str]) -> None:
     assert labels(LOOPS, selector) == found
 
 
+def test_a_loop_s_line_without_a_file_is_that_of_a_helper_where_the_kernel_has_none() -> None:
+    text = LOOPS.replace('"/lib/standard.py":11', '"/lib/standard.py":12')
+
+    assert labels(text, "loop@11") == ["loop[0.0]"]
+    assert labels(text, "loop@12") == ["loop[1]"]
+    assert labels(text, "iter@12") == ["iter[1]"]
+
+
 @pytest.mark.parametrize(
     ("selector", "found"),
     [("add_kernel/func", ["func"]), ("add*/loop[1]", ["loop[1]"]), ("mul*/func", []), ("add/func", [])],
@@ -99,7 +108,7 @@ def test_several_selectors_find_what_each_finds() -> None:
     plan = plan_of(LOOPS, "loop@11", "func", "iter[0.0]", "loop[7]")
 
     assert plan.kernel == "add_kernel"
-    assert counts(plan) == {"loop@11": 2, "func": 1, "iter[0.0]": 1}
+    assert counts(plan) == {"loop@11": 1, "func": 1, "iter[0.0]": 1}
 
 
 def test_a_site_knows_its_source_line() -> None:
