@@ -80,8 +80,14 @@ def kernel(p, n):
         "x  # see # kprof: begin",
         "x\n# # kprof: begin x",
         "x\n## kprof: begin x",
-        "x  # kprof begin x",
-        "x  # Kprof: begin x",
+        "x  # kprof marks are ignored here",
+        "x\n# kprof begin load here",
+        "x\n# Kprof: marks",
+        "x\n# Kprof: load",
+        "x\n# kprof, begin load",
+        "x\n# kprofbegin load",
+        "x\n# a kprof begin load",
+        "x = '# kprof begin load'",
         "x  # mykprof: begin x",
     ],
 )
@@ -99,6 +105,33 @@ def test_a_file_that_says_nothing_of_markers_is_not_parsed() -> None:
             raise AssertionError
 
     assert markers_in(Unparsed({"k.py": "def k(): pass  # kprof"}), "k.py") == ()
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# kprof begin load",
+        "#kprof end",
+        "# kprof : mark here",
+        "# kprof :mark here",
+        "# Kprof: loop main",
+        "# KPROF:iter",
+        "#\tKprof\tend\tload\t",
+    ],
+)
+@pytest.mark.parametrize(
+    ("text", "at"), [("def k():\n  x  COMMENT", "2:6"), ("def k():\n  COMMENT\n  x", "2:3"), ("COMMENT", "1:1")]
+)
+def test_what_looks_like_a_marker_and_is_none(text: str, at: str, comment: str) -> None:
+    error = refusal(text.replace("COMMENT", comment))
+
+    assert error.what == "this comment looks like a marker, but is none"
+    assert error.hint == "a marker begins with '# kprof:', in small letters and with the colon right behind"
+    assert str(error.where) == f"k.py:{at}"
+
+
+def test_what_looks_like_a_marker_in_a_file_that_cannot_be_read() -> None:
+    assert found("def k():\n  # kprof begin load\n  x = = 1\n") == ()
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,20 @@ MARKER_COMMENT = re.compile(r"#\s*kprof:")
 # Behind code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
 _BEHIND_ANOTHER = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
 
+_VERBS_WITH_NAME = frozenset({"begin", "mark"})
+_VERBS_ALONE = frozenset({"begin", "end", "mark"})
+_VERBS_BEHIND_CODE = frozenset({"loop", "iter"})
+
+# Written by mistake, it would be ignored without a word. More than two words behind the head are prose.
+_ANY_VERB = "|".join(sorted(_VERBS_ALONE | _VERBS_BEHIND_CODE))
+_LOOKS_LIKE_MARKER = re.compile(rf"#\s*(?i:kprof)(?:\s+|\s*:\s*)(?:{_ANY_VERB})(?:\s+\S+)?\s*")
+
 # A second comment ends the first, so that "# kprof: load  # fmt: skip" can be written.
 _NEXT_COMMENT = re.compile(r"\s#")
 _INSTRUCTION = re.compile(r"[^;]+")
 _WORD = re.compile(r"\S+")
 # All else means something in a selector: marker(GLOB)=NAME.
 _NAME = re.compile(r"""[^\s"'\\=#()*?\[\]\x00-\x1f\x7f]+""")
-
-_VERBS_WITH_NAME = frozenset({"begin", "mark"})
-_VERBS_ALONE = frozenset({"begin", "end", "mark"})
-_VERBS_BEHIND_CODE = frozenset({"loop", "iter"})
 
 _HINT_ALONE = "on a line of its own stands begin NAME, end [NAME] or mark NAME"
 _HINT_BEHIND_CODE = "behind a statement stands one word, its name; behind for or while also loop [NAME] or iter [NAME]"
@@ -46,6 +50,21 @@ def marker_head(comment: Comment) -> re.Match[str] | None:
     """Where a comment says that it is a marker, up to the colon; None if it is none."""
     found = MARKER_COMMENT.match(comment.text)
     return found if found or comment.is_alone else _BEHIND_ANOTHER.search(comment.text)
+
+
+def may_hold_markers(text: str) -> bool:
+    """Whether a Python text may have comments that are markers or look like one; quick, and without parsing it."""
+    return "kprof:" in text or _LOOKS_LIKE_MARKER.search(text) is not None
+
+
+def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
+    """Raise ``KprofError`` for a comment without a marker's head that nevertheless was meant as a marker."""
+    if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
+        raise KprofError(
+            "this comment looks like a marker, but is none",
+            where=Position(file, comment.line, comment.column, line_text),
+            hint="a marker begins with '# kprof:', in small letters and with the colon right behind",
+        )
 
 
 def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:

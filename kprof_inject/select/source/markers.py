@@ -10,8 +10,10 @@ from kprof_inject.errors import KprofError, Position
 from kprof_inject.select.source.marker_comments import (
     MARKER_COMMENT,
     Instruction,
+    check_is_prose,
     instructions_in,
     marker_head,
+    may_hold_markers,
     not_behind_loop,
 )
 from kprof_inject.select.source.marker_ranges import OpenRanges
@@ -74,7 +76,7 @@ class InstantMarker(Marker):
 def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
     """All markers in a file, in the order of the text. Raises ``KprofError`` for the first that is wrong."""
     text = sources.text(file)
-    if text is None or "kprof:" not in text:
+    if text is None or not may_hold_markers(text):
         return ()
     try:
         source = sources.parsed(file)
@@ -86,9 +88,12 @@ def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
         return ()
     reader = _Reader(sources, source, file)
     for comment in comments:
+        line_text = source.lines[comment.line - 1]
         if marker_head(comment):
-            for instruction in instructions_in(comment, file, source.lines[comment.line - 1]):
+            for instruction in instructions_in(comment, file, line_text):
                 reader.read(instruction)
+        else:
+            check_is_prose(comment, file, line_text)
     return reader.finish()
 
 
