@@ -58,7 +58,9 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
             if loop.place.refusal:
                 continue
             depth, site = len(loop.path) - 1, function.loop_site(loop)
-            found.setdefault((f"loop{loop.subscript}", "loop", depth), []).append(site)
+            partition = function.partition_of(loop.place)
+            what = f"loop in {partition}" if partition else "loop"
+            found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
             found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(site)
     for (selector, what, depth), sites in found.items():
         yield Candidate(selector, what, _lines(sites), len(sites), depth)

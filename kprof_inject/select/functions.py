@@ -180,6 +180,12 @@ class Function:
             for number, region in enumerate(others):
                 yield f"partition[{number}]", place.operation, region
 
+    def partition_of(self, place: Place) -> str:
+        """What selectors call the region of ``ttg.warp_specialize`` that an operation stands in; empty outside."""
+        labels = {id(region): label for label, _, region in self.partitions()}
+        found = (labels.get(id(around.region)) for around in (place, *place.owners()))
+        return next((label for label in found if label), "")
+
     def _structure(
         self,
         kind: str,

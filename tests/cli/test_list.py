@@ -110,6 +110,12 @@ def test_partitions(kprof: CommandLine) -> None:
 
     found = {one["selector"]: one["what"] for one in listed(kprof, "ws.ttgir")}
     assert found["default"] == found["partition[0]"] == "region of ttg.warp_specialize"
+    assert {selector: what for selector, what in found.items() if selector.startswith("loop[")} == {
+        "loop[0]": "loop",
+        "loop[1]": "loop in default",
+        "loop[2]": "loop in partition[0]",
+        "loop[3]": "loop in partition[1]",
+    }
 
 
 def test_every_selector_that_is_listed_can_be_inserted(kprof: CommandLine) -> None:
