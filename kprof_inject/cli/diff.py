@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.capture.reader import Capture
 from kprof_inject.cli.captures import decode_capture, open_capture
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option, path_type
@@ -64,9 +65,9 @@ def command(
 
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer."""
     limit = None if limit_text is None else parse_limit(limit_text)
-    sides = (place, *more_a), (other, *more_b)
+    sides = {"A": (place, *more_a), "B": (other, *more_b)}
     diff = diff_captures(
-        *(_timelines(side, choice, names_path) for side in sides),
+        *(_timelines(_captures(side, places, names_path), choice) for side, places in sides.items()),
         scopes=choice.scopes,
         renamed=dict(map(_names, renamed)),
     )
@@ -81,10 +82,20 @@ def command(
         ctx.exit(1)
 
 
-def _timelines(places: tuple[Path, ...], choice: Choice, names_path: Path | None) -> list[Timeline]:
+def _captures(side: str, places: tuple[Path, ...], names_path: Path | None) -> list[Capture]:
+    """What ``places`` are, each once: a capture that is given twice shows nothing of what captures differ by."""
+    found: dict[Path, Capture] = {}
+    for place in places:
+        capture = open_capture(place, names_path)
+        if found.setdefault(capture.folder.resolve(), capture) is not capture:
+            say(f"left out {place}: {side} has this capture already")
+    return list(found.values())
+
+
+def _timelines(captures: list[Capture], choice: Choice) -> list[Timeline]:
     # Which scopes are compared is decided once both sides are known: what is theirs in B may be called otherwise in A.
     wanted = replace(choice, scopes=())
-    return [timeline for place in places for timeline in decode_capture(open_capture(place, names_path), wanted)]
+    return [timeline for capture in captures for timeline in decode_capture(capture, wanted)]
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -162,6 +162,17 @@ def test_more_captures_of_a_side_can_be_given(kprof: CommandLine, before: Path) 
     assert "of 36 and 36 launches" in ended.stdout
 
 
+def test_a_capture_that_is_given_twice_counts_once(kprof: CommandLine, before: Path) -> None:
+    write_capture(kprof.folder / "after", 2, loop_ns=1.1 * LOOP_NS)
+    once = kprof("diff", "before", "after")
+    twice = kprof("diff", "before", "after", "--more-a", kprof.folder / "before", "--more-b", "after/../after")
+    assert twice.stdout == once.stdout
+    assert twice.stderr == (
+        f"kprof-inject: left out {kprof.folder / 'before'}: A has this capture already\n"
+        "kprof-inject: left out after/../after: B has this capture already\n"
+    )
+
+
 def test_launches_can_be_chosen(kprof: CommandLine, before: Path) -> None:
     values = json.loads(kprof("diff", "before", "before", "--launch", "3-9", "--json").stdout)
     assert values["kernels"][0]["a"]["launches"] == list(range(3, 10))

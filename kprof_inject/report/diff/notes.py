@@ -8,8 +8,9 @@ from kprof_inject.printable import printable
 from kprof_inject.report.diff.changes import MEAN
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.settings import grid_text
+from kprof_inject.report.diff.untold import MORE_LAUNCHES, took_no_time
 from kprof_inject.report.diff.verdict import ONE_SIDED, Verdict, change_words
-from kprof_inject.report.diff.wording import MORE_LAUNCHES, change_text
+from kprof_inject.report.diff.wording import change_text, launch_counts
 from kprof_inject.report.quantities import time_text
 from kprof_inject.timeline.statistics.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
@@ -36,22 +37,22 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
 
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
-        a, b = diff.clean_launches
         yield (
             f"without records: {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)}, "
-            f"{change_text(diff.clean, diff.clean_ns)}, of {a} and {b} launches: {diff.clean.verdict.value}"
+            f"{change_text(diff.clean, diff.clean_ns)}, of {launch_counts(*diff.clean_launches)}: "
+            f"{diff.clean.verdict.value}"
         )
     elif diff.same_clean_times:
         yield "without records: both sides have the same times, of one dump, which say nothing of a change"
     else:
         sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
         yield f"without records: no times in {' and '.join(sides)}"
-    a, b = len(diff.figures_a), len(diff.figures_b)
+    launches = launch_counts(len(diff.figures_a), len(diff.figures_b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
         f"with records: {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
-        f"{change_text(diff.recorded, diff.duration_ns)}, of {a} and {b} launches"
-        f"{first}: {diff.recorded.verdict.value}"
+        f"{change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
+        f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
     if {Verdict.FASTER, Verdict.SLOWER} <= verdicts:
@@ -106,7 +107,7 @@ def _records(diff: KernelDiff) -> Iterator[str]:
 def _scopes(diff: KernelDiff) -> Iterator[str]:
     compared = [scope.judged for scope in diff.scopes if scope.judged and scope.judged.verdict not in ONE_SIDED]
     if compared and all(judged.change is None for judged in compared):
-        yield f"scopes: too few launches to tell a change from chance; {MORE_LAUNCHES}"
+        yield f"scopes: {_why_no_scope(diff)}"
     elif compared:
         yield f"±: all scopes' intervals hold the truth together with {100 * CONFIDENCE:.0f} % confidence"
     for scope in diff.scopes:
@@ -116,3 +117,10 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
         for one in unmatched:
             source = f" ({one.scope.short_source})" if one.scope.source else ""
             yield printable(f"only in {side}: {one.scope.name}{source}: {one.why}")
+
+
+def _why_no_scope(diff: KernelDiff) -> str:
+    """Why no scope's change is known."""
+    if diff.recorded.change is None and not took_no_time(diff):
+        return f"too few launches to tell a change from chance; {MORE_LAUNCHES}"
+    return "no change can be told where a launch, or the scope in it, took no time at all"

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from kprof_inject.files import write_text
 from kprof_inject.printable import printable
+from kprof_inject.report.diff.headline import first_sentence
 from kprof_inject.report.diff.interval_bar import axis_percent, interval_bar
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
 from kprof_inject.report.diff.notes import kernel_notes
 from kprof_inject.report.diff.table import SCOPE_TITLES, scope_cells, source_text, title_of, unpaired_lines
 from kprof_inject.report.diff.verdict import Judged, Verdict
-from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
+from kprof_inject.report.diff.wording import change_text, kernel_sentence
 from kprof_inject.report.quantities import short_time
 
 _CLASSES = {
@@ -35,12 +36,14 @@ body { margin: 2rem auto; max-width: 100rem; padding: 0 1rem; background: var(--
   font: 14px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.1rem; font-weight: 600; color: var(--dim); margin: 0; }
 h2 { font-size: 1.05rem; margin: 2rem 0 .4rem; }
-.answer { font-size: 1.35rem; line-height: 1.4; margin: .3rem 0 1rem; overflow-wrap: anywhere; }
+h1, h2, p, li { overflow-wrap: anywhere; }
+.answer { font-size: 1.35rem; line-height: 1.4; margin: .3rem 0 1rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .4rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
 th { background: var(--head); font-weight: 600; }
 th.name, td.name { text-align: left; }
+td.scope, td.source { max-width: 24rem; white-space: normal; overflow-wrap: break-word; }
 td.source { color: var(--dim); }
 .slower { color: var(--slower); } .faster { color: var(--faster); } .clock { color: var(--clock); }
 .same { color: var(--same); } .unknown { color: var(--unknown); }
@@ -49,7 +52,7 @@ tr.launch td { background: var(--head); }
 svg { display: block; } svg .bar { fill: currentColor; opacity: .35; }
 svg .whisker { stroke: currentColor; stroke-width: 1.6; fill: none; }
 svg .zero { stroke: var(--dim); stroke-width: 1; }
-ul { color: var(--dim); padding-left: 1.2rem; } li { overflow-wrap: anywhere; }
+ul { color: var(--dim); padding-left: 1.2rem; }
 """
 
 
@@ -107,7 +110,7 @@ def _row(
     verdict = judged.verdict if judged else None
     kind = _CLASSES[verdict] if verdict else "same"
     return (
-        f'<tr class="{what}"><td class="name" style="padding-left:{0.5 + 1.2 * depth:.1f}rem">{_shown(name)}</td>'
+        f'<tr class="{what}"><td class="name scope" style="padding-left:{0.5 + 1.2 * depth:.1f}rem">{_shown(name)}</td>'
         f'<td class="name source">{_shown(source)}</td>'
         f'<td class="name {kind}">{verdict.value if verdict else "-"}</td>'
         f'<td class="{kind}">{_shown(change)}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'

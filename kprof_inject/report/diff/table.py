@@ -8,11 +8,12 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.diff.changes import Both
+from kprof_inject.report.diff.headline import first_sentence
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.notes import kernel_notes
 from kprof_inject.report.diff.settings import distinct_names, grid_text
 from kprof_inject.report.diff.verdict import Verdict
-from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
+from kprof_inject.report.diff.wording import change_text, kernel_sentence, launch_counts
 from kprof_inject.report.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
 
@@ -66,7 +67,7 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
 def title_of(kernel: KernelDiff) -> str:
     a, b = kernel.a, kernel.b
     grid = grid_text(a.grid) if a.grid == b.grid else f"{grid_text(a.grid)} → {grid_text(b.grid)}"
-    return f"{b.kernel.name}, A → B: grid {grid}, {len(a.timelines)} and {len(b.timelines)} launches"
+    return f"{b.kernel.name}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
 
 
 def scope_cells(scope: ScopeChange) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from kprof_inject.report.diff.headline import first_sentence
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.notes import kernel_notes
 from kprof_inject.report.diff.runs import KernelRuns
-from kprof_inject.report.diff.wording import first_sentence, kernel_sentence
+from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.statistics.comparison import CONFIDENCE
 
 

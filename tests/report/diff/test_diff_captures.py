@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import numpy as np
 import pytest
 from buffers import Scope
 from known_sides import HEAD_NS, ITER, ITER_NS, ITERATIONS, SCOPES, around, rows_of, side, usual, with_rows
+from timelines import cta_rows
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.captures import diff_captures
+from kprof_inject.report.diff.headline import first_sentence
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.notes import kernel_notes
 from kprof_inject.report.diff.verdict import Verdict, change_words
-from kprof_inject.report.diff.wording import first_sentence, kernel_sentence
+from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.statistics.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
 
@@ -162,6 +165,26 @@ def test_launches_that_scatter_widely_tell_nothing(tmp_path: Path) -> None:
     a, b = (side(tmp_path / str(n), around(HEAD_NS, n, 8), ITER_NS * np.exp(logs)) for n, logs in enumerate(wide))
     assert kernel_sentence(compared(a, b)).startswith("cannot tell: ")
     assert "differ too much by themselves" in kernel_sentence(compared(a, b))
+    assert "--launches all" in kernel_sentence(compared(a, b))
+
+
+def test_whoever_has_many_launches_is_not_told_to_capture_more_of_them(tmp_path: Path) -> None:
+    wide = np.random.default_rng(0).normal(0, 0.8, (2, 20))
+    a, b = (side(tmp_path / str(n), around(HEAD_NS, n, 20), ITER_NS * np.exp(logs)) for n, logs in enumerate(wide))
+    sentence = kernel_sentence(compared(a, b))
+    assert "differ too much by themselves" in sentence
+    assert "--more-a" in sentence and "--launches" not in sentence
+
+
+def test_of_launches_shorter_than_a_step_of_the_timer_that_is_said(tmp_path: Path) -> None:
+    def short(timelines: list[Timeline]) -> list[Timeline]:
+        return [replace(one, ctas=cta_rows((0, 0, 1_000_000, 1_000_000, 1_000_000))) for one in timelines]
+
+    kernel = compared(short(usual(tmp_path / "a", 1)), short(usual(tmp_path / "b", 2)))
+    sentence = kernel_sentence(kernel)
+    assert sentence.startswith("cannot tell: 0 ns → 0 ns with records: 40 of 40 launches took no time at all")
+    assert "by a timer with steps of 32 ns" in sentence and "--launches" not in sentence
+    assert "scopes: no change can be told where a launch, or the scope in it, took no time at all" in notes_of(kernel)
 
 
 def test_a_first_launch_is_left_out(tmp_path: Path) -> None:
@@ -317,3 +340,34 @@ def test_several_kernels_have_one_answer(tmp_path: Path) -> None:
     assert first_sentence(diff).startswith("1 of 2 kernels changed: mul 39.")
     same = diff_captures(two("a", 1, ITER_NS), two("c", 5, ITER_NS))
     assert first_sentence(same) == "no difference in 2 of 2 kernels"
+
+
+def test_of_several_kernels_too_the_clock_is_named(tmp_path: Path) -> None:
+    def two(name: str, seed: int, ratio: float, mul_ns: float) -> list[Timeline]:
+        times = {"head_ns": HEAD_NS * ratio, "clock_ghz": 1.75 / ratio}
+        return [
+            *usual(
+                tmp_path / f"{name}1", seed, iter_ns=ITER_NS * ratio, kernel={"name": "add", "variant": "1"}, **times
+            ),
+            *usual(tmp_path / f"{name}2", seed + 1, iter_ns=mul_ns, kernel={"name": "mul", "variant": "2"}, **times),
+        ]
+
+    before = two("a", 1, 1, ITER_NS)
+    both = first_sentence(diff_captures(before, two("b", 3, 1.1, 1.1 * ITER_NS)))
+    slower = r"(9|10)\.\d % ± \d\.\d slower"
+    assert re.fullmatch(f"no difference but the clock's in 2 of 2 kernels: add {slower}, mul {slower}", both)
+    one = first_sentence(diff_captures(before, two("c", 5, 1.1, 2 * ITER_NS)))
+    assert one.startswith("1 of 2 kernels changed: mul ")
+    assert re.search(f"; no difference but the clock's in 1 of 2 kernels: add {slower}$", one)
+
+
+def test_of_several_kernels_too_it_is_said_that_scopes_changed(tmp_path: Path) -> None:
+    def two(name: str, seed: int, head_ns: float, iter_ns: float) -> list[Timeline]:
+        return [
+            *usual(tmp_path / f"{name}1", seed, kernel={"name": "add", "variant": "add-0"}),
+            *usual(tmp_path / f"{name}2", seed + 1, head_ns, iter_ns, kernel={"name": "mul", "variant": "mul-0"}),
+        ]
+
+    diff = diff_captures(two("a", 1, HEAD_NS, ITER_NS), two("b", 3, HEAD_NS - 5 * 2_000, ITER_NS + 2_000))
+    assert [kernel.launch.verdict for kernel in diff.kernels] == [Verdict.SAME, Verdict.SAME]
+    assert first_sentence(diff) == "no difference in 2 of 2 kernels; but scopes changed in mul"
