@@ -73,7 +73,8 @@ _FLOAT_TENSOR = re.compile(r"tensor<[^<>,]*x(?:bf|tf|f)[0-9]")
 
 
 def is_anchor(operation: Operation) -> bool:
-    """Whether the operation does work: it has a region or an effect, moves data, or computes with tensors of floats."""
+    """Whether the operation does work by itself: it has a region or an effect, moves data, or computes with tensors of
+    floats. Of integers, what they are for decides (see ``integer_work``)."""
     if operation.regions:
         return True
     name = operation.name

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kprof_inject.errors import KprofError
+from kprof_inject.select.anchors import is_anchor
+from kprof_inject.select.data_flow import integer_work, is_integer_arithmetic
 from kprof_inject.select.legality import illegal_block
 from kprof_inject.select.places import Place, block_kind, is_loop, owners_in, places_in
 from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
@@ -74,6 +76,14 @@ class Function:
     @cached_property
     def _offsets(self) -> list[int]:
         return [operation.start for operation in self.operation.walk()]
+
+    def does_work(self, operation: Operation) -> bool:
+        """Whether a scope around source lines reaches for an operation of this function."""
+        return is_anchor(operation) or (is_integer_arithmetic(operation) and operation.start in self._integer_work)
+
+    @cached_property
+    def _integer_work(self) -> frozenset[int]:
+        return integer_work(self._module, self.operation)
 
     def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
         """The source lines that an operation comes from, each with the calls that lead to it."""

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kprof_inject.select.anchors import TERMINATORS, is_anchor
+from kprof_inject.select.anchors import TERMINATORS
 from kprof_inject.select.functions import Function
 from kprof_inject.select.places import Place, block_kind, is_loop
 from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
@@ -39,6 +39,7 @@ class Segment:
     ``anchors`` are those that do work, or all where none of the group's does. ``block`` is ``prologue`` or ``epilogue``
     beside a loop that holds others of the group; else see ``block_kind``."""
 
+    function: Function
     places: tuple[Place, ...]
     anchors: tuple[Place, ...]
     block: str
@@ -77,7 +78,7 @@ def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
     for index in range(begin, end + 1):
         if operations[index].start in own:
             run = run[0] if run else index, index
-        elif run and is_anchor(operations[index]):
+        elif run and segment.function.does_work(operations[index]):
             yield run
             run = None
     if run:
@@ -99,7 +100,9 @@ def span(group: Group, spread: Spread) -> Findings:
 def instants_before(group: Group) -> Findings:
     """One instant before each segment of a group; where nothing is left but the end of a block, before that."""
     leaving = [place for place in group.places if place.operation.name in TERMINATORS and not place.illegal_owner]
-    segments = segments_of(group) or [Segment((place,), (place,), block_kind(place)) for place in leaving]
+    segments = segments_of(group) or [
+        Segment(group.function, (place,), (place,), block_kind(place)) for place in leaving
+    ]
     points = [group.function.before(segment.anchors[0].operation) for segment in segments]
     return _instants(group, segments, points)
 
@@ -122,13 +125,13 @@ def segments_of(group: Group) -> list[Segment]:
 
     No segment reaches into another."""
     legal = [place for place in group.places if not place.refusal]
-    segments = sorted(_segments(legal), key=lambda segment: _offset(segment.places[0]))
+    segments = sorted(_segments(group.function, legal), key=lambda segment: _offset(segment.places[0]))
     return [segment for segment in segments if segment.anchors] or [
         replace(segment, anchors=segment.places) for segment in segments
     ]
 
 
-def _segments(places: Sequence[Place]) -> Iterator[Segment]:
+def _segments(function: Function, places: Sequence[Place]) -> Iterator[Segment]:
     wanted = set(places)
     tops = [place for place in places if not any(owner in wanted for owner in place.owners())]
     carriers = {owner for place in tops for owner in place.owners()}
@@ -145,8 +148,8 @@ def _segments(places: Sequence[Place]) -> Iterator[Segment]:
         for block, beside in between.items()
     }
     for (block, _), piece in pieces.items():
-        anchors = tuple(place for place in piece if is_anchor(place.operation))
-        yield Segment(tuple(piece), anchors, _block(piece[0], first_loops.get(block)))
+        anchors = tuple(place for place in piece if function.does_work(place.operation))
+        yield Segment(function, tuple(piece), anchors, _block(piece[0], first_loops.get(block)))
 
 
 def _block(place: Place, first_loop: int | None) -> str:
