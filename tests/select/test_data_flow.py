@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from functools import cache
 from pathlib import Path
 
 import pytest
+from durations import assert_linear
 from golden import fixture_id, fixtures, form_of, read
 from planning import plan_of
 from small_modules import found, kernel, sequence
@@ -13,6 +14,7 @@ from small_modules import found, kernel, sequence
 from kprof_inject.select.data_flow import integer_work
 from kprof_inject.select.functions import functions_of
 from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 
 I32 = "tensor<16xi32, #b>"
@@ -177,15 +179,15 @@ def test_nests_deeper_than_calls_may_be() -> None:
 
 
 def test_time_grows_with_the_length_alone() -> None:
-    def seconds(count: int) -> float:
+    @cache
+    def function_of(count: int) -> tuple[Module, Operation]:
         lines = [LOAD, *(add(f"%y{n + 1}", f"%y{n}" if n else "%x", "%x") for n in range(count))]
         module = parse(kernel(*lines, store(f"%y{count}")))
         (function,) = functions_of(module, LocationTable(module))
-        begin = time.process_time()
         assert len(integer_work(module, function.operation)) == count
-        return time.process_time() - begin
+        return module, function.operation
 
-    assert seconds(16000) < 20 * max(seconds(2000), 0.005)
+    assert_linear(lambda count: integer_work(*function_of(count)))
 
 
 def test_a_scope_reaches_for_integer_work() -> None:
