@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.printable import printable
@@ -17,15 +17,21 @@ def kernel_names(kernels: Iterable[Kernel]) -> dict[str, str]:
     for kernel in kernels:
         by_name.setdefault(kernel.name, {})[kernel.variant] = kernel
     return {
-        variant: printable(_name(kernel, list(alike.values())))
+        variant: printable(told_apart(kernel, _config(kernel), list(map(_config, alike.values()))))
         for alike in by_name.values()
         for variant, kernel in alike.items()
     }
 
 
-def _name(kernel: Kernel, alike: Sequence[Kernel]) -> str:
+def told_apart(kernel: Kernel, facts: Mapping[str, str], alike: Sequence[Mapping[str, str]]) -> str:
+    """What a kernel with these facts is called among those of its name, whose facts are ``alike``: an unknown one is
+    empty, and is not told."""
     if len(alike) == 1:
         return kernel.name
-    differing = [name for name in CONFIG if len({str(one.metadata.get(name)) for one in alike}) > 1]
-    told = [f"{name} {kernel.metadata[name]}" for name in differing if kernel.metadata.get(name) is not None]
+    told = [f"{name} {text}" for name, text in facts.items() if text and len({one[name] for one in alike}) > 1]
     return f"{kernel.variant} ({', '.join(told)})" if told else kernel.variant
+
+
+def _config(kernel: Kernel) -> dict[str, str]:
+    values = {name: kernel.metadata.get(name) for name in CONFIG}
+    return {name: "" if value is None else str(value) for name, value in values.items()}

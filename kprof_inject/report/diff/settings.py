@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.report.diff.runs import KernelRuns
-from kprof_inject.report.kernel_names import CONFIG
+from kprof_inject.report.kernel_names import CONFIG, told_apart
 from kprof_inject.timeline.raw import recorded_warps
 
 _COMPILER = ("triton_version", "target")
@@ -34,15 +34,14 @@ def config_of(kernel: Kernel) -> tuple[object, ...]:
 def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
     """What each is called so that it can be told from the others: the kernel's name, or, of several variants, the
     variant's with what they differ in."""
-    return [_distinct_name(runs, [one for one in side if one.kernel.name == runs.kernel.name]) for runs in side]
+    alike: dict[str, list[dict[str, str]]] = {}
+    for runs in side:
+        alike.setdefault(runs.kernel.name, []).append(_facts(runs))
+    return [told_apart(runs.kernel, _facts(runs), alike[runs.kernel.name]) for runs in side]
 
 
-def _distinct_name(runs: KernelRuns, alike: Sequence[KernelRuns]) -> str:
-    if len(alike) == 1:
-        return runs.kernel.name
-    facts = {name: _SETTINGS[name] for name in (*CONFIG, "grid")}
-    told = [f"{name} {text(runs)}" for name, text in facts.items() if len({text(one) for one in alike}) > 1]
-    return f"{runs.kernel.variant} ({', '.join(told)})" if told else runs.kernel.variant
+def _facts(runs: KernelRuns) -> dict[str, str]:
+    return {name: _SETTINGS[name](runs) for name in (*CONFIG, "grid")}
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:
