@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from kprof_inject.report.diff.captures import diff_captures
 from kprof_inject.report.diff.headline import first_sentence
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.notes import kernel_notes
+from kprof_inject.report.diff.untold import MORE_LAUNCHES
 from kprof_inject.report.diff.verdict import Verdict, change_words
 from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.statistics.comparison import Change
@@ -342,32 +344,58 @@ def test_several_kernels_have_one_answer(tmp_path: Path) -> None:
     assert first_sentence(same) == "no difference in 2 of 2 kernels"
 
 
-def test_of_several_kernels_too_the_clock_is_named(tmp_path: Path) -> None:
-    def two(name: str, seed: int, ratio: float, mul_ns: float) -> list[Timeline]:
-        times = {"head_ns": HEAD_NS * ratio, "clock_ghz": 1.75 / ratio}
-        return [
-            *usual(
-                tmp_path / f"{name}1", seed, iter_ns=ITER_NS * ratio, kernel={"name": "add", "variant": "1"}, **times
-            ),
-            *usual(tmp_path / f"{name}2", seed + 1, iter_ns=mul_ns, kernel={"name": "mul", "variant": "2"}, **times),
-        ]
+def of_two(
+    folder: Path, seed: int, add_ns: tuple[float, float], mul_ns: tuple[float, float], **changes: Any
+) -> list[Timeline]:
+    """Launches of ``add`` and of ``mul``, each with the time before its loop and that of an iteration."""
+    return [
+        timeline
+        for name, (head_ns, iter_ns) in {"add": add_ns, "mul": mul_ns}.items()
+        for timeline in usual(
+            folder / name, seed + len(name), head_ns, iter_ns, kernel={"name": name, "variant": name}, **changes
+        )
+    ]
 
-    before = two("a", 1, 1, ITER_NS)
-    both = first_sentence(diff_captures(before, two("b", 3, 1.1, 1.1 * ITER_NS)))
+
+USUAL = HEAD_NS, ITER_NS
+# As long as usual, but for what is in it.
+INSIDE = HEAD_NS - 0.1 * ITERATIONS * ITER_NS, 1.1 * ITER_NS
+
+
+def test_of_several_kernels_too_the_clock_is_named(tmp_path: Path) -> None:
+    before = of_two(tmp_path / "a", 1, USUAL, USUAL, clock_ghz=1.75)
+    later = 1.1 * HEAD_NS, 1.1 * ITER_NS
+    both = first_sentence(diff_captures(before, of_two(tmp_path / "b", 3, later, later, clock_ghz=1.75 / 1.1)))
     slower = r"(9|10)\.\d % ± \d\.\d slower"
     assert re.fullmatch(f"no difference but the clock's in 2 of 2 kernels: add {slower}, mul {slower}", both)
-    one = first_sentence(diff_captures(before, two("c", 5, 1.1, 2 * ITER_NS)))
+    twice = HEAD_NS, 2 * ITER_NS
+    one = first_sentence(diff_captures(before, of_two(tmp_path / "c", 5, later, twice, clock_ghz=1.75 / 1.1)))
     assert one.startswith("1 of 2 kernels changed: mul ")
     assert re.search(f"; no difference but the clock's in 1 of 2 kernels: add {slower}$", one)
 
 
-def test_of_several_kernels_too_it_is_said_that_scopes_changed(tmp_path: Path) -> None:
-    def two(name: str, seed: int, head_ns: float, iter_ns: float) -> list[Timeline]:
-        return [
-            *usual(tmp_path / f"{name}1", seed, kernel={"name": "add", "variant": "add-0"}),
-            *usual(tmp_path / f"{name}2", seed + 1, head_ns, iter_ns, kernel={"name": "mul", "variant": "mul-0"}),
-        ]
+def test_of_several_kernels_too_it_is_said_what_their_launches_do_not_show(tmp_path: Path) -> None:
+    a = of_two(tmp_path / "a", 1, USUAL, USUAL, clock_ghz=1.6)
+    b = of_two(tmp_path / "b", 3, USUAL, INSIDE, clock_ghz=1.6)
+    assert first_sentence(diff_captures(a, b)) == "no difference in 2 of 2 kernels; but scopes changed in mul"
+    faster = first_sentence(diff_captures(a, of_two(tmp_path / "c", 5, USUAL, USUAL, clock_ghz=1.9)))
+    hidden = "no difference in 2 of 2 kernels; but the clock ran at another rate: in cycles the change is add +18."
+    assert faster.startswith(hidden) and ", mul +18." in faster
+    wider = first_sentence(diff_captures(a, of_two(tmp_path / "d", 7, USUAL, USUAL, clock_ghz=1.6, ctas=3)))
+    assert wider.endswith("; but the grid, and with it the work, is another in add, mul")
 
-    diff = diff_captures(two("a", 1, HEAD_NS, ITER_NS), two("b", 3, HEAD_NS - 5 * 2_000, ITER_NS + 2_000))
-    assert [kernel.launch.verdict for kernel in diff.kernels] == [Verdict.SAME, Verdict.SAME]
-    assert first_sentence(diff) == "no difference in 2 of 2 kernels; but scopes changed in mul"
+
+def test_a_scope_that_the_clock_does_not_explain_is_told(tmp_path: Path) -> None:
+    b = usual(tmp_path / "b", 2, 1.2 * INSIDE[0], 1.2 * INSIDE[1], clock_ghz=1.5)
+    kernel = compared(usual(tmp_path / "a", 1, clock_ghz=1.8), b)
+    assert kernel.launch.verdict is Verdict.CLOCK
+    assert ". But 2 scopes changed: loop[0] +3" in kernel_sentence(kernel)
+
+
+def test_of_several_kernels_that_cannot_be_told_each_remedy_stands_once(tmp_path: Path) -> None:
+    a, b = (of_two(tmp_path / name, seed, USUAL, USUAL, launches=1) for seed, name in ((1, "a"), (3, "b")))
+    assert first_sentence(diff_captures(a, b)) == f"cannot tell of any of the 2 kernels: {MORE_LAUNCHES}"
+    short = replace(b[1], ctas=cta_rows((0, 0, 1_000, 1_000, 1_000)))
+    assert first_sentence(diff_captures(a, [b[0], short])) == (
+        f"cannot tell of any of the 2 kernels: {MORE_LAUNCHES}, or give each launch more work"
+    )

@@ -111,6 +111,9 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     lines = printed(diff_captures([*a, *mul], b))
     assert "of 2 launches in A and 1 launch in B" in lines[0]
     assert lines[-1] == "only in A: mul, grid 1x1x1, 2 launches"
+    of_one = "\n".join(printed(diff_captures(a[:1], b)))
+    assert "kernel, A → B: grid 1x1x1, one launch each\n" in of_one
+    assert "± ?, of one launch each: cannot tell" in of_one
 
 
 def test_names_are_neither_markup_nor_orders(tmp_path: Path) -> None:
