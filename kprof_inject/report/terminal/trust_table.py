@@ -62,11 +62,11 @@ def _costs(verdict: Verdict) -> tuple[KernelCost, KernelCost]:
 def _names(launches: Sequence[Launch]) -> list[str]:
     """The kernels' names, as over their launches; with the process where there are several."""
     names = kernel_names(launch.kernel for launch in launches)
-    variants = Counter(launch.kernel.variant for launch in launches)
+    processes = Counter(launch.kernel.variant for launch in launches)
+    shown = [names[launch.kernel.variant] for launch in launches]
     return [
-        f"{names[variant]}, {_process_name(launch.origin)}" if variants[variant] > 1 else names[variant]
-        for launch in launches
-        for variant in (launch.kernel.variant,)
+        f"{name}, {_process_name(launch.origin)}" if processes[launch.kernel.variant] > 1 else name
+        for name, launch in zip(shown, launches, strict=True)
     ]
 
 
