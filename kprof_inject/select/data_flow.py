@@ -5,18 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from kprof_inject.select.anchors import TERMINATORS, is_anchor
-from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
-from kprof_inject.ttgir.strings import STRING
+from kprof_inject.select.anchors import is_anchor
+from kprof_inject.select.value_graph import Leaf, ValueGraph, without_strings
+from kprof_inject.ttgir.nodes import Module, Operation
 
-_STRING = re.compile(STRING)
-_VALUE = re.compile(r"%[\w$.-]+(?:#[0-9]+)?")
-_RESULT = re.compile(r"(%[\w$.-]+)(?::([0-9]+))?")
-_BOUND = re.compile(r"(%[\w$.-]+)\s*=")
-_ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:")
-_SUCCESSOR = re.compile(r"(\^[\w$.-]+)(?:\(([^:)]*))?")
 _INTEGER_TENSOR = re.compile(r"tensor<[^<>,]*xi[0-9]")
 
 # What takes addresses, indices and masks; and at which places of its printed and of its generic form it takes data.
@@ -37,8 +30,6 @@ _DATA_OPERANDS = {
     "gather": ((0,), (0,)),
     "store": ((1,), (1,)),
 }
-# What lies in memory is data, wherever the address came from, and whatever is computed from it.
-_MEMORY = re.compile(r"load|atomic|gather|alloc")
 # An index stays an index in another layout.
 _MOVES = frozenset({"ttg.convert_layout"})
 # The high halves of products are what random numbers are made of.
@@ -62,11 +53,35 @@ def integer_work(module: Module, function: Operation) -> frozenset[int]:
     Data is the tensors that other work gives: a load, an atomic, a reduction, arithmetic on floats; and what random
     numbers are made of. A scalar that was loaded is none: it is a length or an offset more often than not. The time
     that it takes is in proportion to the function's length."""
-    flow = _Flow(module)
-    flow.take(function)
-    of_data = _reached(flow.sources, flow.uses)
-    of_addresses = _reached(flow.addresses, flow.operands)
-    return frozenset(start for start, node in flow.arithmetic if node in of_data and node not in of_addresses)
+    graph = ValueGraph(module, function)
+    of_data = _reached(_data(graph), graph.uses)
+    of_addresses = _reached(_addresses(graph), graph.operands)
+    return frozenset(
+        leaf.operation.start
+        for leaf in graph.leaves
+        if leaf.node in of_data and leaf.node not in of_addresses and is_integer_arithmetic(leaf.operation)
+    )
+
+
+def _data(graph: ValueGraph) -> Iterator[int]:
+    for leaf in graph.leaves:
+        if _gives_data(leaf.operation):
+            yield leaf.node
+    for operation, results in graph.results:
+        if operation.name.startswith("tt.") and _gives_tensor(operation.closing):
+            yield from results
+
+
+def _gives_data(operation: Operation) -> bool:
+    if operation.name == _RANDOM:
+        return is_integer_arithmetic(operation)
+    return operation.name not in _MOVES and is_anchor(operation) and _gives_tensor(without_strings(operation.tail))
+
+
+def _addresses(graph: ValueGraph) -> Iterator[int]:
+    for leaf in graph.leaves:
+        if _ADDRESSED.fullmatch(leaf.operation.name):
+            yield from _without_data(leaf)
 
 
 def _reached(begin: Iterable[int], following: Sequence[Sequence[int]]) -> set[int]:
@@ -80,191 +95,12 @@ def _reached(begin: Iterable[int], following: Sequence[Sequence[int]]) -> set[in
     return reached
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """A region: the arguments of its entry block, and what the end of each of its blocks passes on."""
-
-    arguments: list[int]
-    ends: list[list[int]]
-
-
-class _Flow:
-    """The values of a function as the nodes of a graph.
-
-    An operation with regions passes values on by their position and has a node for each result; others have one for
-    all of them. What a name stands for is known while the region is read that it is given in; a name that nothing
-    gives is a value of which nothing is known."""
-
-    def __init__(self, module: Module) -> None:
-        self.operands: list[list[int]] = []
-        self.uses: list[list[int]] = []
-        self.sources: list[int] = []
-        self.addresses: list[int] = []
-        self.arithmetic: list[tuple[int, int]] = []
-        self._module = module
-        self._named: dict[str, int] = {}
-        self._hidden: list[tuple[str, int | None]] = []
-
-    def take(self, function: Operation) -> None:
-        """Take in a function. Not recursive: its operations may be nested deeper than Python's calls."""
-        pending = [self._take_nest(function)]
-        while pending:
-            inner = next(pending[-1], None)
-            if inner is None:
-                pending.pop()
-            else:
-                pending.append(self._take_nest(inner))
-
-    def _take_nest(self, operation: Operation) -> Iterator[Operation]:
-        """Take in an operation with regions; yields those inside it at the moment when they are to be taken in."""
-        text = _STRING.sub("", operation.tail)
-        values = [self._find(name) for name in _VALUE.findall(_BOUND.sub("", text))]
-        bound = _BOUND.findall(text)
-        bodies = []
-        for region in operation.regions:
-            around = len(self._hidden)
-            arguments = self._arguments_in(region, bound)
-            bound = []
-            ends = []
-            for block in region.blocks:
-                passed: list[int] = []
-                for inner in block.operations:
-                    passed = []
-                    if inner.regions:
-                        yield inner
-                    else:
-                        passed = self._take_leaf(inner)
-                if block.operations and block.operations[-1].name in TERMINATORS:
-                    ends.append(passed)
-                    self._branch(block.operations[-1], passed, arguments)
-            self._forget(around)
-            bodies.append(_Body(arguments[region.blocks[0].label], ends))
-        results = [self._give(name) for name in _result_names(operation)]
-        for targets, given in _PASSING.get(operation.name, _pass_all)(values, bodies, results):
-            for target, value in zip(targets, given, strict=False):
-                self._link(target, value)
-        if operation.name.startswith("tt.") and _gives_tensor(operation.closing):
-            self.sources += results
-
-    def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
-        """The arguments of each of a region's blocks; ``bound`` are those that its operation names."""
-        names = {block.label: self._argument_names(block) for block in region.blocks}
-        names[region.blocks[0].label] += bound
-        return {label: [self._give(name) for name in named] for label, named in names.items()}
-
-    def _argument_names(self, block: Block) -> list[str]:
-        """What the line before a block's first operation, a label or a clause, calls its arguments."""
-        line = self._module.text[self._module.line_start(block.start - 1) : block.start]
-        is_named = block.label or line.lstrip().startswith("partition")
-        return _ARGUMENT.findall(_STRING.sub("", line)) if is_named else []
-
-    def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
-        """Pass values on to the blocks that follow; the generic form does not tell which go to which."""
-        for label, passed in _SUCCESSOR.findall(_STRING.sub("", operation.tail)):
-            for index, argument in enumerate(arguments.get(label, ())):
-                names = _VALUE.findall(passed)[index : index + 1]
-                for value in [self._find(name) for name in names] or values:
-                    self._link(argument, value)
-
-    def _take_leaf(self, operation: Operation) -> list[int]:
-        text = _STRING.sub("", operation.tail)
-        values = [self._find(name) for name in _VALUE.findall(text)]
-        node = self._new([] if _MEMORY.search(operation.name) else values)
-        for name, _ in _RESULT.findall(operation.results):
-            self._name(name, node)
-        if _ADDRESSED.fullmatch(operation.name):
-            self.addresses += _without_data(operation, values)
-        if operation.name not in _MOVES and is_anchor(operation) and _gives_tensor(text):
-            self.sources.append(node)
-        if is_integer_arithmetic(operation):
-            self.arithmetic.append((operation.start, node))
-            if operation.name == _RANDOM:
-                self.sources.append(node)
-        return values
-
-    def _forget(self, around: int) -> None:
-        """What the names stood for before the region: they may be given anew in the next one."""
-        while len(self._hidden) > around:
-            name, hidden = self._hidden.pop()
-            if hidden is None:
-                del self._named[name]
-            else:
-                self._named[name] = hidden
-
-    def _find(self, name: str) -> int:
-        found = self._named.get(name, self._named.get(name.partition("#")[0]))
-        return self._give(name) if found is None else found
-
-    def _give(self, name: str) -> int:
-        node = self._new([])
-        self._name(name, node)
-        return node
-
-    def _name(self, name: str, node: int) -> None:
-        self._hidden.append((name, self._named.get(name)))
-        self._named[name] = node
-
-    def _new(self, operands: Sequence[int]) -> int:
-        node = len(self.operands)
-        self.operands.append([])
-        self.uses.append([])
-        for operand in operands:
-            self._link(node, operand)
-        return node
-
-    def _link(self, node: int, operand: int) -> None:
-        self.operands[node].append(operand)
-        self.uses[operand].append(node)
-
-
-_Passing = Iterator[tuple[Sequence[int], Sequence[int]]]
-
-
-def _pass_in_for(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """Behind the bounds and the step stand the values that are handed from iteration to iteration. The induction
-    variable counts, and is no data even where a bound was loaded."""
-    for passed in (values[3:], *(end for body in bodies for end in body.ends)):
-        yield bodies[0].arguments[1:], passed
-        yield results, passed
-
-
-def _pass_in_while(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """What stands behind the condition goes on to the second region and out of the loop."""
-    before, after = bodies[0], bodies[-1]
-    for passed in (values, *after.ends):
-        yield before.arguments, passed
-    for end in before.ends:
-        yield after.arguments, end[1:]
-        yield results, end[1:]
-
-
-def _pass_out(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    return ((results, end) for body in bodies for end in body.ends)
-
-
-def _pass_all(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
-    """In and out: what is not known of an operation is not left out."""
-    yield results, values
-    yield from ((body.arguments, values) for body in bodies)
-    yield from _pass_out(values, bodies, results)
-
-
-_PASSING = {"scf.for": _pass_in_for, "scf.while": _pass_in_while, "scf.if": _pass_out}
-
-
 def _gives_tensor(types: str) -> bool:
     return "tensor<" in types.rpartition("->")[2]
 
 
-def _result_names(operation: Operation) -> list[str]:
-    return [
-        f"{name}#{number}" if count else name
-        for name, count in _RESULT.findall(operation.results)
-        for number in range(int(count or 1))
-    ]
-
-
-def _without_data(operation: Operation, values: Sequence[int]) -> list[int]:
+def _without_data(leaf: Leaf) -> list[int]:
+    operation, values = leaf.operation, leaf.values
     printed, generic = _DATA_OPERANDS.get(operation.name.partition(".")[2], ((), ()))
     places = generic if operation.tail.startswith("(") else printed
     data = {place % len(values) for place in places if values}
