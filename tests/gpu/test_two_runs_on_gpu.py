@@ -38,17 +38,18 @@ def test_if_no_selector_finds_anything_the_program_runs_once(kprof: Kprof) -> No
 @pytest.mark.parametrize("second", ["profile", "dump", "run"])
 def test_a_second_command_in_one_workspace_is_refused(tmp_path: Path, second: str) -> None:
     with ProgramRuns(tmp_path) as runs:
-        first = runs.start_kprof("profile", "--", PROGRAM, "--pause", "6")
+        program = (PROGRAMS / "ending.py", "--pause", "6")
+        first = runs.start_kprof("profile", "--", *program)
         deadline = time.monotonic() + 60
         while not (tmp_path / "kprof_out" / "workspace.json").exists():
             assert time.monotonic() < deadline and not first.ended(), first.wait(exit_code=None)
             time.sleep(0.02)
         where = ("kprof_out",) if second == "run" else ()
-        refused = runs.start_kprof(second, *where, "--", PROGRAM).wait(exit_code=None)
+        refused = runs.start_kprof(second, *where, "--", *program).wait(exit_code=None)
         print(refused)
         went_on = first.wait()
     assert refused.exit_code == 1
     assert "Traceback" not in refused.stderr
-    assert "numbers" not in refused.stdout  # its program did not run
-    assert went_on.stdout.count("0 numbers") == 2
+    assert "sum" not in refused.stdout  # its program did not run
+    assert went_on.stdout.count("sum ") == 2
     assert len(list((tmp_path / "kprof_out" / "captures").iterdir())) == 1
