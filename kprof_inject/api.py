@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +25,7 @@ from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import SPREADS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace, held
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.live import LiveCapture
@@ -59,11 +60,17 @@ class Profile:
             )
         if not _in_use.acquire(blocking=False):
             raise KprofError("another profile runs already", hint="one block at a time")
-        from kprof_inject.runtime.live import live
+        try:
+            from kprof_inject.runtime.live import live
 
-        self._capture = self._running.enter_context(
-            live(self._session, ProcessReport(self._session.reports), self._insert)
-        )
+            with ExitStack() as entered:
+                entered.enter_context(held(self._folder, warnings.warn))
+                report = ProcessReport(self._session.reports)
+                self._capture = entered.enter_context(live(self._session, report, self._insert))
+                self._running = entered.pop_all()
+        except BaseException:
+            _in_use.release()
+            raise
         self._capture.enabled = self._enabled
         return self
 
@@ -171,8 +178,8 @@ def profile(
     """Profile what runs in a ``with`` block.
 
     The arguments mean what the options of ``kprof-inject profile`` do. ``folder`` keeps the dumped kernels and the raw
-    buffers; without it they live in a temporary folder until the process ends. Raises ``KprofError`` for selectors or
-    launches that cannot be read.
+    buffers, and is for one block at a time; without it they live in a temporary folder until the process ends. Raises
+    ``KprofError`` for selectors or launches that cannot be read, and for a folder that is in use.
 
         with kprof_inject.profile(at=["func", "loop"]) as prof:
             kernel[grid](x, y)
@@ -182,11 +189,14 @@ def profile(
     parse_launches(launches)
     if split not in SPREADS:
         raise KprofError(f"there is no split {split!r}", hint=f"choose {' or '.join(SPREADS)}")
-    workspace = Workspace.create(Path(folder) if folder is not None else _temporary_folder())
+    workspace_folder = Path(folder) if folder is not None else _temporary_folder()
+    with held(workspace_folder, warnings.warn):
+        workspace = Workspace.create(workspace_folder)
+        reports_folder = workspace.new_reports_folder("run")
     session = Session(
         "run",
         str(workspace.folder.resolve()),
-        str(workspace.new_reports_folder("run").resolve()),
+        str(reports_folder.resolve()),
         kernel=kernel,
         launches=launches,
         max_bytes=max_bytes,

@@ -2,18 +2,99 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import platform
+import shlex
 import shutil
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_object, read_text, write_json, write_text
+from kprof_inject.printable import printable
 
 WORKSPACE_VERSION = 1
 
 _MARK = "workspace.json"
+_LOCK = "workspace.lock"
+_held: set[IO[bytes]] = set()
+"""The lock files that this process holds."""
+
+
+@contextmanager
+def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
+    be one yet. Whatever ends this process gives it back; no child has it.
+
+    Raises ``KprofError`` if another holds it, and if the folder is of no workspace. On a file system that cannot lock
+    it goes on, and ``say`` is told."""
+    _require_ours(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a+b", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _in_use(folder) from None
+        except OSError as error:
+            say(f"{folder} cannot be locked ({error.strerror}): see to it that no other command uses it meanwhile")
+            yield
+            return
+        _write_holder(file)
+        _held.add(file)
+        try:
+            yield
+        finally:
+            if file in _held:  # not in a fork
+                _held.discard(file)
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _write_holder(file: IO[bytes]) -> None:
+    holder = {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "command": shlex.join(sys.orig_argv),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    with suppress(OSError):  # as on a full disk: the lock is held all the same
+        file.truncate(0)
+        file.write(json.dumps(holder).encode() + b"\n")
+
+
+def _in_use(folder: Path) -> KprofError:
+    try:
+        holder = read_object(folder / _LOCK, "pid", "host", "command", "since")
+    except KprofError:  # its holder could not write it, or is about to
+        who = "another command"
+    else:
+        place = "" if holder["host"] == platform.node() else f" on {holder['host']}"
+        who = printable(f"process {holder['pid']}{place} since {holder['since']}: {holder['command']}")
+    return KprofError(f"{folder} is in use by {who}", hint="wait until it has ended, or name another folder with -o")
+
+
+def _let_go() -> None:
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+# A fork shares the lock, and may outlive us.
+os.register_at_fork(after_in_child=_let_go)
+
+
+def _require_ours(folder: Path) -> None:
+    if folder.exists() and not (folder / _MARK).exists() and any(path.name != _LOCK for path in folder.iterdir()):
+        raise KprofError(
+            f"{folder} is not empty and no workspace of kprof-inject",
+            hint="name another folder with -o",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +141,7 @@ class Workspace:
         Raises ``KprofError`` for a folder that holds anything else.
         """
         workspace = cls(folder)
-        if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
-            raise KprofError(
-                f"{folder} is not empty and no workspace of kprof-inject",
-                hint="name another folder with -o",
-            )
+        _require_ours(folder)
         for made in (workspace.kernels_folder, workspace.plans_folder, workspace.override_folder):
             shutil.rmtree(made, ignore_errors=True)
         write_json(folder / _MARK, {"version": WORKSPACE_VERSION})
@@ -111,12 +188,17 @@ class Workspace:
         return self.folder / "calibration"
 
     def cache_folder(self, step: str) -> Path:
-        """Where the program's compilers may cache while ``step`` runs it."""
+        """Where compilers may cache in ``step``."""
         return self.folder / "cache" / step
 
-    def empty_cache(self, step: str) -> None:
-        """Forget what the program's compilers cached in ``step``."""
-        shutil.rmtree(self.cache_folder(step), ignore_errors=True)
+    def new_cache_folder(self, step: str) -> Path:
+        """Where the program's compilers may cache while this process runs it: nothing is there. What processes that
+        have ended left is removed; that of others is theirs."""
+        ours = self.cache_folder(f"{step}-{os.getpid()}")
+        for folder in ours.parent.glob(f"{step}-*"):
+            if folder == ours or not _is_alive(folder.name.removeprefix(f"{step}-")):
+                shutil.rmtree(folder, ignore_errors=True)
+        return ours
 
     def new_reports_folder(self, step: str) -> Path:
         """An empty folder where each process of the program says what it did."""
@@ -126,13 +208,26 @@ class Workspace:
         return folder
 
     def new_capture_folder(self) -> Path:
-        """The folder of the next capture: ``captures/001`` and so on."""
+        """Claim the folder of the next capture: ``captures/001`` and so on. Nobody else is given it."""
         number = 1 + max((int(path.name) for path in self._captures()), default=0)
-        return self.folder / "captures" / f"{number:03d}"
+        while True:
+            folder = self.folder / "captures" / f"{number:03d}"
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return folder
+
+    def forget_if_empty(self, capture_folder: Path) -> None:
+        """Give a capture's folder back if nothing came of it."""
+        with suppress(OSError):
+            capture_folder.rmdir()
 
     def last_capture_folder(self) -> Path:
         """Raises ``KprofError`` if there is no capture yet."""
-        captures = sorted(self._captures(), key=lambda path: int(path.name))
+        captures = sorted(filter(_is_begun, self._captures()), key=lambda path: int(path.name))
         if not captures:
             raise KprofError(
                 f"{self.folder} has no capture yet",
@@ -197,3 +292,17 @@ class Workspace:
         """The plan's scope table, or None if this variant has no plan."""
         path = self.plans_folder / variant / "scopes.json"
         return read_object(path) if path.exists() else None
+
+
+def _is_begun(capture_folder: Path) -> bool:
+    return any(capture_folder.iterdir())
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:  # it is another user's
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True

@@ -18,7 +18,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.devices.gpu import has_gpu
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, held
 
 _PACKAGE = Path(__file__).parents[1]
 _CAPTURE = _PACKAGE / "demo" / "capture"
@@ -34,7 +34,8 @@ def command(ctx: click.Context, workspace: Path) -> None:
     if has_gpu():
         ctx.invoke(profile_command, workspace=workspace, program=(str(_example()),))
     else:
-        _replay(workspace)
+        with held(workspace, say):
+            _replay(workspace)
 
 
 def _example() -> Path:
@@ -47,7 +48,7 @@ def _example() -> Path:
 def _replay(workspace: Path) -> None:
     opened = Workspace.create(workspace)
     folder = opened.new_capture_folder()
-    shutil.copytree(_CAPTURE, folder)
+    shutil.copytree(_CAPTURE, folder, dirs_exist_ok=True)
     capture = read_capture(folder)
     say("no GPU here: replaying a capture of examples/matmul.py that was recorded on an NVIDIA H200")
     kernel = capture.launches[0].kernel

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ from kprof_inject.select.plan import Plan
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import SPREADS
-from kprof_inject.workspace import Workspace, snapshot_beside
+from kprof_inject.workspace import Workspace, held, snapshot_beside
 
 # The kinds of sites that come from the text of a source file.
 _MARKED = frozenset({"marker", "mark"})
@@ -58,9 +59,10 @@ def command(
         if output or plan_path:
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
         workspace = Workspace.open(place)
-        kernels = insert_kernels(workspace, parse_selectors(selectors), spread)
-        if writes:
-            write_insertions(workspace, kernels)
+        with held(place, say) if writes else nullcontext():
+            kernels = insert_kernels(workspace, parse_selectors(selectors), spread)
+            if writes:
+                write_insertions(workspace, kernels)
         _say_kernels(kernels)
         done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     else:

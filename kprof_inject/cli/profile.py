@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import click
@@ -26,10 +27,13 @@ from kprof_inject.cli.report import print_report
 from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.cli.trace import write_and_say
 from kprof_inject.cli.view_options import layout_for, layout_option
+from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import trace_writer
 from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.program import STOPPED
+from kprof_inject.runtime.program_input import kept_input
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, held
 
 
 @click.command("profile", context_settings=PROGRAM_SETTINGS)
@@ -62,15 +66,29 @@ def command(
     trace_writer(trace_path, layout)
     parse_selectors(selectors)
 
-    opened = Workspace.create(workspace)
-    dump_exit_code = dump_into(opened, choice.kernel, program)
-    if dump_exit_code == INTERRUPTED:
-        say("interrupted: the program is not run again; insert and run go on from here")
-        ctx.exit(INTERRUPTED)
-    insert_into(opened, selectors, split)
-    runner = run_and_fit if fit else run_into
-    capture_folder, exit_code = runner(opened, choice, mode, program)
-    timelines = decode_capture(read_capture(capture_folder))
-    write_and_say(trace_path, timelines, layout)
-    print_report(timelines, as_json)
+    program_input = kept_input(workspace)
+    with held(workspace, say):
+        opened = Workspace.create(workspace)
+        dump_exit_code = dump_into(opened, choice.kernel, program, program_input)
+        if dump_exit_code in STOPPED:
+            say(f"{_how_stopped(dump_exit_code)}: the program is not run again; insert and run go on from here")
+            ctx.exit(dump_exit_code)
+        insert_into(opened, selectors, split)
+        if program_input.refusal:
+            raise KprofError(
+                f"the program cannot be run again: {program_input.refusal}",
+                hint=f"profile it with < FILE, or go on from here: kprof-inject run {workspace} -- PROG",
+            )
+        runner = run_and_fit if fit else run_into
+        capture_folder, exit_code = runner(opened, choice, mode, program, program_input)
+        if exit_code in STOPPED and exit_code != INTERRUPTED:  # who sent it does not wait for long
+            say(f"{_how_stopped(exit_code)}: trace and report go on from here")
+            ctx.exit(exit_code)
+        timelines = decode_capture(read_capture(capture_folder))
+        write_and_say(trace_path, timelines, layout)
+        print_report(timelines, as_json)
     ctx.exit(exit_code or dump_exit_code)
+
+
+def _how_stopped(exit_code: int) -> str:
+    return "interrupted" if exit_code == INTERRUPTED else f"stopped by {signal.Signals(exit_code - 128).name}"

@@ -10,12 +10,14 @@ from kprof_inject.calibration.of_capture import add_record_costs
 from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.console import INTERRUPTED, say, say_faults
+from kprof_inject.cli.console import say, say_faults, say_unreached
 from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.program import STOPPED
+from kprof_inject.runtime.program_input import ProgramInput, kept_input, own_input
 from kprof_inject.timeline.fit import Fit, fitted_buffer
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, held
 
 
 class _WorkspaceFirst(click.Command):
@@ -51,15 +53,22 @@ def command(
     program: tuple[str, ...],
 ) -> None:
     """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches."""
+    opened = Workspace.open(workspace)
     runner = run_and_fit if fit else run_into
-    _, exit_code = runner(Workspace.open(workspace), choice, mode, program)
+    program_input = kept_input(workspace) if fit else own_input()
+    with held(workspace, say):
+        _, exit_code = runner(opened, choice, mode, program, program_input)
     ctx.exit(exit_code)
 
 
-def run_and_fit(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tuple[str, ...]) -> tuple[Path, int]:
+def run_and_fit(
+    workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tuple[str, ...], program_input: ProgramInput
+) -> tuple[Path, int]:
     """As ``run_into``, and once more if records were lost, with a buffer that has room for them: the result is then
     the second run's."""
-    folder, exit_code = run_into(workspace, choice, mode, program)
+    folder, exit_code = run_into(workspace, choice, mode, program, program_input)
+    if exit_code in STOPPED:
+        return folder, exit_code
     fit = fitted_buffer(read_capture(folder).launches, mode)
     if fit is None:
         say("no record was lost: --fit has nothing to do")
@@ -74,8 +83,11 @@ def run_and_fit(workspace: Workspace, choice: LaunchChoice, mode: Mode, program:
             "record fewer --warps, select less, or raise --max-bytes"
         )
         return folder, exit_code
+    if program_input.refusal:
+        say(f"not run again: {program_input.refusal}; {options} would keep them all")
+        return folder, exit_code
     say(f"running once more with {options}, which keeps as many for every warp")
-    folder, exit_code = run_into(workspace, choice, fit.mode, program)
+    folder, exit_code = run_into(workspace, choice, fit.mode, program, program_input)
     still = fitted_buffer(read_capture(folder).launches, fit.mode)
     if still is not None:
         _say_losses(still)
@@ -91,10 +103,12 @@ def _say_losses(fit: Fit) -> None:
         )
 
 
-def run_into(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tuple[str, ...]) -> tuple[Path, int]:
+def run_into(
+    workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tuple[str, ...], program_input: ProgramInput
+) -> tuple[Path, int]:
     """Run and say what was captured; returns the capture's folder and the program's exit code."""
     capture_folder = workspace.new_capture_folder()
-    result = steps.run(workspace, capture_folder, choice, mode, program)
+    result = steps.run(workspace, capture_folder, choice, mode, program, program_input)
     for state in result.reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran as it was: {state.reason}")
@@ -103,8 +117,9 @@ def run_into(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tu
     for autotuned in result.reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
     say_faults(result.reports.errors)
+    say_unreached(result.reports.unreached)
     say(f"captured to {capture_folder}")
-    if result.exit_code != INTERRUPTED:
+    if result.exit_code not in STOPPED:
         for message in add_record_costs(workspace, capture_folder):
             say(message)
     return capture_folder, result.exit_code

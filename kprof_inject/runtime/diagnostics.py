@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
+
+from kprof_inject.runtime.faults import flush_stderr, write_stderr
 
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
@@ -47,23 +48,26 @@ def without_false_alarms() -> Iterator[HeldMessages]:
     MLIR writes to the file descriptor itself, so Python's ``sys.stderr`` is not the place to stand in.
     """
     try:
-        sys.stderr.flush()
-        stderr = os.dup(2)
-    except (AttributeError, OSError, ValueError):  # a program without a stderr: there is nothing to keep clean
+        held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
+    except OSError:  # a full disk: a false alarm is the lesser evil
         yield HeldMessages(None)
         return
-    with tempfile.TemporaryFile() as held:
+    with held:
+        flush_stderr()
+        try:
+            stderr = os.dup(2)
+        except OSError:  # a program without a stderr: there is nothing to keep clean
+            yield HeldMessages(None)
+            return
         os.dup2(held.fileno(), 2)
         messages = HeldMessages(held)
         try:
             yield messages
         finally:
-            sys.stderr.flush()
+            flush_stderr()
             os.dup2(stderr, 2)
             os.close(stderr)
-            rest = drop_false_alarms(messages.take())
-            if rest:
-                os.write(2, rest)
+            write_stderr(drop_false_alarms(messages.take()))
 
 
 def drop_false_alarms(written: bytes) -> bytes:

@@ -1,11 +1,11 @@
 """Calls what has to be done when this process ends, whichever way Python hears of it.
 
-``atexit`` misses children of ``multiprocessing`` that were forked: they leave by ``os._exit``.
+``atexit`` calls ``end``: the start-up hook saw to it, before the program registered anything. But ``atexit`` misses
+children of ``multiprocessing`` that were forked: they leave by ``os._exit``.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 from collections.abc import Callable
 from typing import NoReturn
@@ -14,13 +14,12 @@ _callbacks: list[Callable[[], None]] = []
 
 
 def install() -> None:
-    """Have the callbacks called at the end of the process. Called once, before the program's own code."""
-    atexit.register(_end)
+    """Have the callbacks called where ``atexit`` does not hear of the end. Called once."""
     leave = os._exit
 
     def leave_after_callbacks(status: int) -> NoReturn:
         try:
-            _end()
+            end()
         finally:
             leave(status)
 
@@ -35,6 +34,7 @@ def at_end(callback: Callable[[], None]) -> None:
     _callbacks.append(callback)
 
 
-def _end() -> None:
+def end() -> None:
+    """Call what is registered, once."""
     while _callbacks:
         _callbacks.pop()()

@@ -1,16 +1,13 @@
-"""Waits for the program to import Triton, then puts the session's step into its compiler.
-
-Imports the standard library alone until Triton is there.
-"""
+"""Puts the session's step into the program's compiler. The start-up hook calls it when the program imports Triton."""
 
 from __future__ import annotations
 
+import functools
 import importlib
-import sys
 from types import ModuleType
+from typing import Any
 
-from kprof_inject.runtime import endings
-from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime import endings, faults
 from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.proton_scripts import PROTON_MODULES, withhold_sessions
@@ -20,25 +17,33 @@ _STEPS = {"dump": "kprof_inject.runtime.dump", "run": "kprof_inject.runtime.over
 """The module of each step; its ``install(session, report)`` is called once Triton is imported."""
 
 
-def install() -> None:
-    """Join the session that the environment names, if there is one. Never raises."""
+def imported(module: ModuleType, stderr: Any) -> None:
+    """Do what has to be done now that the program has imported this module. Never raises. ``stderr`` is which file the
+    process began with as its stderr."""
+    faults.STDERR = stderr
+    joined = _join()
+    if joined is not None:
+        session, report = joined
+        _DOING[module.__name__](module, session, report)
+
+
+@functools.cache
+def _join() -> tuple[Session, ProcessReport] | None:
+    """Join the session that the environment named, once; None if it cannot be read, which is said."""
     try:
         session = Session.from_environment()
         if session is None:
-            return
+            return None
         report = ProcessReport(session.reports)
         report.write()
         endings.install()
     except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-        sys.stderr.write(f"kprof-inject: not active in this process: {error}\n")
-        return
-    wait = {"triton": lambda triton: _install_step(session, report, triton)}
-    wait |= dict.fromkeys(PROTON_MODULES, lambda module: _withhold_sessions(report, module))
-    wait[INDUCTOR_AUTOTUNER] = lambda module: _tell_benchmarks(report, module)
-    after_import(wait)
+        faults.say(f"not active in this process: {error}")
+        return None
+    return session, report
 
 
-def _install_step(session: Session, report: ProcessReport, triton: ModuleType) -> None:
+def _install_step(triton: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Triton"):
         report.triton_version = str(triton.__version__)
         report.write()
@@ -47,13 +52,21 @@ def _install_step(session: Session, report: ProcessReport, triton: ModuleType) -
         importlib.import_module(_STEPS[session.step]).install(session, report)
 
 
-def _tell_benchmarks(report: ProcessReport, module: ModuleType) -> None:
+def _tell_benchmarks(module: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("joining Inductor"):
         autotuning = importlib.import_module("kprof_inject.runtime.launching.autotuning")
         autotuning.install_for_inductor(module)
         autotuning.report_inductors_choices(module, report)
 
 
-def _withhold_sessions(report: ProcessReport, module: ModuleType) -> None:
+def _withhold_sessions(module: ModuleType, session: Session, report: ProcessReport) -> None:
     with report.guard("standing in for Proton"):
         withhold_sessions(module)
+
+
+_DOING = {
+    "triton": _install_step,
+    INDUCTOR_AUTOTUNER: _tell_benchmarks,
+    **dict.fromkeys(PROTON_MODULES, _withhold_sessions),
+}
+"""What is done once a module was imported: ``startup/sitecustomize.py`` waits for these."""

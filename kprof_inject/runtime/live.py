@@ -37,6 +37,7 @@ class LiveCapture:
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self.enabled = True
+        self._workspace = Workspace(Path(session.workspace))
         self._session = session
         self._report = report
         self._device = device
@@ -53,11 +54,16 @@ class LiveCapture:
         anything was launched. It waits for the device."""
         folder = self._folder
         self._current.finish()
+        self._workspace.forget_if_empty(folder)
         self._folder, self._current = self._next()
         return folder
 
+    def close(self) -> None:
+        """Forget the capture that nobody will take."""
+        self._workspace.forget_if_empty(self._folder)
+
     def _next(self) -> tuple[Path, LaunchCapture]:
-        folder = Workspace(Path(self._session.workspace)).new_capture_folder().resolve()
+        folder = self._workspace.new_capture_folder().resolve()
         return folder, LaunchCapture(replace(self._session, capture=str(folder)), self._report, self._device)
 
 
@@ -98,6 +104,7 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
     finally:
         # A kernel that the program keeps goes on without records.
         capture.enabled = False
+        capture.close()
         unwrap()
 
 

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.files import read_object, write_json
+from kprof_inject.printable import printable
+from kprof_inject.runtime.children import UNREACHED_ENDING
+from kprof_inject.runtime.faults import say
 
 
 class ProcessReport:
@@ -66,8 +69,8 @@ class ProcessReport:
             write_json(self._folder / f"{os.getpid()}-{self._started_ns}.json", values)
         except OSError as error:
             if not self._refused:
-                sys.stderr.write(f"kprof-inject: cannot report: {error}\n")
-            self._refused = True
+                self._refused = True
+                say(f"cannot report: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +94,10 @@ class AutotunerChoice:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """All processes of one step together."""
+    """All processes of one step together. ``unreached`` are commands of Python processes that started without us."""
 
-    processes: int
+    joined: bool
+    unreached: tuple[str, ...]
     triton_versions: frozenset[str]
     gpu: bool | None
     kernels: tuple[KernelState, ...]
@@ -102,7 +106,9 @@ class Reports:
 
 
 def read_reports(folder: Path) -> Reports:
-    """Merge what the processes wrote. ``gpu`` is None if none could tell."""
+    """Merge what the processes wrote. ``gpu`` is None if none could tell.
+
+    One that never imported Triton has left an empty file, PID.joined, and no report."""
     keys = ("triton_version", "gpu", "kernels", "choices", "errors")
     values = [read_object(path, *keys) for path in sorted(folder.glob("*.json"))]
     seen = [value["gpu"] for value in values if value["gpu"] is not None]
@@ -112,10 +118,16 @@ def read_reports(folder: Path) -> Reports:
         for variant, kernel in value["kernels"].items()
     }
     return Reports(
-        len(values),
+        bool(values) or any(folder.glob("*.joined")),
+        tuple(dict.fromkeys(_unreached(folder))),
         frozenset(value["triton_version"] for value in values if value["triton_version"]),
         any(seen) if seen else None,
         tuple(kernels.values()),
         tuple(dict.fromkeys(AutotunerChoice(**choice) for value in values for choice in value["choices"])),
         tuple(error for value in values for error in value["errors"]),
     )
+
+
+def _unreached(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob(f"*{UNREACHED_ENDING}")):
+        yield from map(printable, path.read_text(errors="replace").splitlines())

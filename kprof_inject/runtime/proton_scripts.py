@@ -6,10 +6,11 @@ Proton's own command line treats a script's ``proton.start`` in the same way.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+
+from kprof_inject.runtime.faults import say
 
 # By module: what begins a session, and what works on one. Triton up to 3.6 has no ``data``.
 _STARTS = {"triton.profiler.profile": ("start",)}
@@ -52,7 +53,4 @@ def _warning(original: Callable[..., Any]) -> Callable[..., None]:
 
 @functools.cache
 def _warn_once() -> None:
-    if sys.stderr is not None:
-        sys.stderr.write(
-            "kprof-inject: the program's proton.start() does nothing here; run it by itself for Proton's own profile\n"
-        )
+    say("the program's proton.start() does nothing here; run it by itself for Proton's own profile")

@@ -1,7 +1,4 @@
-"""What the command line tells the processes of the program: one JSON file, named in the environment.
-
-Imports the standard library alone: it runs before the program's own code.
-"""
+"""What the command line tells the processes of the program: one JSON file, named in the environment."""
 
 from __future__ import annotations
 
@@ -30,8 +27,13 @@ class Session:
     max_launches: int = 0
     mode: Mode = DEFAULT_MODE
 
-    def write(self, path: Path) -> None:
-        write_json(path, asdict(self))
+    @property
+    def path(self) -> Path:
+        """Where it is written. The start-up hook leaves its marks beside it, before it can read what it says."""
+        return Path(self.reports, "session")
+
+    def write(self) -> None:
+        write_json(self.path, asdict(self))
 
     @classmethod
     def from_environment(cls) -> Session | None:

@@ -15,6 +15,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import run_program
+from kprof_inject.runtime.program_input import ProgramInput
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
@@ -27,12 +28,11 @@ class StepResult:
     reports: Reports
 
 
-def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str]) -> StepResult:
+def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput) -> StepResult:
     """Run the program and save its kernels. Raises ``KprofError`` if there are none to save."""
     reports_folder = workspace.new_reports_folder("dump")
-    workspace.empty_cache("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
-    exit_code = run_program(program, session)
+    exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
     reports = read_reports(reports_folder)
     if not workspace.kernels():
         raise _nothing_happened("compiled no kernel", exit_code, reports, kernel_glob)
@@ -45,6 +45,7 @@ def run(
     choice: LaunchChoice,
     mode: Mode,
     program: Sequence[str],
+    program_input: ProgramInput,
 ) -> StepResult:
     """Rerun the program with the planned records and save its launches into ``capture_folder``.
 
@@ -59,8 +60,10 @@ def run(
         mode=mode,
         **asdict(choice),
     )
-    workspace.empty_cache("run")  # what Inductor keeps may be instrumented with other records
-    exit_code = run_program(program, session)
+    try:
+        exit_code = run_program(program, session, workspace.new_cache_folder("run"), program_input)
+    finally:
+        workspace.forget_if_empty(capture_folder)
     reports = read_reports(reports_folder)
     if not any(capture_folder.glob("*/launches.jsonl")):
         seen, left_out = seen_launches(capture_folder), left_out_launches(capture_folder)
@@ -86,7 +89,7 @@ def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: 
             hint="this is a fault of kprof-inject or of the version of Triton; please report it",
             exit_code=code,
         )
-    if not reports.processes:
+    if not reports.joined:
         hint = "it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment"
         return KprofError(f"no Python process of the program joined{crashed}", hint=hint, exit_code=code)
     left_alone = [state for state in reports.kernels if state.state == "left alone"]

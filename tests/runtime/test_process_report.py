@@ -71,7 +71,7 @@ def test_processes_are_read_together(tmp_path: Path) -> None:
     third.write()
 
     reports = read_reports(tmp_path)
-    assert reports.processes == 3
+    assert reports.joined
     assert reports.triton_versions == {"3.6.0"}
     assert reports.gpu is True
     assert set(reports.kernels) == {
@@ -84,4 +84,4 @@ def test_processes_are_read_together(tmp_path: Path) -> None:
 
 def test_no_process_reported(tmp_path: Path) -> None:
     reports = read_reports(tmp_path)
-    assert (reports.processes, reports.gpu, reports.kernels, reports.errors) == (0, None, (), ())
+    assert (reports.joined, reports.gpu, reports.kernels, reports.errors) == (False, None, (), ())

@@ -58,9 +58,9 @@ proton.finalize()
 def run_in_dump(folder: Path, *arguments: str | Path) -> Ended:
     """Run Python as ``dump`` does."""
     workspace = Workspace.create(folder / "workspace")
-    session_path = folder / "session.json"
-    Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump"))).write(session_path)
-    env = program_environment(clean_environment(folder), session_path, workspace.cache_folder("dump"))
+    session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
+    session.write()
+    env = program_environment(clean_environment(folder), session.path, workspace.cache_folder("dump"))
     return run_python(*arguments, folder=folder, env=env)
 
 
@@ -68,7 +68,7 @@ def run_in_dump(folder: Path, *arguments: str | Path) -> Ended:
 def test_a_session_of_the_programs_own_never_begins(tmp_path: Path, imports: str) -> None:
     (tmp_path / "prog.py").write_text(imports + SESSION)
     assert run_in_dump(tmp_path, "prog.py") == Ended(0, "None\n3 4\n", WARNING)
-    assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "session.json", "workspace"]
+    assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]
     assert os.listdir(tmp_path / "home") == []
 
 
@@ -88,7 +88,7 @@ def test_protons_own_command_runs_the_script(tmp_path: Path) -> None:
     command = ("-m", "triton.profiler.proton", "-n", "theirs", "-b", "cupti", "prog.py", "x")
     ended = run_in_dump(tmp_path, *command)
     assert (ended.exit_code, ended.stdout, ended.stderr.count(WARNING)) == (0, "['x'] None\n", 1), ended.stderr
-    assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "session.json", "workspace"]
+    assert sorted(os.listdir(tmp_path)) == ["home", "prog.py", "workspace"]
 
 
 def test_outside_of_a_session_proton_is_as_it_was(tmp_path: Path) -> None:

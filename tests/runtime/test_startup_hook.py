@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import venv
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 
 from kprof_inject.runtime import inductor
+from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace import Workspace
@@ -26,9 +28,10 @@ class Dump:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.workspace = Workspace.create(folder / "workspace")
-        self.session_path = folder / "session.json"
         self._reports = self.workspace.new_reports_folder("dump")
-        Session("dump", str(self.workspace.folder), str(self._reports)).write(self.session_path)
+        session = Session("dump", str(self.workspace.folder), str(self._reports))
+        session.write()
+        self.session_path = session.path
 
     def run(self, *arguments: str | Path, path: str | None = None, python: str | Path = sys.executable) -> Ended:
         """Run Python in the session; ``path`` stands for the user's PYTHONPATH."""
@@ -39,10 +42,27 @@ class Dump:
     def reports(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text()) for path in self._reports.glob("*.json")]
 
+    def joined(self) -> bool:
+        return read_reports(self._reports).joined
+
+    def unreached(self) -> tuple[str, ...]:
+        """The Python processes that the program started without us."""
+        return read_reports(self._reports).unreached
+
 
 @pytest.fixture
 def dump(tmp_path: Path) -> Dump:
     return Dump(tmp_path)
+
+
+@pytest.fixture
+def fake_triton(tmp_path: Path) -> str:
+    """The user's PYTHONPATH: a Triton that has nothing, and is imported in no time, comes first."""
+    (tmp_path / "fake" / "triton" / "profiler").mkdir(parents=True)
+    (tmp_path / "fake" / "triton" / "__init__.py").write_text("__version__ = '3.6.0'")
+    (tmp_path / "fake" / "triton" / "profiler" / "__init__.py").write_text("")
+    (tmp_path / "fake" / "triton" / "profiler" / "profile.py").write_text("")
+    return python_path(tmp_path / "fake")
 
 
 @pytest.mark.parametrize("method", ["here", "subprocess", "spawn", "fork", "forkserver"])
@@ -59,39 +79,58 @@ def test_the_process_that_compiles_reports(dump: Dump, method: str) -> None:
     assert [report["errors"] for report in dump.reports() if report["errors"]] == []
 
 
-def test_a_process_without_triton_reports_too(dump: Dump) -> None:
+def test_a_process_without_triton_is_known(dump: Dump) -> None:
+    assert not dump.joined()
     dump.run("-c", "pass")
-    (report,) = dump.reports()
-    assert (report["triton_version"], report["gpu"], report["kernels"], report["errors"]) == ("", None, {}, [])
+    assert dump.joined()
+    assert dump.reports() == []
 
 
-def test_waiting_for_triton_imports_nothing_that_the_program_does_not(dump: Dump) -> None:
-    ended = dump.run("-c", "import sys; print({'click', 'lark', 'numpy', 'rich', 'torch', 'triton'} & {*sys.modules})")
-    assert ended.stdout == "set()\n"
+def test_waiting_for_triton_imports_nothing(tmp_path: Path, dump: Dump) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "sitecustomize.py").write_text("")
+    program = "import sys; print(sorted(sys.modules))"
+    plain = run_child([sys.executable, "-c", program], tmp_path, env={"PYTHONPATH": python_path(tmp_path / "empty")})
+    assert "sitecustomize" in plain.stdout
+    assert dump.run("-c", program) == plain
+
+
+def test_modules_of_the_programs_own_are_what_it_imports(tmp_path: Path, dump: Dump) -> None:
+    names = ("dataclasses", "functools", "inspect", "json", "pathlib", "signal", "subprocess", "token")
+    (tmp_path / "lib").mkdir()
+    for name in names:
+        (tmp_path / "lib" / f"{name}.py").write_text("")
+    program = tmp_path / "lib" / "prog.py"
+    places = ", ".join(f"os.path.dirname({name}.__file__)" for name in names)
+    program.write_text(f"import os, {', '.join(names)}\nprint({{{places}}})")
+    ended = dump.run(program)
+    assert (ended.stdout, ended.stderr) == (f"{{'{program.parent}'}}\n", "")
 
 
 def test_outside_of_a_session_nothing_happens(tmp_path: Path) -> None:
     startup = Path(program_environment({}, tmp_path, tmp_path)["PYTHONPATH"])
-    program = "import sys; print([f for f in sys.meta_path if type(f).__module__.startswith('kprof_inject')])"
+    program = "import os, sys; print(len(sys.meta_path), os.execve)"
+    plain = run_child([sys.executable, "-c", program], tmp_path)
     ended = run_child([sys.executable, "-c", program], tmp_path, env={"PYTHONPATH": python_path(startup)})
-    assert (ended.exit_code, ended.stdout, ended.stderr) == (0, "[]\n", "")
+    assert ended == plain
 
 
 def test_triton_looks_as_it_does_without_us(tmp_path: Path, dump: Dump) -> None:
     program = tmp_path / "prog.py"
     program.write_text(
-        "import inspect, triton\n"
-        "print(type(triton.__loader__), type(triton.__spec__.loader), len(inspect.getsource(triton)))\n"
+        "import importlib.resources, importlib.util, inspect, pkgutil\n"
+        "print(type(importlib.util.find_spec('triton').loader), len(pkgutil.get_data('triton', '__init__.py')))\n"
+        "import triton\n"
+        "print(triton.__spec__, vars(triton.__loader__), triton.__loader__ is triton.__spec__.loader)\n"
+        "print(importlib.resources.files(triton), len(inspect.getsource(triton)))\n"
     )
     plain = run_child([sys.executable, program], tmp_path)
-    assert plain.stdout.count("SourceFileLoader") == 2
-    assert dump.run(program).stdout == plain.stdout
-
-
-def test_who_only_looks_for_triton_takes_nothing_away(dump: Dump) -> None:
-    ended = dump.run("-c", "import importlib.util as u; print(u.find_spec('triton').name); import triton")
+    assert "SourceFileLoader" in plain.stdout
+    ended = dump.run(program)
     (report,) = dump.reports()
-    assert (ended.stdout, ended.stderr, bool(report["triton_version"])) == ("triton\n", "", True)
+    assert report["triton_version"]
+    assert report["errors"] == []
+    assert re.sub("0x[0-9a-f]+", "", ended.stdout) == re.sub("0x[0-9a-f]+", "", plain.stdout)
 
 
 def test_the_sitecustomize_that_it_shadows_runs_as_always(tmp_path: Path, dump: Dump) -> None:
@@ -101,7 +140,7 @@ def test_the_sitecustomize_that_it_shadows_runs_as_always(tmp_path: Path, dump: 
     program = "import sitecustomize; print(sitecustomize.SETTING, sitecustomize.__file__)"
     ended = dump.run("-c", program, path=python_path(shadowed.parent))
     assert ended.stdout == f"customized\n5 {shadowed}\n"
-    assert len(dump.reports()) == 1
+    assert dump.joined()
 
 
 def test_a_fault_of_the_shadowed_sitecustomize_is_python_s_to_report(tmp_path: Path, dump: Dump) -> None:
@@ -111,28 +150,31 @@ def test_a_fault_of_the_shadowed_sitecustomize_is_python_s_to_report(tmp_path: P
     plain = run_child([sys.executable, "-c", RUN_AND_END_WITH_7], tmp_path, env={"PYTHONPATH": path})
     assert "ValueError: their own" in plain.stderr
     assert dump.run("-c", RUN_AND_END_WITH_7, path=path) == plain
-    assert len(dump.reports()) == 1
+    assert dump.joined()
 
 
 @pytest.mark.parametrize(
     "session",
     [None, b"", b'{"step": "dump"', b"[]", b"{}", b'{"step": "dump", "unknown": 1}', b"\xff\xfe", b'{"step": 1}'],
 )
-def test_a_session_that_cannot_be_read_is_one_line_on_stderr(dump: Dump, session: bytes | None) -> None:
+def test_a_session_that_cannot_be_read_is_one_line_on_stderr(
+    dump: Dump, session: bytes | None, fake_triton: str
+) -> None:
     if session is None:
         dump.session_path.unlink()
     else:
         dump.session_path.write_bytes(session)
-    ended = dump.run("-c", RUN_AND_END_WITH_7)
+    ended = dump.run("-c", f"import triton, triton.profiler.profile; {RUN_AND_END_WITH_7}", path=fake_triton)
     assert (ended.exit_code, ended.stdout) == (7, "ran\n")
     assert ended.stderr.startswith("kprof-inject: not active in this process: ")
     assert ended.stderr.count("\n") == 1
 
 
-def test_an_interpreter_without_us_says_so_and_runs(tmp_path: Path, dump: Dump) -> None:
+def test_an_interpreter_without_us_says_so_and_runs(tmp_path: Path, dump: Dump, fake_triton: str) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
-    ended = dump.run("-c", RUN_AND_END_WITH_7, path="", python=python)
+    path = fake_triton.split(os.pathsep)[0]
+    ended = dump.run("-c", f"import triton, triton.profiler.profile; {RUN_AND_END_WITH_7}", path=path, python=python)
     assert (ended.exit_code, ended.stdout) == (7, "ran\n")
     assert ended.stderr == (
         f"kprof-inject: not active in this process: No module named 'kprof_inject'; install it for {python}\n"

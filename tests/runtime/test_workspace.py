@@ -92,8 +92,9 @@ def test_a_plan_stands_until_it_is_cleared(tmp_path: Path) -> None:
 def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path)
     assert workspace.new_capture_folder() == tmp_path / "captures" / "001"
-    for name in ("002", "999", "1000", "notes"):
-        (tmp_path / "captures" / name).mkdir(parents=True)
+    assert workspace.new_capture_folder() == tmp_path / "captures" / "002"  # each is claimed
+    for name in ("999", "1000", "notes"):
+        (tmp_path / "captures" / name / "process").mkdir(parents=True)
     assert workspace.last_capture_folder() == tmp_path / "captures" / "1000"
     assert workspace.new_capture_folder() == tmp_path / "captures" / "1001"
 

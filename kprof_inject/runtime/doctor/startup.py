@@ -40,20 +40,19 @@ def hook() -> Iterator[Finding]:
     """Start a program as ``dump`` does, and see whether it reports."""
     with tempfile.TemporaryDirectory(prefix="kprof-doctor-") as folder:
         workspace = Workspace(Path(folder, "workspace"))
-        session_path = Path(folder, "session.json")
-        reports_folder = workspace.new_reports_folder("dump")
-        Session("dump", str(workspace.folder), str(reports_folder)).write(session_path)
+        session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
+        session.write()
         ended = subprocess.run(
             [sys.executable, "-c", _PROGRAM],
-            env=program_environment(dict(os.environ), session_path, workspace.cache_folder("dump")),
+            env=program_environment(dict(os.environ), session.path, workspace.cache_folder("dump")),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=_LIMIT_S,
         )
-        reports = read_reports(reports_folder)
-    if not reports.processes:
+        reports = read_reports(Path(session.reports))
+    if not reports.joined:
         words = ended.stderr.strip().splitlines()
         fact = f"a Python process did not report{': ' + words[-1] if words else ''}"
         yield Finding("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
