@@ -224,6 +224,7 @@ class Workspace:
         """Give a capture's folder back if nothing came of it."""
         with suppress(OSError):
             capture_folder.rmdir()
+            capture_folder.parent.rmdir()
 
     def last_capture_folder(self) -> Path:
         """Raises ``KprofError`` if there is no capture yet."""

@@ -6,6 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -29,8 +30,9 @@ _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def say(message: str) -> None:
-    """A line of progress."""
-    click.echo(f"kprof-inject: {message}", err=True)
+    """A line of progress. A stderr that is full or closed keeps nothing from being done."""
+    with suppress(OSError):
+        click.echo(f"kprof-inject: {message}", err=True)
 
 
 def say_faults(errors: Iterable[str]) -> None:
@@ -48,7 +50,8 @@ def say_unreached(commands: Sequence[str]) -> None:
 
 
 def print_error(error: KprofError) -> None:
-    click.echo(error.render(), err=True)
+    with suppress(OSError):
+        click.echo(error.render(), err=True)
 
 
 def table_console() -> Console:
@@ -62,7 +65,8 @@ def say_table(table: Table) -> None:
     """A table among the messages."""
     from rich.console import Console
 
-    Console(stderr=True, width=_table_width(sys.stderr)).print(table)
+    with suppress(OSError):
+        Console(stderr=True, width=_table_width(sys.stderr)).print(table)
 
 
 def _table_width(stream: TextIO) -> int | None:

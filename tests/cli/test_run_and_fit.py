@@ -17,6 +17,7 @@ from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
+from kprof_inject.runtime.program_input import ProgramInput, own_input
 from kprof_inject.workspace import Workspace
 
 Fitted = Callable[..., tuple[list[Mode], Path, int]]
@@ -27,12 +28,13 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
     """Calls ``run_and_fit`` of a program that writes so many records a warp in one run after the other; gives the modes
     of the runs, the resulting capture's folder and the exit code."""
 
-    def call(*records: int, max_bytes: int = 1 << 30) -> tuple[list[Mode], Path, int]:
+    def call(
+        *records: int, max_bytes: int = 1 << 30, exit_code: int | None = None, given: ProgramInput | None = None
+    ) -> tuple[list[Mode], Path, int]:
         modes: list[Mode] = []
 
         def run(_: Workspace, folder: Path, *rest: object) -> steps.StepResult:
-            mode = rest[-2]
-            assert isinstance(mode, Mode)
+            mode = next(value for value in rest if isinstance(value, Mode))
             written = [start(0, cycles) for cycles in range(records[len(modes)])]
             words = buffer_words([Cta([written])] * 3, mode.buffer_bytes // 8 or 16)
             kernel = kernel_json([Scope("s")], words, 1)
@@ -40,18 +42,22 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
             kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
             save_launches(folder, kernel, [words])
             modes.append(mode)
-            return steps.StepResult(len(modes), no_reports())
+            return steps.StepResult(exit_code or len(modes), no_reports())
 
         monkeypatch.setattr(steps, "run", run)
-        folder, exit_code = run_and_fit(
-            Workspace.create(tmp_path / "ws"), LaunchChoice(max_bytes=max_bytes), Mode(), ("prog.py",)
+        folder, ended_with = run_and_fit(
+            Workspace.create(tmp_path / "ws"),
+            LaunchChoice(max_bytes=max_bytes),
+            Mode(),
+            ("prog.py",),
+            given or own_input(),
         )
-        return modes, folder, exit_code
+        return modes, folder, ended_with
 
     return call
 
 
-@pytest.mark.parametrize(("exit_code", "is_measured"), [(0, True), (1, True), (130, False)])
+@pytest.mark.parametrize(("exit_code", "is_measured"), [(0, True), (1, True), (130, False), (143, False)])
 def test_after_an_interrupted_program_no_other_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, is_measured: bool
 ) -> None:
@@ -63,7 +69,7 @@ def test_after_an_interrupted_program_no_other_is_started(
 
     monkeypatch.setattr(steps, "run", lambda *_: steps.StepResult(exit_code, no_reports()))
     monkeypatch.setattr("kprof_inject.cli.run.add_record_costs", add_record_costs)
-    folder, ended_with = run_into(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",))
+    folder, ended_with = run_into(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",), own_input())
     assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 
 
@@ -98,3 +104,19 @@ def test_a_buffer_beyond_the_limit_is_not_tried(fitted: Fitted, capsys: pytest.C
     modes, _, exit_code = fitted(20, max_bytes=1000)
     assert (len(modes), exit_code) == (1, 1)
     assert "the 3 CTAs of kernel would take 1152 bytes, of which 1000 are allowed" in capsys.readouterr().err
+
+
+def test_a_run_that_somebody_stopped_is_the_only_one(fitted: Fitted) -> None:
+    modes, _, exit_code = fitted(20, exit_code=143)
+    assert (len(modes), exit_code) == (1, 143)
+
+
+def test_a_program_whose_input_is_gone_is_not_run_again(
+    fitted: Fitted, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = own_input()
+    monkeypatch.setattr(type(given), "refusal", "its input was too much")
+    modes, _, exit_code = fitted(20, given=given)
+    assert (len(modes), exit_code) == (1, 1)
+    told = capsys.readouterr().err
+    assert "not run again: its input was too much; --buffer shared --buffer-bytes 256 would keep them all" in told

@@ -1,0 +1,78 @@
+"""How a program is run: the signals that we get meanwhile, and those that our caller ignores."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kprof_inject.runtime.program import run_program
+from kprof_inject.runtime.program_input import own_input
+from kprof_inject.runtime.session import Session
+
+Run = Callable[[str], int]
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Runs a shell's script, in which ``$PPID`` is this process; gives the exit code."""
+    session = Session("dump", str(tmp_path), str(tmp_path / "reports"))
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    yield lambda script: run_program(["sh", "-c", script], session, tmp_path / "cache", own_input())
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP"])
+def test_a_signal_to_us_is_the_programs(run: Run, name: str) -> None:
+    began = time.monotonic()
+    assert run(f"kill -{name} $PPID; exec sleep 20") == 128 + signal.Signals[f"SIG{name}"]
+    assert time.monotonic() - began < 10
+
+
+def test_we_wait_for_a_program_that_takes_its_time_to_end(run: Run, tmp_path: Path) -> None:
+    script = f"trap 'sleep 0.2; touch {tmp_path}/saved; exit 0' TERM; kill -TERM $PPID; sleep 20 & wait"
+    assert run(script) == 143
+    assert (tmp_path / "saved").exists()
+
+
+def test_each_one_is_passed_on(run: Run, tmp_path: Path) -> None:
+    """A program that wants to be told twice is."""
+    twice = "kill -TERM $PPID; sleep 0.2; kill -TERM $PPID; sleep 0.2"
+    assert run(f"trap 'echo >> {tmp_path}/told' TERM; {twice}; exit 0") == 143
+    assert (tmp_path / "told").read_text() == "\n\n"
+
+
+def test_ctrl_c_is_not_passed_on(run: Run) -> None:
+    """A terminal sends it to both."""
+    assert run("kill -INT $PPID; sleep 0.1; exit 3") == 3
+
+
+def test_what_our_caller_ignores_stays_ignored(run: Run) -> None:
+    everything = "for s in INT TERM HUP; do kill -$s $$ $PPID; done; exit 3"
+    for number in NUMBERS:
+        signal.signal(number, signal.SIG_IGN)
+    assert run(everything) == 3
+    assert {signal.getsignal(number) for number in NUMBERS} == {signal.SIG_IGN}
+
+
+def test_else_the_program_begins_with_the_defaults(run: Run) -> None:
+    def theirs(*_: object) -> None: ...
+
+    for number in NUMBERS:
+        signal.signal(number, theirs)
+    for name in ("INT", "TERM", "HUP"):
+        assert run(f"kill -{name} $$; exit 3") == 128 + signal.Signals[f"SIG{name}"]
+    assert {signal.getsignal(number) for number in NUMBERS} == {theirs}
+
+
+def test_a_bare_script_is_run_by_our_python(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text(f"import sys; sys.exit(5 * (sys.executable == {sys.executable!r}))")
+    session = Session("dump", str(tmp_path), str(tmp_path / "reports"))
+    assert run_program([str(tmp_path / "prog.py")], session, tmp_path / "cache", own_input()) == 5
