@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
+from kprof_inject.runtime.diagnostics import without_false_alarms
 from kprof_inject.runtime.process_report import KernelState, ProcessReport, read_reports
 
 
@@ -49,6 +54,52 @@ def test_a_report_that_cannot_be_written_is_one_line_on_stderr(
     assert output.out == ""
     assert output.err.startswith("kprof-inject: cannot report: ")
     assert output.err.count("\n") == 1
+
+
+def full_stream() -> TextIO:
+    return open("/dev/full", "w")
+
+
+def closed_stream() -> TextIO:
+    stream = io.StringIO()
+    stream.close()
+    return stream
+
+
+@pytest.mark.parametrize("stderr", [lambda: None, full_stream, closed_stream, object])
+def test_a_report_that_can_be_neither_written_nor_told_of_hurts_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: Callable[[], Any]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(sys, "stderr", stderr())
+    ProcessReport(str(tmp_path / "file")).add_kernel("scale-1", "scale", "instrumented")
+    with without_false_alarms() as messages:
+        os.write(2, b"a message")
+        assert messages.take() == b"a message"
+
+
+def test_a_disk_that_has_no_room_to_hold_messages_lets_them_through(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with without_false_alarms() as messages:
+        os.write(2, b"a message")
+    assert (messages.take(), capfd.readouterr().err) == (b"", "a message")
+
+
+def test_messages_that_stderr_does_not_take_are_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    before = os.dup(2)
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        os.dup2(full, 2)
+        with without_false_alarms():
+            os.write(2, b"a message")
+        assert os.path.samestat(os.fstat(2), os.fstat(full))
+    finally:
+        os.dup2(before, 2)
 
 
 def test_a_report_names_its_process_alone(tmp_path: Path) -> None:

@@ -33,11 +33,18 @@ class Dump:
         session.write()
         self.session_path = session.path
 
-    def run(self, *arguments: str | Path, path: str | None = None, python: str | Path = sys.executable) -> Ended:
-        """Run Python in the session; ``path`` stands for the user's PYTHONPATH."""
+    def run(
+        self,
+        *arguments: str | Path,
+        path: str | None = None,
+        python: str | Path = sys.executable,
+        before: str = "",
+    ) -> Ended:
+        """Run Python in the session; ``path`` stands for the user's PYTHONPATH; a shell does ``before``."""
         inherited = {**clean_environment(self.folder), "PYTHONPATH": python_path() if path is None else path}
         env = program_environment(inherited, self.session_path, self.workspace.cache_folder("dump"))
-        return run_child([python, *arguments], self.folder, env=env)
+        shell = ["sh", "-c", f'{before}\nexec "$@"', "sh"] if before else []
+        return run_child([*shell, python, *arguments], self.folder, env=env)
 
     def reports(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text()) for path in self._reports.glob("*.json")]
@@ -221,3 +228,95 @@ def test_the_environment_is_the_programs_but_for_the_hook_and_the_caches(tmp_pat
         *inductor.ENVIRONMENT,
     }
     assert all(after[name].startswith(str(tmp_path / "cache")) for name in after if name.endswith(("_HOME", "_DIR")))
+
+
+# What the program starts, and whether it is reached: each says so itself. ``LIB`` is a folder of the program's own that
+# has a sitecustomize.
+STARTS = {
+    "subprocess, with a path of its own": ("subprocess.run(python, env={**os.environ, 'PYTHONPATH': LIB})", True),
+    "subprocess, after the path was changed": (
+        "os.environ['PYTHONPATH'] = LIB; subprocess.run(python); assert os.environ['PYTHONPATH'] == LIB",
+        True,
+    ),
+    "subprocess, without a path": ("del os.environ['PYTHONPATH']; subprocess.run(python)", True),
+    "a shell, after the path was changed": ("os.environ['PYTHONPATH'] = LIB; os.system(' '.join(python))", True),
+    "posix_spawn": (
+        "os.waitpid(os.posix_spawn(sys.executable, python, {**os.environ, 'PYTHONPATH': LIB}), 0)",
+        True,
+    ),
+    "spawnve": ("os.spawnve(os.P_WAIT, sys.executable, python, {**os.environ, 'PYTHONPATH': LIB})", True),
+    "multiprocessing": (
+        "os.environ['PYTHONPATH'] = LIB; from multiprocessing.util import spawnv_passfds as start;"
+        "os.waitpid(start(os.fsencode(sys.executable), python, ()), 0)",
+        True,
+    ),
+    "isolated": ("subprocess.run([sys.executable, '-sIu', *python[1:]])", False),
+    "without site": ("subprocess.run([sys.executable, '-W', 'ignore', '-S', *python[1:]])", False),
+    "a cleaned environment": ("subprocess.run(python, env={'PATH': os.environ['PATH']})", False),
+    "a script": ("subprocess.run(['./script'], env={})", False),
+    "execve": ("os.fork() or os.execve(sys.executable, python, {}); os.wait()", False),
+}
+
+
+def test_each_python_that_the_program_starts_is_reached_or_named(tmp_path: Path, dump: Dump) -> None:
+    child = tmp_path / "child.py"
+    child.write_text("import sys; print(any('kprof' in type(f).__module__ for f in sys.meta_path))")
+    script = tmp_path / "script"
+    script.write_text(f"#!{sys.executable}\n{child.read_text()}")
+    script.chmod(0o755)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "sitecustomize.py").write_text("print('customized', end=' ')")
+    program = tmp_path / "prog.py"
+    program.write_text(
+        "import os, subprocess, sys\n"
+        f"LIB, python, path = {str(tmp_path / 'lib')!r}, [sys.executable, {str(child)!r}], os.environ['PYTHONPATH']\n"
+        "subprocess.run(['/bin/true'], env={})\n"
+        "assert os.execve in os.supports_fd\n"
+        + "".join(f"{start}\nos.environ['PYTHONPATH'] = path\n" for start, _ in STARTS.values())
+    )
+    ended = dump.run(program)
+    assert ended.stderr == ""
+    said = [f"{'customized ' if 'LIB' in start else ''}{reached}" for start, reached in STARTS.values()]
+    assert ended.stdout.splitlines() == said
+    python = f"{sys.executable} {child}"
+    assert dump.unreached() == (
+        f"{sys.executable} -sIu {child}",
+        f"{sys.executable} -W ignore -S {child}",
+        python,
+        "./script",
+    )
+
+
+def test_options_of_a_program_are_not_those_of_python(dump: Dump) -> None:
+    words = "['-X', 'utf8', '-Wd', '-B', '--check-hash-based-pycs', 'never', '-c', 'pass', '-I', '-E', '-S']"
+    dump.run("-c", f"import subprocess, sys; subprocess.run([sys.executable, *{words}])")
+    assert dump.unreached() == ()
+
+
+# What happens to the program's stderr before it imports Triton, and we have something to say.
+WITHOUT_STDERR = {
+    "closed before": ("exec 2>&-", ""),
+    "full": ("exec 2>/dev/full", ""),
+    "closed": ("", "os.close(2)"),
+    "another file's": ("", "os.close(2); assert os.open('data', os.O_CREAT | os.O_WRONLY) == 2"),
+    "read by nobody": ("", "r, w = os.pipe(); os.dup2(w, 2); os.close(r); os.close(w); signal.signal(13, 0)"),
+    "None": ("", "sys.stderr = None"),
+    "the program's own": (
+        "",
+        "sys.stderr = type('Theirs', (), {'write': lambda self, text: 1 / 0, 'flush': lambda self: None})()",
+    ),
+    "no file may grow": ("ulimit -f 0", ""),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_STDERR)
+def test_what_cannot_be_said_is_no_fault_of_the_programs(
+    tmp_path: Path, dump: Dump, fake_triton: str, case: str
+) -> None:
+    dump.session_path.unlink()
+    shell, python = WITHOUT_STDERR[case]
+    program = f"import os, signal, sys; {python or 'pass'}; import triton; print('ran')"
+    ended = dump.run("-c", program, path=fake_triton, before=shell)
+    assert (ended.exit_code, ended.stdout) == (0, "ran\n")
+    assert not (tmp_path / "data").exists() or (tmp_path / "data").read_bytes() == b""
+    assert "Error" not in ended.stderr

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace, held
 
 INFO = {"name": "gemm", "override_key": "KEY", "file_name": "gemm_file"}
 
@@ -109,3 +114,116 @@ def test_reports_begin_empty_each_time(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path)
     (workspace.new_reports_folder("run") / "old.json").write_text("{}")
     assert os.listdir(workspace.new_reports_folder("run")) == []
+
+
+def test_an_empty_capture_is_none(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path)
+    (workspace.new_capture_folder() / "process").mkdir()
+    unused = workspace.new_capture_folder()
+    assert workspace.last_capture_folder() == tmp_path / "captures" / "001"
+    workspace.forget_if_empty(unused)
+    workspace.forget_if_empty(tmp_path / "captures" / "001")
+    assert os.listdir(tmp_path / "captures") == ["001"]
+
+
+def test_nobody_is_given_a_capture_that_another_has(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        given = list(threads.map(lambda _: workspace.new_capture_folder(), range(200)))
+    assert sorted(given) == [tmp_path / "captures" / f"{number:03d}" for number in range(1, 201)]
+
+
+def test_a_cache_is_of_one_process(tmp_path: Path) -> None:
+    workspace = Workspace.create(tmp_path)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for name in (f"run-{ended.pid}", f"run-{os.getppid()}", "run-", f"dump-{ended.pid}"):
+        (tmp_path / "cache" / name / "triton").mkdir(parents=True)
+    ours = workspace.new_cache_folder("run")
+    (ours / "triton").mkdir(parents=True)
+    assert workspace.new_cache_folder("run") == ours
+    assert not ours.exists()
+    assert sorted(os.listdir(tmp_path / "cache")) == sorted([f"run-{os.getppid()}", f"dump-{ended.pid}"])
+
+
+def fail(message: str) -> None:
+    pytest.fail(message)
+
+
+def files_of(process: str) -> set[str]:
+    return {os.path.realpath(path) for path in Path("/proc", process, "fd").iterdir()}
+
+
+def test_two_cannot_hold_one_workspace(tmp_path: Path) -> None:
+    folder = tmp_path / "ws"
+    with held(folder, fail):
+        Workspace.create(folder)
+        with pytest.raises(KprofError) as refusal, held(folder, fail):
+            pass
+        assert refusal.value.what.startswith(f"{folder} is in use by process {os.getpid()} since 2")
+        assert "pytest" in refusal.value.what  # the command
+        assert refusal.value.hint == "wait until it has ended, or name another folder with -o"
+        with held(tmp_path / "another", fail):
+            pass
+    with held(folder, fail):
+        pass
+
+
+@pytest.mark.parametrize("written", [b"", b"{", b"[1]", b'{"pid": 5}'])
+def test_a_holder_that_cannot_be_told_is_one_all_the_same(tmp_path: Path, written: bytes) -> None:
+    with held(tmp_path, fail):
+        (tmp_path / "workspace.lock").write_bytes(written)
+        with pytest.raises(KprofError, match="is in use by another command"), held(tmp_path, fail):
+            pass
+
+
+def test_what_the_holder_starts_does_not_hold_it(tmp_path: Path) -> None:
+    lock = str(tmp_path / "workspace.lock")
+    with held(tmp_path, fail), subprocess.Popen(["sleep", "60"], close_fds=False) as started:
+        assert lock in files_of("self")
+        # From here on it is the other program's, if it is not still before that.
+        while os.path.basename(os.readlink(f"/proc/{started.pid}/exe")) == os.path.basename(sys.executable):
+            time.sleep(0.001)
+        assert lock not in files_of(str(started.pid))
+        started.kill()
+        fork = os.fork()
+        if fork == 0:
+            os._exit(lock in files_of("self"))
+        assert os.waitpid(fork, 0)[1] == 0
+        with pytest.raises(KprofError), held(tmp_path, fail):
+            pass
+
+
+def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from kprof_inject.workspace import held\n"
+        "with held(Path(sys.argv[1]), print):\n print('holds it', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)
+    with holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"holds it\n"
+        with pytest.raises(KprofError, match=f"in use by process {holder.pid} "), held(tmp_path, fail):
+            pass
+        holder.kill()
+    with held(tmp_path, fail):
+        pass
+
+
+def test_a_file_system_that_cannot_lock_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    said: list[str] = []
+    with held(tmp_path, said.append):
+        pass
+    assert said == [
+        f"{tmp_path} cannot be locked (No locks available): see to it that no other command uses it meanwhile"
+    ]
+
+
+def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("precious")
+    with pytest.raises(KprofError, match="is not empty and no workspace"), held(tmp_path, fail):
+        pass
+    assert os.listdir(tmp_path) == ["notes.txt"]
