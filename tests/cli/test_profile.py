@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from command_line import CommandLine
-from programs.child import CROSS_COMPILE
+from programs.child import CROSS_COMPILE, PROGRAMS
 
 
 def test_without_a_gpu_it_says_so_and_writes_no_trace(kprof: CommandLine) -> None:
@@ -18,6 +19,52 @@ def test_without_a_gpu_it_says_so_and_writes_no_trace(kprof: CommandLine) -> Non
     assert [values["records"] for values in ended.json_lines()] == [[], [], [], [], [], ["func"]]
     assert sorted(os.listdir(kprof.folder)) == ["home", "kprof_out"]
     assert not list(kprof.folder.glob("kprof_out/**/trace*"))
+
+
+COMPILES = f"""
+import os, signal, subprocess, sys, time
+sys.path.insert(0, {str(PROGRAMS)!r})
+from kernels import compile_for_h200, scale
+compile_for_h200(scale, 4)
+"""
+READS = """
+print(sys.stdin.read())
+if not os.path.exists("ran"):
+    open("ran", "w").close()
+    subprocess.run([sys.executable, "-I", "-c", "pass"])
+    for command in ("insert", "list"):
+        ended = subprocess.run([sys.executable, "-m", "kprof_inject", command, "kprof_out"], capture_output=True)
+        print(command, ended.returncode, ended.stderr.decode().split(" since ")[0], len(ended.stdout) > 0, flush=True)
+"""
+STOPPED = """
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append("stops"))
+os.kill(os.getppid(), signal.SIGTERM)
+while not told:
+    time.sleep(0.01)
+print(told.pop())
+"""
+
+
+def test_both_runs_read_the_same_and_have_the_workspace_to_themselves(kprof: CommandLine) -> None:
+    kprof.write("prog.py", COMPILES + READS)
+    ended = kprof("profile", "prog.py", stdin=b"some words")
+    first, refused, listed, second = ended.stdout.splitlines()
+    assert first == second == "some words"
+    assert refused.startswith("insert 1 error: kprof_out is in use by process ")
+    assert listed == "list 0  True"
+    unreached = f"a Python process was started without us, and none of its launches is here: {sys.executable} -I"
+    assert ended.stderr.count(unreached) == 1
+
+
+def test_a_program_that_somebody_stopped_is_not_run_again(kprof: CommandLine) -> None:
+    kprof.write("prog.py", COMPILES + STOPPED)
+    ended = kprof("profile", "prog.py")
+    assert (ended.exit_code, ended.stdout) == (143, "stops\n")
+    assert ended.stderr.splitlines()[-1] == (
+        "kprof-inject: stopped by SIGTERM: the program is not run again; insert and run go on from here"
+    )
+    assert len(list(kprof.folder.glob("kprof_out/kernels/*/kernel.json"))) == 1
 
 
 def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None:
