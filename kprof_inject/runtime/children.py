@@ -72,7 +72,7 @@ class Starts:
             if repaired is not None:
                 variables = [name + b"=" + value for name, value in repaired.items()]
         self._note(_as_bytes(executables), _as_bytes(words), keeps_session)
-        return words, executables, close_fds, fds_to_keep, folder, variables, *rest
+        return (words, executables, close_fds, fds_to_keep, folder, variables, *rest)
 
     def _inherited(self) -> bool:
         """Whether this process's environment keeps the session. If so, children get a PYTHONPATH with us; what the

@@ -73,7 +73,8 @@ class _Process:
         callbacks = dict.fromkeys(_AWAITED, self._imported)
         callbacks["subprocess"] = starts.watch_subprocess
         _ours("imports").after_import(callbacks)
-        _call_at_exit(self._end)
+        if sys.version_info >= (3, 11):  # noqa: UP036 (the program may start an older one, whose atexit needs its place)
+            _call_at_exit(self._end)
 
     def _leave_mark(self) -> None:
         """``process_report.read_reports`` looks for it."""
