@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 
-from kprof_inject.runtime import inductor
+from kprof_inject.runtime import inductor, program
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
+from kprof_inject.runtime.proton_scripts import PROTON_MODULES
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace import Workspace
 
@@ -112,6 +114,14 @@ def test_modules_of_the_programs_own_are_what_it_imports(tmp_path: Path, dump: D
     program.write_text(f"import os, {', '.join(names)}\nprint({{{places}}})")
     ended = dump.run(program)
     assert (ended.stdout, ended.stderr) == (f"{{'{program.parent}'}}\n", "")
+
+
+def test_the_names_that_it_waits_for_are_those_of_their_owners() -> None:
+    tree = ast.parse((Path(program.__file__).parent / "startup" / "sitecustomize.py").read_text())
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    names = {ast.unparse(node.targets[0]): ast.unparse(node.value) for node in assigned}
+    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *PROTON_MODULES, inductor.INDUCTOR_AUTOTUNER)
+    assert ast.literal_eval(names["_SESSION_VARIABLE"]) == SESSION_VARIABLE
 
 
 def test_outside_of_a_session_nothing_happens(tmp_path: Path) -> None:
