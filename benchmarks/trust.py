@@ -72,8 +72,14 @@ def table(rows: dict[str, dict[str, Trust]]) -> str:
 
 
 def cell(trust: Trust) -> str:
-    percent, error = trust["overhead_percent"], trust["overhead_error_percent"]
-    return trust["level"] if percent is None else f"{percent:+.1f} % ± {error:.1f}, {trust['level']}"
+    if not tells(trust):
+        return str(trust["level"])
+    return f"{trust['overhead_percent']:+.1f} % ± {trust['overhead_error_percent']:.1f}, {trust['level']}"
+
+
+def tells(trust: Trust) -> bool:
+    """Whether its figure is worth something."""
+    return trust["overhead_percent"] is not None and trust["level"] != "cannot tell"
 
 
 def of(cost: dict[str, Any]) -> str:
@@ -87,8 +93,8 @@ def of(cost: dict[str, Any]) -> str:
 
 def mean_percent(rows: dict[str, dict[str, Trust]], selection: str) -> float:
     """Of the ratios; a kernel without a figure is left out."""
-    known = [row[selection]["overhead_percent"] for row in rows.values()]
-    logarithms = [math.log1p(percent / 100) for percent in known if percent is not None]
+    known = [row[selection]["overhead_percent"] for row in rows.values() if tells(row[selection])]
+    logarithms = [math.log1p(percent / 100) for percent in known]
     return 100 * math.expm1(sum(logarithms) / len(logarithms)) if logarithms else math.nan
 
 

@@ -9,6 +9,7 @@ from kprof_inject.report.quantities import counted, percent, ratio, short_time
 from kprof_inject.report.shortfall import Shortfall
 from kprof_inject.report.spread_notes import spread_notes
 from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.timeline.statistics.ending import Ending
 from kprof_inject.timeline.statistics.series import IterationSeries
 from kprof_inject.timeline.statistics.waves import Waves
 
@@ -33,9 +34,10 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     yield _clock(summary)
     yield _record_cost(summary)
     yield from _iterations(summary)
+    yield from _between_iterations(summary)
     yield from spread_notes(summary.scopes)
     if summary.waves:
-        yield from _waves(summary.waves)
+        yield from _waves(summary.waves, summary.ending)
     elif summary.ctas:
         yield "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
     yield from _missing(summary)
@@ -78,6 +80,15 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
             yield f"iterations of {scope.scope}: their numbers are unknown, for records of their loops are missing"
 
 
+def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
+    for scope in summary.scopes:
+        if scope.between_iterations_ns is not None and scope.total_ns:
+            yield (
+                f"between iterations of {scope.scope}: {short_time(scope.between_iterations_ns)}, "
+                f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop: that is its self"
+            )
+
+
 def _series(series: IterationSeries) -> str:
     number = (
         f"{series.most}"
@@ -98,8 +109,8 @@ def _of_steady(times: float | None) -> str:
     return "" if times is None else f" ({ratio(times)} the steady one)"
 
 
-def _waves(waves: Waves) -> Iterator[str]:
-    last, tail = waves.last, waves.tail
+def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
+    last = waves.last
     numbered = f", numbered up to {waves.highest_sm}," if waves.highest_sm >= waves.sms else ""
     text = (
         f"waves: {waves.fill:.2f}; {counted(waves.ctas, 'CTA')} on the {counted(waves.sms, 'SM')}{numbered} "
@@ -108,20 +119,28 @@ def _waves(waves: Waves) -> Iterator[str]:
     if waves.waves > 1:
         text += (
             f". The last wave is {counted(last.ctas, 'CTA')} on {counted(last.sms, 'SM')} and takes "
-            f"{short_time(last.duration_ns)}, {percent(last.share)} of the launch"
+            f"{short_time(last.duration_ns)}"
         )
     yield text
-    if tail.busy_sms is not None:
+    if ending and waves.tail.duration_ns:
         yield (
-            f"tail: the first SM is done {short_time(tail.duration_ns)} before the end, {percent(tail.share)} of the "
-            f"launch; from then on {tail.busy_sms:.1f} of {waves.sms} SMs are still at work on average"
+            f"tail: SMs run out of work from {short_time(waves.tail.duration_ns)} before the end on, and idle for "
+            f"{percent(ending.idle_share)} of the launch on average{_why_idle(ending)}"
         )
     if waves.idle_sm_share is None or waves.idle_slot_share is None:
         return
     yield (
-        f"idle: these SMs have no CTA for {percent(waves.idle_sm_share)} of the launch, on average; "
-        f"{percent(waves.idle_slot_share)} of their room for CTAs stays empty"
+        f"idle: with what is before and between CTAs, these SMs have none for {percent(waves.idle_sm_share)} of the "
+        f"launch on average; {percent(waves.idle_slot_share)} of their room for CTAs stays empty"
     )
+
+
+def _why_idle(ending: Ending) -> str:
+    """What of the tail is for which reason, where there are both."""
+    by_count, uneven = percent(ending.count_share), percent(ending.uneven_share)
+    if percent(0) in (by_count, uneven):
+        return ""
+    return f": {by_count} because others run more CTAs, {uneven} because CTAs take longer"
 
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
@@ -129,7 +148,8 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         of_all = 100 * summary.records_lost / summary.records_written
         yield (
             f"lost: {summary.records_lost} of {summary.records_written} records ({of_all:.0f} %): the ring keeps the "
-            f"newest{_whose(summary.lost)}. --fit runs once more with rings that keep them all"
+            f"newest{_whose(summary.lost)}; totals and shares are of these alone. --fit runs once more with rings that "
+            "keep them all"
         )
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
         yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, in no row above"

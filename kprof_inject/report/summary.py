@@ -17,17 +17,21 @@ from kprof_inject.timeline.statistics.scopes import ScopeStatistics, ScopeSums
 from kprof_inject.timeline.statistics.waves import Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
+_LOOP, _ITERATION = "loop", "iter"
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeSummary(ScopeStatistics):
     """One scope of one launch with its statistics. ``depth`` is how many scopes of the table stand around it,
-    ``without_partner`` how many records of it have none."""
+    ``without_partner`` how many records of it have none. The self time of a loop whose iterations were recorded is
+    ``between_iterations_ns``; None of any other scope."""
 
     scope: str
     kind: str
     depth: int
     source: str
     without_partner: int
+    between_iterations_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
 def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     depth: list[int] = []
+    ran = zip(timeline.table.scopes, statistics, strict=True)
+    loops = {scope.parent for scope, mine in ran if scope.kind == _ITERATION and mine.count}
     for index, mine in enumerate(statistics):
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
@@ -131,6 +137,7 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
             depth=depth[index],
             source=scope.source,
             without_partner=without_partner[index],
+            between_iterations_ns=mine.self_ns if index in loops and scope.kind == _LOOP else None,
         )
 
 

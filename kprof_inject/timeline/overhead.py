@@ -24,9 +24,14 @@ MIN_LAUNCHES = 5
 _LARGEST_STEP_NS = 500.0
 """What CUDA promises of its events. Times that are all equal show no finer step."""
 
+_NO_BOUND_PERCENT = 100.0
+"""An interval wider than this bounds nothing: that is all there is to say of it."""
+
 _BETWEEN_RUNS_NS = 165.0
 """How much the median moves from one process to the next, where nothing else changes (memory lies elsewhere): the
 standard deviation over 16 runs of vector add and matmul, 5 and 18 µs long, on an H200 with Triton 3.6.0."""
+
+_LARGEST_LOG = 50.0  # more than any ratio of times, and no overflow
 
 _STRONGEST_CORRELATION = 0.9
 """Beyond it, few times say no more than that they drift; the error is about four times as large there already."""
@@ -34,10 +39,14 @@ _STRONGEST_CORRELATION = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """``percent`` ± ``error_percent`` of the time without records; the interval holds the truth with ``CONFIDENCE``."""
+    """``percent`` ± ``error_percent`` of the time without records; the interval holds the truth with ``CONFIDENCE``.
+
+    ``least_error_percent`` is what would be left of the error after any number of launches: two processes differ by
+    themselves, and the timer counts in steps."""
 
     percent: float
     error_percent: float
+    least_error_percent: float = 0.0
 
     @property
     def low_percent(self) -> float:
@@ -54,8 +63,10 @@ class Overhead:
 
     def __str__(self) -> str:
         # The error is rounded up, so that what is printed holds the truth no less often; -0.0 is no number to show.
-        error = math.ceil(self.error_percent * 10 - 1e-9) / 10
-        return f"{round(self.percent, 1) + 0.0:+.1f} % ± {error:.1f}"
+        error = f"{math.ceil(self.error_percent * 10 - 1e-9) / 10:.1f}"
+        if self.error_percent > _NO_BOUND_PERCENT:
+            error = f">{_NO_BOUND_PERCENT:g}"
+        return f"{round(self.percent, 1) + 0.0:+.1f} % ± {error}"
 
 
 def usable_times(times_ns: Sequence[float]) -> NDArray[np.float64]:
@@ -69,15 +80,15 @@ def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float
     clean, recorded = float(np.median(clean_ns)), float(np.median(with_records_ns))
     # Uniform within a step.
     step_error = _timer_step_ns(clean_ns, with_records_ns) / math.sqrt(12)
-    error = _NORMAL_QUANTILE * math.hypot(
-        _standard_error_of_log_median(clean_ns),
-        _standard_error_of_log_median(with_records_ns),
-        math.hypot(step_error, _BETWEEN_RUNS_NS) / clean,
-        math.hypot(step_error, _BETWEEN_RUNS_NS) / recorded,
-    )
+    of_runs = math.hypot(step_error, _BETWEEN_RUNS_NS) * math.hypot(1 / clean, 1 / recorded)
+    of_launches = math.hypot(_standard_error_of_log_median(clean_ns), _standard_error_of_log_median(with_records_ns))
     ratio = recorded / clean
     # Symmetric in the logarithm: of the two halves the upper is larger.
-    return Overhead(100 * (ratio - 1), 100 * ratio * math.expm1(error))
+    error_percent, least_error_percent = (
+        100 * ratio * math.expm1(min(_NORMAL_QUANTILE * error, _LARGEST_LOG))
+        for error in (math.hypot(of_runs, of_launches), of_runs)
+    )
+    return Overhead(100 * (ratio - 1), error_percent, least_error_percent)
 
 
 def _standard_error_of_log_median(times_ns: NDArray[np.float64]) -> float:

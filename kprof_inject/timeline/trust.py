@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -14,10 +15,12 @@ from kprof_inject.capture.reader import Kernel
 from kprof_inject.timeline.overhead import CONFIDENCE, MIN_LAUNCHES, Overhead, overhead_of, usable_times
 
 _TRUSTED_PERCENT = 5.0
-"""Whoever asks where a kernel's time goes is after larger parts of it than this: their order holds."""
+"""Whoever asks where a kernel's time goes is after larger parts of it than this: their order holds. An interval that is
+wider than ± this fits into no limits, wherever it lies."""
 
 _UNRELIABLE_PERCENT = 20.0
-"""Beyond it a fifth of what is shown, or more, is the records' own: it may be the largest part of all."""
+"""Beyond it a fifth of what is shown, or more, is the records' own: it may be the largest part of all. As much less
+time with records than without is nothing that records do: the two runs cannot be compared."""
 
 
 class Level(Enum):
@@ -26,22 +29,38 @@ class Level(Enum):
     TRUSTWORTHY = "trustworthy"
     CAREFUL = "careful"
     UNRELIABLE = "unreliable"
+    CANNOT_TELL = "cannot tell"
+    """There are times, and they do not suffice."""
     UNKNOWN = "unknown"
+    """There are no times to compare."""
 
 
-_WEIGHTS = {Level.TRUSTWORTHY: 0, Level.UNKNOWN: 1, Level.CAREFUL: 2, Level.UNRELIABLE: 3}
+_WEIGHTS = {Level.TRUSTWORTHY: 0, Level.UNKNOWN: 1, Level.CANNOT_TELL: 1, Level.CAREFUL: 2, Level.UNRELIABLE: 3}
 """What is known to be bad weighs more than what is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``text`` says all that ``level`` rests on, the weightiest first. ``overhead`` is None if it cannot be told."""
+    """``text`` says all that ``level`` rests on, the weightiest first. ``overhead`` is the estimate with its interval,
+    whatever it is worth; None without times."""
 
     level: Level
     text: str
     overhead: Overhead | None
     clean: KernelCost
     with_records: KernelCost
+
+    @property
+    def figure(self) -> str:
+        """The overhead, as far as it tells something; empty if it tells nothing."""
+        if self.overhead is None or _untold(self.overhead, self.clean, self.with_records):
+            return ""
+        return _figure(self.overhead)
+
+    @property
+    def headline(self) -> str:
+        """``careful (+4.5 % ± 2.9)``; without the figure where that tells nothing."""
+        return f"{self.level.value} ({self.figure})" if self.figure else self.level.value
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -104,17 +123,48 @@ def _occupancy(clean: KernelCost, with_records: KernelCost) -> Iterator[_Finding
 
 def _run_time(overhead: Overhead, clean: KernelCost, with_records: KernelCost) -> _Finding:
     """The whole interval is judged, not its middle: what may be bad is not called good."""
+    if untold := _untold(overhead, clean, with_records):
+        return _Finding(Level.CANNOT_TELL, f"cannot tell: {untold} (measured: {overhead})")
     if overhead.low_percent > _UNRELIABLE_PERCENT:
-        return _Finding(Level.UNRELIABLE, f"{overhead}: durations unreliable")
+        return _Finding(Level.UNRELIABLE, f"{_figure(overhead)}: durations unreliable")
     if max(abs(overhead.low_percent), abs(overhead.high_percent)) > _TRUSTED_PERCENT:
-        return _Finding(Level.CAREFUL, f"{overhead}: {_why_careful(overhead)}")
+        return _Finding(Level.CAREFUL, f"{_figure(overhead)}: {_why_careful(overhead)}")
     cost = str(overhead) if overhead.is_measurable else f"no measurable cost ({overhead})"
     return _Finding(Level.TRUSTWORTHY, f"{cost}, {_registers(clean, with_records)}: trustworthy")
 
 
+def _figure(overhead: Overhead) -> str:
+    """With its interval; of one that is too wide, its end alone, which is beyond a limit for sure."""
+    if overhead.error_percent <= _TRUSTED_PERCENT:
+        return str(overhead)
+    return f"at least {math.floor(10 * overhead.low_percent) / 10:+.1f} %"
+
+
+def _untold(overhead: Overhead, clean: KernelCost, with_records: KernelCost) -> str:
+    """Why an overhead allows no verdict, and what would help; empty if it does allow one."""
+    if overhead.percent < -_UNRELIABLE_PERCENT:
+        return (
+            "with records the kernel took far less time than without, which records do not do: something else slowed "
+            "the run without them; run both again, on a GPU that does nothing else"
+        )
+    # A cost that lies beyond the limit for sure is one, however large.
+    if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
+        return ""
+    if overhead.least_error_percent > _TRUSTED_PERCENT:
+        return (
+            "the kernel is too short, for two runs of it differ by more than "
+            f"{_TRUSTED_PERCENT:g} % by themselves; give each launch more work"
+        )
+    launches = " and ".join(str(len(usable_times(cost.times_ns or ()))) for cost in (clean, with_records))
+    return (
+        f"the times of {launches} launches, without records and with them, scatter too much; run the kernel more "
+        "often, on a GPU that does nothing else, or give each launch more work"
+    )
+
+
 def _why_careful(overhead: Overhead) -> str:
     if not overhead.is_measurable:
-        return "the times scatter too much to tell; run the kernel more often, on a GPU that does nothing else"
+        return f"more than {_TRUSTED_PERCENT:g} % is not ruled out; run the kernel more often to know"
     if overhead.percent < 0:
         return "faster than by itself; the records changed how it runs, or something else slowed the run without them"
     return "the kernel runs longer than it does by itself"
@@ -122,6 +172,8 @@ def _why_careful(overhead: Overhead) -> str:
 
 def _no_run_time(clean: KernelCost, with_records: KernelCost) -> _Finding:
     for cost, which in ((clean, "without"), (with_records, "with")):
+        if cost.not_timed:
+            return _Finding(Level.UNKNOWN, f"unknown: no launch was timed {which} records, for {cost.not_timed}")
         if cost.times_ns is None:
             return _Finding(Level.UNKNOWN, f"unknown: the capture has no times {which} records")
     fewest = min(len(usable_times(cost.times_ns or ())) for cost in (clean, with_records))

@@ -56,11 +56,12 @@ def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
         "clock: 2000.0 MHz ± 1.25 %, timer readings within 10 ns (rms); totals and shares are over all warps",
         "record cost: unknown; nothing was subtracted, and durations include the records' own time",
         "iterations of iter[0]: 5; first 90 ns (9.0 x the steady one); steady 10 ns; last 20 ns (2.0 x the steady one)",
+        "between iterations of loop[0]: 720 ns, 72.0 % of the loop: that is its self",
         "spread: all warps, CTAs and SMs within 11.8 % of the median of their scope",
         "waves: 1.00; 2 CTAs on the 2 SMs, numbered up to 4, that ran any, with up to 1 at once on each",
-        "tail: the first SM is done 500 ns before the end, 33.3 % of the launch; "
-        "from then on 1.0 of 2 SMs are still at work on average",
-        "idle: these SMs have no CTA for 33.3 % of the launch, on average; 33.3 % of their room for CTAs stays empty",
+        "tail: SMs run out of work from 500 ns before the end on, and idle for 16.7 % of the launch on average",
+        "idle: with what is before and between CTAs, these SMs have none for 33.3 % of the launch on average; "
+        "33.3 % of their room for CTAs stays empty",
     ]
 
 
@@ -169,13 +170,21 @@ def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
     timeline = with_ctas(tmp_path, *[(sm, 0, 820) for sm in range(132)], *[(sm, 820, 1000) for sm in range(12)])
     assert note(timeline, "waves") == (
         "waves: 1.09; 144 CTAs on the 132 SMs that ran any, with up to 1 at once on each. "
-        "The last wave is 12 CTAs on 12 SMs and takes 180 ns, 18.0 % of the launch"
+        "The last wave is 12 CTAs on 12 SMs and takes 180 ns"
     )
     assert note(timeline, "tail") == (
-        "tail: the first SM is done 180 ns before the end, 18.0 % of the launch; "
-        "from then on 12.0 of 132 SMs are still at work on average"
+        "tail: SMs run out of work from 180 ns before the end on, and idle for 16.4 % of the launch on average"
     )
-    assert note(timeline, "idle").startswith("idle: these SMs have no CTA for 16.4 % of the launch, on average;")
+    assert " these SMs have none for 16.4 % of the launch on average;" in note(timeline, "idle")
+
+
+def test_what_a_tail_comes_of_is_told_where_it_is_two_things(tmp_path: Path) -> None:
+    # 9 CTAs on 8 SMs, the last of which takes twice as long as the others.
+    timeline = with_ctas(tmp_path, *[(sm, 0, 1000) for sm in range(8)], (0, 1000, 3000))
+    assert note(timeline, "tail") == (
+        "tail: SMs run out of work from 2.00 µs before the end on, and idle for 58.3 % of the launch on average: "
+        "43.8 % because others run more CTAs, 14.6 % because CTAs take longer"
+    )
 
 
 def test_room_by_occupancy_is_told_as_such(tmp_path: Path) -> None:
@@ -204,7 +213,7 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
             {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)},
             [
                 "lost: 8 of 32 records (25 %): the ring keeps the newest, in 2 warps of 1 CTA, most in warp 1 of CTA 5 "
-                "(6 of 12). --fit runs once more with rings that keep them all"
+                "(6 of 12); totals and shares are of these alone. --fit runs once more with rings that keep them all"
             ],
         ),
         (

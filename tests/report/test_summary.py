@@ -71,7 +71,7 @@ def test_scopes_bear_their_names_and_their_statistics(tmp_path: Path) -> None:
         (4, 3400, 2400, 0.85),
         (2, 1000, 720, 0.25),
         (10, 280, 280, 0.07),
-        (0, 0, 0, 0.0),
+        (0, None, None, None),
     ]
     assert [scope.mean_ns for scope in scopes] == [850.0, 500.0, 28.0, None]
 
@@ -103,7 +103,7 @@ def test_what_was_subtracted_is_of_all_scopes(tmp_path: Path) -> None:
 def test_a_launch_that_never_ran_has_a_summary(tmp_path: Path) -> None:
     summary = summarise(decode_launch(save_launch(tmp_path, SCOPES, [None, None], slots=4)))
     assert (summary.ctas, summary.ctas_never_ran, summary.duration_ns, summary.waves) == (0, 2, 0, None)
-    assert [(scope.count, scope.total_ns, scope.share) for scope in summary.scopes] == [(0, 0, None)] * 4
+    assert [(scope.count, scope.total_ns, scope.share) for scope in summary.scopes] == [(0, None, None)] * 4
 
 
 def test_the_json_form_survives_a_round_trip(tmp_path: Path) -> None:
@@ -126,6 +126,7 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "depth": 2,
         "source": "/src/my kernel.py:15",
         "without_partner": 0,
+        "between_iterations_ns": None,
         "count": 10,
         "total_ns": 280,
         "self_ns": 280,

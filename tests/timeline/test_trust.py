@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from buffers import Cta, Scope, save_launch
 
@@ -119,16 +120,82 @@ def test_what_is_known_to_be_bad_is_said_before_what_is_not_known(kernel: Kernel
     assert verdict.text == f"{OVERLAP}; unknown: the capture has no times without records"
 
 
-def test_times_that_scatter_are_not_called_good(kernel: Kernel) -> None:
-    """The medians are equal, and might as well be a tenth apart."""
-    middle = TIMES_NS[4]
-    scattered = tuple(middle + 0.01 * (time - middle) ** 2 * (1 if time > middle else -1) for time in TIMES_NS)
-    verdict = verdict_on(kernel, {"times_ns": scattered}, {"times_ns": scattered})
-    assert verdict.level is Level.CAREFUL
-    assert verdict.text.startswith("+0.0 % ± ")
-    assert verdict.text.endswith(
-        "the times scatter too much to tell; run the kernel more often, on a GPU that does nothing else"
+def scattered(median_ns: float, part: float, launches: int = 9) -> tuple[float, ...]:
+    """Times that lie evenly within so much of their median, in no order."""
+    times = np.linspace(median_ns * (1 - part), median_ns * (1 + part), launches)
+    return tuple(np.random.default_rng(0).permutation(times).tolist())
+
+
+def test_an_interval_wider_than_the_limits_is_no_verdict(kernel: Kernel) -> None:
+    """The medians are equal, and might as well be a third apart."""
+    verdict = verdict_on(kernel, {"times_ns": scattered(1e7, 0.3)}, {"times_ns": scattered(1e7, 0.3)})
+    assert (verdict.level, verdict.headline, verdict.figure) == (Level.CANNOT_TELL, "cannot tell", "")
+    assert verdict.text.startswith(
+        "cannot tell: the times of 9 and 9 launches, without records and with them, scatter too much; run the kernel "
+        "more often, on a GPU that does nothing else, or give each launch more work (measured: +0.0 % ± "
     )
+    assert verdict.to_json()["overhead_percent"] == 0.0
+
+
+@pytest.mark.parametrize("us", [3, 4, 5])
+def test_of_a_kernel_that_two_runs_differ_in_by_more_than_the_limit_nothing_can_be_told(
+    kernel: Kernel, us: float
+) -> None:
+    times_ns = scattered(1e3 * us, 0.01, 50)
+    verdict = verdict_on(kernel, {"times_ns": times_ns}, {"times_ns": tuple(1.02 * time for time in times_ns)})
+    assert (verdict.level, verdict.headline) == (Level.CANNOT_TELL, "cannot tell")
+    assert verdict.text.startswith(
+        "cannot tell: the kernel is too short, for two runs of it differ by more than 5 % by themselves; give each "
+        "launch more work (measured: +2.0 % ± "
+    )
+
+
+def test_an_interval_that_bounds_nothing_is_not_written_out(kernel: Kernel) -> None:
+    verdict = verdict_on(kernel, {"times_ns": scattered(4e3, 0.9)}, {"times_ns": scattered(4.5e3, 0.9)})
+    assert verdict.text.endswith("(measured: +12.5 % ± >100)")
+
+
+@pytest.mark.parametrize(("percent", "level"), [(-94, "cannot tell"), (-21, "cannot tell"), (-19, "careful")])
+def test_a_kernel_that_is_far_faster_with_records_was_slowed_without(
+    kernel: Kernel, percent: float, level: str
+) -> None:
+    verdict = verdict_on(kernel, {}, {"times_ns": slower(percent)})
+    assert verdict.level.value == level
+    assert ("records do not do" in verdict.text) == (level == "cannot tell")
+    assert ("%" in verdict.headline) == (level == "careful")
+
+
+@pytest.mark.parametrize(
+    ("percent", "headline"),
+    [(40, "unreliable (at least +30.9 %)"), (18, "careful (at least +10.4 %)"), (10, "cannot tell")],
+)
+def test_a_cost_that_is_beyond_a_limit_for_sure_is_one(kernel: Kernel, percent: float, headline: str) -> None:
+    """By intervals that are wider than the limits, of some ± 8 %."""
+    clean = scattered(1e7, 0.06)
+    verdict = verdict_on(kernel, {"times_ns": clean}, {"times_ns": tuple(t * (1 + percent / 100) for t in clean)})
+    assert verdict.overhead is not None and 7 < verdict.overhead.error_percent < 10
+    assert verdict.headline == headline
+
+
+def test_a_cost_that_may_be_beyond_the_limit_is_not_called_good(kernel: Kernel) -> None:
+    clean = scattered(1e7, 0.04)
+    verdict = verdict_on(kernel, {"times_ns": clean}, {"times_ns": tuple(1.025 * time for time in clean)})
+    assert verdict.level is Level.CAREFUL
+    assert verdict.text.endswith(": more than 5 % is not ruled out; run the kernel more often to know")
+
+
+def test_spills_are_told_without_a_figure_that_is_noise(kernel: Kernel) -> None:
+    noise = scattered(1e7, 0.3)
+    verdict = verdict_on(kernel, {"times_ns": noise}, {"times_ns": noise, "spills": 12})
+    assert (verdict.level, verdict.headline) == (Level.UNRELIABLE, "unreliable")
+    assert verdict.text.startswith(f"{SPILLS}; cannot tell: the times of")
+
+
+def test_why_a_kernel_was_not_timed_is_said(kernel: Kernel) -> None:
+    reason = "the program records events of its own around launches"
+    verdict = verdict_on(kernel, {"times_ns": (), "not_timed": reason}, {"times_ns": ()})
+    assert (verdict.level, verdict.headline) == (Level.UNKNOWN, "unknown")
+    assert verdict.text == f"unknown: no launch was timed without records, for {reason}"
 
 
 def test_an_unknown_occupancy_and_unknown_spills_are_not_held_against_it(kernel: Kernel) -> None:
@@ -150,6 +217,7 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "spills": 0,
             "shared_bytes": 1024,
             "ctas_per_sm": 8,
+            "not_timed": "",
             "launches_timed": 9,
             "median_time_ns": 10_000_000.0,
         },
@@ -158,6 +226,7 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "spills": 0,
             "shared_bytes": 1024,
             "ctas_per_sm": 8,
+            "not_timed": "",
             "launches_timed": 9,
             "median_time_ns": pytest.approx(10_060_000.0),
         },

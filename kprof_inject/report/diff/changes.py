@@ -42,7 +42,7 @@ class Basis:
 
 TOTAL = Basis(
     "total",
-    lambda scope: scope.total_ns / max(len(scope.warps), 1),
+    lambda scope: (scope.total_ns or 0) / max(len(scope.warps), 1),
     lambda scope: scope.total_cycles / max(len(scope.warps), 1),
 )
 """Of all CTAs, for each warp that ran the scope: warps run side by side, and twice as many take no longer."""

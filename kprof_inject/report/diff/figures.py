@@ -21,15 +21,15 @@ _NO_TIMER = "nominal"
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
     """One scope of one launch. ``warps`` are those of a CTA in which it ran; ``whole`` says that no record of it can be
-    missing."""
+    missing. Times of a scope of which no start has its end are None."""
 
     count: int
-    total_ns: int
+    total_ns: int | None
     total_cycles: float
     mean_ns: float | None
     mean_cycles: float | None
     p50_ns: float | None
-    share: float
+    share: float | None
     warps: tuple[int, ...]
     whole: bool
 
@@ -105,7 +105,7 @@ def _scope(statistics: ScopeStatistics) -> ScopeFigures:
         mean_ns=statistics.mean_ns,
         mean_cycles=statistics.mean_cycles,
         p50_ns=statistics.p50_ns,
-        share=statistics.share or 0.0,
+        share=statistics.share,
         warps=tuple(statistics.warps.ids.tolist()),
         whole=True,
     )

@@ -1,4 +1,4 @@
-"""What a rule found: one thing that limits a kernel, with the figures that say so."""
+"""What a rule says of a launch: one thing that limits it, with the figures that say so; or why it could not judge."""
 
 from __future__ import annotations
 
@@ -22,3 +22,15 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """``reason`` is what a rule lacks to judge a launch. ``remedy`` says what to do so that it has it; empty if nothing
+    helps."""
+
+    reason: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import INSTANT
-from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.finding import Finding, Unjudged
 from kprof_inject.report.findings.waits import is_wait
 from kprof_inject.report.findings.warps import time_of_a_warp_ns
-from kprof_inject.report.findings.whole_launch import has_all_records
+from kprof_inject.report.findings.whole_launch import missing_records, missing_warps
 from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 from kprof_inject.timeline.timeline import Timeline
@@ -37,13 +37,16 @@ class _Apart:
     furthest_from_mean_ns: float
 
 
-def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     """One finding at most, where most is lost: an imbalance shows in all that stands around it, too.
 
     Slow warps take longer in a scope, and longer in what of it is in no other scope. Where only the latter is so, there
     is no telling whether they work there while others wait elsewhere, or wait there while others work. If a barrier
     makes all take as long as the slowest, its own scope may show it: the slowest waits the least."""
-    if not has_all_records(timeline) or len(timeline.warps) < _LEAST_WARPS:
+    if timeline.launch.kernel.num_warps < _LEAST_WARPS:
+        return
+    if missing := _missing(timeline):
+        yield missing
         return
     scopes = [pair for pair in zip(timeline.table.scopes, summary.scopes, strict=True) if pair[0].kind != INSTANT]
     busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
@@ -53,6 +56,16 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
         if findings:
             yield max(findings, key=lambda finding: finding.share)
             return
+    if missing := missing_warps(timeline):
+        yield missing
+
+
+def _missing(timeline: Timeline) -> Unjudged | None:
+    if not any(scope.kind != INSTANT for scope in timeline.table.scopes):
+        return Unjudged("no scope was recorded", "add --at func --at loop")
+    if len(timeline.warps) < _LEAST_WARPS:
+        return missing_warps(timeline)
+    return missing_records(timeline)
 
 
 def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.loops import loops_around
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.loops import has_no_loop, loops_around, unrecorded_iterations, unrecorded_loops
 from kprof_inject.report.findings.warps import warps_share
+from kprof_inject.report.findings.whole_launch import missing_records
 from kprof_inject.report.quantities import numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 from kprof_inject.timeline.statistics.series import IterationSeries
@@ -23,7 +24,7 @@ _LEAST_SHARE = 0.10
 _LEAST_ITERATIONS = 4
 
 
-def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     for scope, series, steady_ns in _steady_loops(timeline, summary):
         is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
         slow = int(np.append(is_slow, False).argmin())
@@ -44,9 +45,10 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
             "persistent kernel, the pipeline is filled less often",
             figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
         )
+    yield from _unjudged(timeline)
 
 
-def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     for scope, series, steady_ns in _steady_loops(timeline, summary):
         last_ns = series.last_ns
         if last_ns is None or last_ns < _NOTABLE * steady_ns:
@@ -65,6 +67,16 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
             "under way",
             figures=_figures(series, steady_ns) | {"last_ns": last_ns},
         )
+    yield from _unjudged(timeline)
+
+
+def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
+    """Why there may be slow iterations that were not found."""
+    if has_no_loop(timeline):
+        return
+    table = timeline.table
+    if missing := unrecorded_loops(table) or unrecorded_iterations(table) or missing_records(timeline):
+        yield missing
 
 
 def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:

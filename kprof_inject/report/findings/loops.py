@@ -1,13 +1,37 @@
-"""What the scope table tells of loops: which have others in them, and which were not recorded."""
+"""What is known of a kernel's loops: whether it has any, which have others in them, and which were not recorded."""
 
 from __future__ import annotations
 
 import re
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.report.findings.finding import Unjudged
+from kprof_inject.report.kernel_files import ttgir_of
 from kprof_inject.timeline.statistics.phases import LOOPS
+from kprof_inject.timeline.timeline import Timeline
 
+_LOOP = re.compile(r"\bscf\.(?:for|while)\b")
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
+
+
+def has_no_loop(timeline: Timeline) -> bool:
+    """Whether the kernel's text proves that it has none: rules on loops have nothing to judge then."""
+    text = "" if _recorded(timeline.table, *LOOPS) else ttgir_of(timeline.launch.kernel)
+    return bool(text) and not _LOOP.search(text)
+
+
+def unrecorded_loops(table: ScopeTable) -> Unjudged | None:
+    """Of a kernel with loops, that none was recorded."""
+    return None if _recorded(table, *LOOPS) else Unjudged("no loop was recorded", "add --at loop --at iter")
+
+
+def unrecorded_iterations(table: ScopeTable) -> Unjudged | None:
+    """Of a kernel with loops, that no iteration was recorded."""
+    return None if _recorded(table, "iter") else Unjudged("no iteration was recorded", "add --at iter")
+
+
+def _recorded(table: ScopeTable, *kinds: str) -> bool:
+    return any(scope.kind in kinds for scope in table.scopes)
 
 
 def loops_around(table: ScopeTable) -> frozenset[int]:

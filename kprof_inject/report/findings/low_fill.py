@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.whole_launch import has_all_ctas
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.whole_launch import missing_ctas
 from kprof_inject.report.quantities import counted, percent
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
@@ -14,10 +14,16 @@ from kprof_inject.timeline.timeline import Timeline
 _LEAST_SHARE = 0.10
 
 
-def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     """Needs the number of the device's SMs, which older captures do not tell, and Proton's own buffers neither."""
     waves, device_sms = summary.waves, timeline.launch.kernel.sm_count
-    if waves is None or device_sms is None or not has_all_ctas(timeline) or waves.ctas >= device_sms:
+    if missing := missing_ctas(timeline, summary):
+        yield missing
+        return
+    if device_sms is None:
+        yield Unjudged("the capture does not say how many SMs the device has", "capture again with this version")
+        return
+    if waves is None or waves.ctas >= device_sms:
         return
     idle_sms = device_sms - waves.sms
     idle_share = idle_sms / device_sms

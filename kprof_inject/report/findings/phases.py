@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.loops import unrecorded_before
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
+from kprof_inject.report.findings.whole_launch import missing_records
 from kprof_inject.report.quantities import percent, short_time
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.statistics.phases import Phases
@@ -34,14 +36,19 @@ class _Phase:
     scope_ns: int
 
 
-def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     phases = summary.phases
-    if phases is None or unrecorded_before(timeline.table, phases.first_loop):
+    if phases is None:
+        yield from _unjudged(timeline)
+        return
+    if before := unrecorded_before(timeline.table, phases.first_loop):
+        yield Unjudged(f"{before} was not recorded", "add --at loop")
         return
     loop = summary.scopes[phases.first_loop].scope
     phase = _Phase(f"before {loop}", phases.before_ns, phases.before_share, phases.before_scope, phases.before_scope_ns)
     share = _share(timeline, summary, phase)
     if share < _LEAST_SHARE:
+        yield from _unjudged(timeline)
         return
     yield Finding(
         rule="prologue",
@@ -55,14 +62,16 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
     )
 
 
-def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     phases = summary.phases
     if phases is None:
+        yield from _unjudged(timeline)
         return
     loop = summary.scopes[phases.last_loop].scope
     phase = _Phase(f"after {loop}", phases.after_ns, phases.after_share, phases.after_scope, phases.after_scope_ns)
     share = _share(timeline, summary, phase)
     if share < _LEAST_SHARE:
+        yield from _unjudged(timeline)
         return
     yield Finding(
         rule="epilogue",
@@ -74,6 +83,18 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
         "next tile",
         figures=_figures(summary, phases, phase),
     )
+
+
+def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
+    """Why warps may lose time before or after their loops that was not found."""
+    if has_no_loop(timeline):
+        return
+    if missing := unrecorded_loops(timeline.table) or _unrecorded_body(timeline.table) or missing_records(timeline):
+        yield missing
+
+
+def _unrecorded_body(table: ScopeTable) -> Unjudged | None:
+    return None if table.body is not None else Unjudged("the kernel's whole body was not recorded", "add --at func")
 
 
 def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.whole_launch import has_all_ctas
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.whole_launch import missing_ctas, too_short
 from kprof_inject.report.quantities import counted, percent
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.statistics.ending import Ending
@@ -16,9 +16,12 @@ from kprof_inject.timeline.timeline import Timeline
 _LEAST_SHARE = 0.10
 
 
-def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     waves, ending = summary.waves, summary.ending
-    if waves is None or ending is None or not has_all_ctas(timeline) or ending.count_share < _LEAST_SHARE:
+    if missing := missing_ctas(timeline, summary) or too_short(summary):
+        yield missing
+        return
+    if waves is None or ending is None or ending.count_share < _LEAST_SHARE:
         return
     won = f"spread evenly, the same work would take {percent(ending.count_share)} less"
     yield Finding(
@@ -40,6 +43,7 @@ def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
             "fullest_sms": ending.fullest_sms,
             "tail_ns": waves.tail.duration_ns,
             "tail_share": waves.tail.share,
+            "idle_share": ending.idle_share,
         },
     )
 
@@ -52,10 +56,7 @@ def _even(waves: Waves) -> str:
 
 def _what(waves: Waves, ending: Ending) -> str:
     if waves.waves > 1:
-        return (
-            f"the last wave is {counted(waves.last.ctas, 'CTA')} on {waves.last.sms} of {waves.sms} SMs, and takes "
-            f"{percent(waves.last.share)} of the launch"
-        )
+        return f"the last wave is {counted(waves.last.ctas, 'CTA')} on {waves.last.sms} of {waves.sms} SMs"
     has = "has" if ending.fullest_sms == 1 else "have"
     return (
         f"{counted(waves.ctas, 'CTA')} do not divide among {waves.sms} SMs: {ending.fullest_sms} of these {has} "

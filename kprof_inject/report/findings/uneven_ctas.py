@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.whole_launch import has_all_ctas
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.whole_launch import missing_ctas, too_short
 from kprof_inject.report.quantities import percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
@@ -17,9 +17,12 @@ _LEAST_SHARE = 0.10
 _NOTABLE = 1.25
 
 
-def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     ending = summary.ending
-    if ending is None or not has_all_ctas(timeline) or ending.uneven_share < _LEAST_SHARE:
+    if missing := missing_ctas(timeline, summary) or too_short(summary):
+        yield missing
+        return
+    if ending is None or ending.uneven_share < _LEAST_SHARE:
         return
     if ending.last_cta_ns < _NOTABLE * ending.cta_ns:
         return

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.waits import is_of_dot, lost_waits
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.loops import has_no_loop, unrecorded_loops
+from kprof_inject.report.findings.waits import is_of_dot, is_wait, lost_waits, may_lose_time
 from kprof_inject.report.findings.warps import time_of_a_warp_ns
-from kprof_inject.report.findings.whole_launch import has_all_records
+from kprof_inject.report.findings.whole_launch import missing_records, missing_warps
 from kprof_inject.report.quantities import numbered, percent
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.statistics.phases import outermost_loops
@@ -22,15 +23,31 @@ _LEAST_OF_LOOP = 0.25
 _LEAST_SHARE = 0.10
 
 
-def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding]:
+def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
     """Of what one warp waits longer than others the others' waits tell nothing: only what all of them wait counts."""
-    if not has_all_records(timeline):
+    if missing := _missing(timeline):
+        yield missing
         return
     loops = outermost_loops(timeline.table)
     waits = [index for index in lost_waits(timeline.table, timeline.launch.kernel) if summary.scopes[index].count]
     for loop in np.unique(loops[waits]).tolist():
-        if loop >= 0 and _works(timeline, summary, np.flatnonzero(loops == loop)):
+        if loop < 0:
+            continue
+        if _works(timeline, summary, np.flatnonzero(loops == loop)):
             yield from _of_loop(timeline, summary, loop, [index for index in waits if loops[index] == loop])
+        elif not any(map(is_of_dot, timeline.table.scopes)):
+            name = summary.scopes[loop].scope
+            unknown = Unjudged(f"nothing tells whether the warps of {name} only load", "add --at 'op(*dot*)'")
+            yield missing_warps(timeline) or unknown
+
+
+def _missing(timeline: Timeline) -> Unjudged | None:
+    """Why waits may take time that cannot be found."""
+    recorded = any(map(is_wait, timeline.table.scopes))
+    if has_no_loop(timeline) or not (recorded or may_lose_time(timeline.launch.kernel)):
+        return None
+    no_wait = None if recorded else Unjudged("no wait was recorded", "add --at 'op(*wait*)'")
+    return unrecorded_loops(timeline.table) or no_wait or missing_records(timeline)
 
 
 def _works(timeline: Timeline, summary: LaunchSummary, scopes: NDArray[np.int64]) -> bool:
@@ -49,7 +66,7 @@ def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[
     share = min(float(waited_ns.min()) / time_of_a_warp_ns(timeline, summary), 1.0)
     if least < _LEAST_OF_LOOP or share < _LEAST_SHARE:
         return
-    worst = max(waits, key=lambda index: summary.scopes[index].total_ns)
+    worst = max(waits, key=lambda index: summary.scopes[index].warps.totals_ns.sum())
     where = summary.scopes[worst].scope
     others = f" and {len(waits) - 1} other waits" if len(waits) > 2 else " and 1 other wait" if len(waits) == 2 else ""
     verb = "waits" if len(warps) == 1 else "wait each"

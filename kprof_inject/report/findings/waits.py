@@ -6,6 +6,7 @@ import re
 
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.report.kernel_files import ttgir_of
 from kprof_inject.timeline.statistics.phases import outermost
 
 # What waits of Triton's operations, in all versions from 3.5 to 3.9.
@@ -50,17 +51,28 @@ def is_wait(scope: ScopeInfo) -> bool:
     )
 
 
+def may_lose_time(kernel: Kernel) -> bool:
+    """Whether it may wait, recorded or not: by its text, and always if that is unknown."""
+    text = ttgir_of(kernel)
+    return not text or any(operation in text for operation in _WAITS - _no_loss(kernel))
+
+
 def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
     """The outermost waits of the ``kernel``'s scope table that are lost time, by index: not those during which the
     tensor cores work, or may work, by what they are or by what stands in them."""
-    target = kernel.metadata.get("target")
-    arch = target.get("arch") if isinstance(target, dict) else None
-    has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
-    no_loss = {_DOT_WAIT, _BARRIER_WAIT} if has_barriers_of_dots else {_DOT_WAIT}
+    no_loss = _no_loss(kernel)
     waits = outermost(table, is_wait).tolist()
     lost = {wait for wait in waits if wait >= 0}
     lost -= {wait for wait, scope in zip(waits, table.scopes, strict=True) if _operation(scope) in no_loss}
     return tuple(sorted(lost))
+
+
+def _no_loss(kernel: Kernel) -> frozenset[str]:
+    """The waits during which the tensor cores work, or may work."""
+    target = kernel.metadata.get("target")
+    arch = target.get("arch") if isinstance(target, dict) else None
+    has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
+    return frozenset((_DOT_WAIT, _BARRIER_WAIT) if has_barriers_of_dots else (_DOT_WAIT,))
 
 
 def is_of_dot(scope: ScopeInfo) -> bool:

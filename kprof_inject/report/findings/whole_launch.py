@@ -1,18 +1,53 @@
-"""Whether a timeline has all of a launch that a rule needs: of what is missing, nothing is said."""
+"""What is missing of a launch that rules need all of: of what is missing, nothing is said."""
 
 from __future__ import annotations
 
 from math import prod
 
+from kprof_inject.report.findings.finding import Unjudged
+from kprof_inject.report.quantities import counted, numbered, percent
+from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 
-
-def has_all_ctas(timeline: Timeline) -> bool:
-    """False if CTAs never ran, were damaged, or were not chosen."""
-    missing = timeline.ctas_never_ran or timeline.ctas_damaged
-    return not missing and len(timeline.ctas) >= prod(timeline.launch.grid)
+# A smaller share would round to nothing.
+_LEAST_SHARE_SHOWN = 0.001
 
 
-def has_all_records(timeline: Timeline) -> bool:
-    """False if rings lost records, or some were damaged: counts and sums are of the rest then."""
-    return not timeline.records_lost and not timeline.records_damaged
+def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
+    """Why it is not known of all CTAs when they ran; None if it is."""
+    if summary.waves is None:
+        return Unjudged("no timer was read that tells when CTAs ran", "record with Triton 3.6 or newer")
+    if timeline.ctas_never_ran:
+        return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
+    if timeline.ctas_damaged:
+        return Unjudged(f"{counted(timeline.ctas_damaged, 'CTA')} had a damaged header", "capture again")
+    ctas, grid = len(timeline.ctas), prod(timeline.launch.grid)
+    if ctas < grid:
+        return Unjudged(f"only {ctas} of {grid} CTAs were chosen", "choose them all")
+    return None
+
+
+def too_short(summary: LaunchSummary) -> Unjudged | None:
+    """That nothing is known of a launch's end, for it fits into one step of the timer."""
+    if summary.ending is not None:
+        return None
+    return Unjudged("the launch is too short for the timer", "give it more work")
+
+
+def missing_records(timeline: Timeline) -> Unjudged | None:
+    """Why counts and sums are not of all that the warps recorded; None if they are."""
+    if lost := timeline.records_lost:
+        share = lost / max(timeline.records_written, lost)
+        of_all = percent(share) if share >= _LEAST_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
+        return Unjudged(f"{of_all} of the records were lost", "use --fit, or a larger --buffer-bytes")
+    if timeline.records_damaged:
+        return Unjudged(f"{counted(timeline.records_damaged, 'record')} were damaged", "capture again")
+    return None
+
+
+def missing_warps(timeline: Timeline) -> Unjudged | None:
+    """That some warps of each CTA recorded nothing; None if all did."""
+    if len(timeline.warps) >= timeline.launch.kernel.num_warps:
+        return None
+    recorded = numbered("warp", timeline.warps) if timeline.warps else "no warp"
+    return Unjudged(f"only {recorded} recorded", "leave out --warps")

@@ -8,7 +8,7 @@ from typing import Any
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.capture.scopes import ScopeInfo
 from kprof_inject.report.html.payload.limits import Shown
-from kprof_inject.report.html.sections.kernel_files import sources_of
+from kprof_inject.report.kernel_files import sources_of
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 
@@ -17,7 +17,8 @@ def launch_meta(
     timeline: Timeline, summary: LaunchSummary, kernel_name: str, place_name: str, shown: Shown
 ) -> dict[str, Any]:
     """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
-    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source."""
+    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source, ``self_name``
+    what its self time is called."""
     return {
         "kernel": kernel_name,
         "variant": summary.variant,
@@ -31,17 +32,17 @@ def launch_meta(
         "ctas": summary.ctas,
         "first_ns": str(timeline.first_ns),
         "span_ns": timeline.last_ns - timeline.first_ns,
-        "duration_ns": summary.duration_ns,
+        "duration_ns": summary.duration_ns if summary.ctas else None,
         "clock_ghz": timeline.clock.clock_hz / 1e9,
         "clock_source": summary.clock_source,
         "scope_count": timeline.scope_count,
         "shown_scopes": shown.scopes,
         "shown_ctas": shown.cta_count(timeline),
-        "scopes": _scopes(timeline),
+        "scopes": _scopes(timeline, summary),
     }
 
 
-def _scopes(timeline: Timeline) -> list[dict[str, Any]]:
+def _scopes(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
     lines = _Lines(timeline.launch.kernel)
     return [
         {
@@ -53,8 +54,9 @@ def _scopes(timeline: Timeline) -> list[dict[str, Any]]:
             "called_from": [_short(place) for place in scope.called_from],
             "parent": scope.parent,
             "lane": lane,
+            "self_name": "self" if mine.between_iterations_ns is None else "between iterations",
         }
-        for scope, lane in zip(timeline.table.scopes, timeline.lanes.tolist(), strict=True)
+        for scope, mine, lane in zip(timeline.table.scopes, summary.scopes, timeline.lanes.tolist(), strict=True)
     ]
 
 

@@ -9,7 +9,6 @@ from kprof_inject.capture.reader import Kernel
 from kprof_inject.report.launch_report import LaunchReport
 from kprof_inject.report.occupancy_limits import limited_by
 from kprof_inject.report.quantities import counted, time_text
-from kprof_inject.timeline.trust import Verdict
 
 # By the clock's source.
 _CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal": "assumed SM clock"}
@@ -19,7 +18,7 @@ def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Ite
     """``place_name`` is where the launch ran, empty if there is but one place."""
     yield _title(report, kernel_name, place_name)
     yield from _build(report.launch.kernel)
-    yield f"  trust: {_trust(report.verdict)}"
+    yield f"  trust: {report.verdict.headline}"
 
 
 def _title(report: LaunchReport, kernel_name: str, place_name: str) -> str:
@@ -27,9 +26,10 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> str:
     place = f"{place_name}: " if place_name else ""
     replay = " (last replay of a CUDA graph)" if summary.graph else ""
     grid = "x".join(map(str, summary.grid))
+    span = time_text(summary.duration_ns if summary.ctas else None)
     return (
         f"{place}{kernel_name}, launch {summary.launch}{replay}: grid {grid}, {counted(summary.warps, 'warp')}, "
-        f"{time_text(summary.duration_ns)}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
+        f"span {span}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
     )
 
 
@@ -52,7 +52,3 @@ def _facts(kernel: Kernel, cost: KernelCost) -> Iterator[str]:
     if cost.ctas_per_sm is not None:
         limit = limited_by(kernel, cost)
         yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (by {limit})' if limit else ''}"
-
-
-def _trust(verdict: Verdict) -> str:
-    return f"{verdict.level.value} ({verdict.overhead})" if verdict.overhead else verdict.level.value

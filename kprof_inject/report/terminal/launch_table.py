@@ -8,7 +8,6 @@ from pathlib import PurePath
 from rich.console import Console
 
 from kprof_inject.capture.origin import place_names
-from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.report.launch_report import LaunchReport
@@ -54,10 +53,7 @@ def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
         Column("scope", ["  " * scope.depth + scope.scope for scope in scopes], name=True),
         Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
         Column("count", [f"{scope.count}" for scope in scopes]),
-        *(
-            Column(title, ["-" if scope.kind == INSTANT else figure(scope) for scope in scopes])
-            for title, figure in _FIGURES.items()
-        ),
+        *(Column(title, [figure(scope) for scope in scopes]) for title, figure in _FIGURES.items()),
     ]
 
 
@@ -66,6 +62,6 @@ def _drawn(bars: Bars, summary: LaunchSummary) -> Column:
 
 
 def _bar(bars: Bars, scope: ScopeSummary, whole_ns: int) -> str:
-    if scope.kind == INSTANT or scope.share is None:
+    if scope.share is None or scope.self_ns is None:
         return ""
     return bars.drawn(scope.share, scope.self_ns / whole_ns)

@@ -16,7 +16,7 @@ from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
 from kprof_inject.timeline.overhead import CONFIDENCE
 from kprof_inject.timeline.trust import Level, Verdict, judge, median_time_ns
 
-_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red", Level.UNKNOWN: ""}
+_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
 
 _BUILD_COLUMNS: dict[str, Callable[[KernelCost], int | None]] = {
     "registers": lambda cost: cost.registers,
@@ -43,9 +43,11 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
     judged = [verdict for _, verdict in verdicts]
     shared = [
         Column("kernel", [name for name, _ in verdicts], name=True),
-        Column("verdict", [one.level.value for one in judged], [_COLOURS[one.level] for one in judged], left=True),
-        Column("time", [_change(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
-        Column("overhead", [str(one.overhead or "-") for one in judged]),
+        Column(
+            "verdict", [one.level.value for one in judged], [_COLOURS.get(one.level, "") for one in judged], left=True
+        ),
+        Column("run time", [_change(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
+        Column("overhead", [one.figure or "-" for one in judged]),
     ]
     builds = [
         (Column(title, [_change(*map(_number, map(of, _costs(one)))) for one in judged]), of)

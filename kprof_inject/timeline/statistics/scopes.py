@@ -25,7 +25,7 @@ _ITERATION = "iter"
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeStatistics:
     """One scope of the table, over all warps and CTAs of a launch. Durations are without what records cost, but for
-    ``raw_total_ns``; those of no scope are None.
+    ``raw_total_ns``; those of no scope are None: sums, too, where no start has its end. That is no time of 0.
 
     ``self_ns`` is the part of ``total_ns`` outside the scopes in it, ``share`` the total's part of
     ``Timeline.warp_time_ns``, 0 to 1 (None if that is 0: the launch was shorter than a step of the timer).
@@ -38,9 +38,9 @@ class ScopeStatistics:
     """
 
     count: int
-    total_ns: int
-    self_ns: int
-    raw_total_ns: int
+    total_ns: int | None
+    self_ns: int | None
+    raw_total_ns: int | None
     subtracted_ns: int
     share: float | None
     mean_ns: float | None
@@ -141,13 +141,15 @@ class ScopeSums:
         iterations: IterationSeries | None,
     ) -> ScopeStatistics:
         durations_ns = self._durations_ns.joined(scope)
-        total_ns = int(durations_ns.sum(dtype=np.int64))
+        total_ns, sums = int(durations_ns.sum(dtype=np.int64)), self._sums.of(scope)
+        share = total_ns / self._warp_time_ns if self._warp_time_ns else None
+        times: dict[str, Any] = {"total_ns": total_ns, "share": share}
+        if not durations_ns.size:
+            times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))
         warps, sms = self._warps.of(scope), self._sms.of(scope)
         return ScopeStatistics(
             count=int(self._counts[scope]),
-            total_ns=total_ns,
-            share=total_ns / self._warp_time_ns if self._warp_time_ns else None,
-            **self._sums.of(scope),
+            **{**sums, **times},
             **_durations(durations_ns),
             mean_cycles=cycles[0],
             p50_cycles=cycles[1],
@@ -182,7 +184,7 @@ class _Sums:
             sums = self._sums[name]
             sums += np.bincount(block["scope"], weights, len(sums)).astype(np.int64)
 
-    def of(self, scope: int) -> dict[str, int]:
+    def of(self, scope: int) -> dict[str, Any]:
         return {name: int(sums[scope]) for name, sums in self._sums.items()}
 
 

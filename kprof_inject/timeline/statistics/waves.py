@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.groups import largest
+from kprof_inject.timeline.statistics.ending import SmWork, end_of_work_ns
 from kprof_inject.timeline.timeline import Timeline
 
 # The source of a clock that no reading of a timer went into.
@@ -33,7 +33,8 @@ class LastWave:
 @dataclass(frozen=True, slots=True)
 class Tail:
     """From when the first SM has done the last of its work to the end of the launch. Meanwhile ``busy_sms`` of them on
-    average have not; None if all end at once."""
+    average have not; None if all end at once. What that costs is ``Ending.idle_share``, for the first SM may be done
+    long before all others."""
 
     duration_ns: int
     share: float
@@ -106,7 +107,7 @@ def waves_of(timeline: Timeline) -> Waves | None:
     capacity = residence.sms * slots
     waves = -(-len(ctas) // capacity)
     # At the end of the launch an SM copies records that it would not have without us.
-    dry_ns = largest(residence.sm, residence.end_ns, residence.sms)
+    dry_ns = SmWork.of(ctas).done_ns
     here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
     return Waves(
         len(ctas),
@@ -136,8 +137,7 @@ def _residence(ctas: NDArray[np.void]) -> _Residence:
     ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
     sms, sm = np.unique(ctas["sm"], return_inverse=True)
     begin_ns = ctas["init_ns"]
-    # Timers that contradict each other make no CTA run backwards.
-    end_ns = np.maximum(ctas["pre_final_ns"], begin_ns)
+    end_ns = end_of_work_ns(ctas)
     return _Residence(len(sms), sm, begin_ns, end_ns, np.maximum(ctas["post_final_ns"], end_ns))
 
 

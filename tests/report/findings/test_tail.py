@@ -27,8 +27,7 @@ def test_the_last_wave_of_few_ctas_is_a_tail(tmp_path: Path) -> None:
     # 140 CTAs take two waves where 1.06 would do.
     assert finding.share == pytest.approx(1 - 140 / 132 / 2)
     assert finding.text == (
-        "the last wave is 8 CTAs on 8 of 132 SMs, and takes 50.0 % of the launch; spread evenly, the same work would "
-        "take 47.0 % less"
+        "the last wave is 8 CTAs on 8 of 132 SMs; spread evenly, the same work would take 47.0 % less"
     )
     assert "a multiple of the 132 CTAs that run at once" in finding.advice
     assert finding.figures["last_wave_ctas"] == 8

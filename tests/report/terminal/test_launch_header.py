@@ -11,10 +11,12 @@ from known_launch import known_launch
 from rich.console import Console
 
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.finding import Finding, Unjudged
+from kprof_inject.report.findings.rules import Judgement
 from kprof_inject.report.launch_report import LaunchReport, report_on
 from kprof_inject.report.terminal.launch_findings import findings_shown
 from kprof_inject.report.terminal.launch_header import header_lines
+from kprof_inject.timeline.trust import Level
 
 TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
 CLEAN = KernelCost(128, 0, 49152, 4, (10_000.0,) * 9)
@@ -27,8 +29,12 @@ FINDINGS = (
 
 @pytest.fixture
 def report(tmp_path: Path) -> LaunchReport:
-    """Without any findings and doubts."""
-    return replace(report_on(known_launch(tmp_path)), findings=(), doubts=())
+    """Every rule judged it, and found nothing."""
+    return replace(report_on(known_launch(tmp_path)), judgements=(Judgement("tail", (), None),))
+
+
+def with_findings(report: LaunchReport) -> LaunchReport:
+    return replace(report, judgements=tuple(Judgement(finding.rule, (finding,), None) for finding in FINDINGS))
 
 
 def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list[str]:
@@ -76,7 +82,7 @@ def test_no_findings(report: LaunchReport) -> None:
 
 
 def test_findings_are_numbered_with_what_to_do_next(report: LaunchReport) -> None:
-    assert shown(replace(report, findings=FINDINGS)) == [
+    assert shown(with_findings(report)) == [
         "findings:",
         "  1. 47.0 % the last wave is [8] CTAs",
         "      next: make it a full one",
@@ -86,20 +92,45 @@ def test_findings_are_numbered_with_what_to_do_next(report: LaunchReport) -> Non
 
 
 def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchReport) -> None:
-    lines = shown(replace(report, findings=FINDINGS), width=30)
+    lines = shown(with_findings(report), width=30)
     assert all(len(line) <= 30 for line in lines)
     assert lines[1:3] == ["  1. 47.0 % the last wave is", "            [8] CTAs"]
 
 
 def test_what_could_not_be_judged_is_said(report: LaunchReport) -> None:
-    doubtful = replace(report, doubts=("records are damaged", "no timer was read"))
-    assert shown(doubtful) == ["findings: none; records are damaged; no timer was read"]
-    assert shown(replace(doubtful, findings=FINDINGS))[0] == "findings: records are damaged; no timer was read"
-    assert doubtful.to_json()["doubts"] == ["records are damaged", "no timer was read"]
+    lost = Unjudged("74.0 % of the records were lost", "use --fit")
+    judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
+    doubt = "could not judge prologue, waiting: 74.0 % of the records were lost; use --fit"
+    doubtful = replace(report, judgements=judgements)
+    assert shown(doubtful) == ["findings: none, but not every rule could judge", f"  {doubt}"]
+    found = with_findings(report)
+    assert shown(replace(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
+    assert doubtful.to_json()["doubts"] == [doubt]
+    assert doubtful.to_json()["rules"] == [
+        {"rule": "tail", "outcome": "not found", "reason": None, "remedy": None},
+        {"rule": "prologue", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
+        {"rule": "waiting", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
+    ]
+
+
+def test_a_launch_is_green_only_if_every_rule_judged_it(report: LaunchReport) -> None:
+    def codes(report: LaunchReport) -> str:
+        out = io.StringIO()
+        console = Console(file=out, width=200, force_terminal=True, color_system="standard")
+        console.print(findings_shown(report, console))
+        return out.getvalue()
+
+    green, yellow = "\x1b[32m", "\x1b[33m"
+    assert green in codes(report)
+    unjudged = replace(report, judgements=(Judgement("tail", (), Unjudged("no timer was read", "")),))
+    disturbed = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE))
+    for doubtful in (unjudged, disturbed):
+        assert green not in codes(doubtful)
+        assert yellow in codes(doubtful)
 
 
 def test_the_json_form_has_findings_and_trust(report: LaunchReport) -> None:
-    values = replace(report, findings=FINDINGS).to_json()
+    values = with_findings(report).to_json()
     assert [finding["rule"] for finding in values["findings"]] == ["tail", "prologue"]
     assert values["trust"]["level"] == "unknown"
     assert values["kernel"] == "kernel"

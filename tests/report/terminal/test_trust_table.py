@@ -59,7 +59,7 @@ def test_the_table(launch: Launch) -> None:
     )
     assert lines[0] == "trust: without records → with them, ± at 95 % confidence"
     assert rows(lines) == [
-        ["kernel", "verdict", "time", "overhead", "registers", "spills", "shared bytes", "CTAs per SM"],
+        ["kernel", "verdict", "run time", "overhead", "registers", "spills", "shared bytes", "CTAs per SM"],
         ["matmul", "trustworthy", "10.000 ms", "+0.0 % ± 0.3", "128", "0", "98304", "2"],
         [
             "softmax",
@@ -117,7 +117,7 @@ def test_a_terminal_of_80_columns_has_what_changed(launch: Launch) -> None:
     same = with_costs(of(launch, "matmul_kernel", "v"), CLEAN, CLEAN)
     more = with_costs(of(launch, "matmul_kernel", "v"), CLEAN, replace(CLEAN, registers=140))
     narrow = [printed(one, width=80) for one in (same, more)]
-    titles = ["kernel", "verdict", "time", "overhead"]
+    titles = ["kernel", "verdict", "run", "time", "overhead"]
     assert [lines[1].split() for lines in narrow] == [titles, [*titles, "registers"]]
     assert narrow[1][3].endswith("128 → 140")
 

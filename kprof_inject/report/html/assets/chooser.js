@@ -11,7 +11,7 @@ export function showTitle(place, meta) {
     meta.place,
     `grid ${meta.grid.join("×")}`,
     counted(meta.warps_per_cta, "warp"),
-    formatNs(meta.duration_ns),
+    `span ${formatNs(meta.duration_ns)}`,
     `${CLOCKS[meta.clock_source] ?? "SM clock"} ${Math.round(meta.clock_ghz * 1000)} MHz`,
     meta.device,
   ];
@@ -40,6 +40,6 @@ export function fillChooser(place, metas, chosen, onChoice) {
 function launchName(meta) {
   const replay = meta.graph ? ", last replay of a CUDA graph" : "";
   const place = meta.place ? `${meta.place}: ` : "";
-  const size = `grid ${meta.grid.join("×")}, ${formatNs(meta.duration_ns)}`;
+  const size = `grid ${meta.grid.join("×")}, span ${formatNs(meta.duration_ns)}`;
   return `${place}${meta.kernel}, launch ${meta.launch}${replay}: ${size}`;
 }

@@ -8,7 +8,7 @@ from typing import Any
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.printable import printable
-from kprof_inject.report.html.sections.kernel_files import process_of
+from kprof_inject.report.kernel_files import process_of
 from kprof_inject.report.occupancy_limits import limited_by
 from kprof_inject.report.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.summary import LaunchSummary
@@ -46,7 +46,7 @@ def build_rows(kernel: Kernel) -> list[list[str]]:
 
 
 _BUILD: dict[str, Callable[[Kernel, KernelCost], str]] = {
-    "time (median)": lambda _, cost: time_text(median_time_ns(cost)),
+    "run time (median)": lambda _, cost: time_text(median_time_ns(cost)),
     "registers per thread": lambda _, cost: _number(cost.registers),
     "spills": lambda _, cost: _number(cost.spills),
     "shared memory": lambda _, cost: "" if cost.shared_bytes is None else f"{_thousands(cost.shared_bytes)} bytes",
@@ -62,10 +62,12 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield "warps", f"{summary.warps} in each CTA{_recorded(timeline, summary)}"
     yield "stages", _number(metadata.get("num_stages"))
     yield "CTAs in a cluster", _number(metadata.get("num_ctas") if metadata.get("num_ctas") != 1 else None)
-    yield "duration", time_text(summary.duration_ns)
+    yield "span", time_text(summary.duration_ns if summary.ctas else None)
     if waves := summary.waves:
         yield "waves", f"{waves.fill:.2f} on {counted(waves.sms, 'SM')}, {waves.slots_per_sm} at once on each"
-        yield "tail", f"{short_time(waves.tail.duration_ns)}, {percent(waves.tail.share)}"
+        if summary.ending and waves.tail.duration_ns:
+            lost = percent(summary.ending.idle_share)
+            yield "tail", f"{lost} of the launch, from {short_time(waves.tail.duration_ns)} before its end on"
     yield "launch", f"number {summary.launch}{', last replay of a CUDA graph' if summary.graph else ''}"
 
 
@@ -90,7 +92,8 @@ def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
 def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     mode = timeline.launch.kernel.mode
     yield "scopes", _thousands(timeline.scope_count)
-    yield "records", f"{_thousands(summary.records_written)} written, {_thousands(summary.records_lost)} lost"
+    lost = f" ({percent(summary.records_lost / summary.records_written)})" if summary.records_lost else ""
+    yield "records", f"{_thousands(summary.records_written)} written, {_thousands(summary.records_lost)} lost{lost}"
     cost = summary.record_cost
     yield "cost of one", f"{cost.cycles:.0f} ± {cost.error_cycles:.0f} cycles, {cost.source}" if cost else "unknown"
     if summary.subtracted_ns and summary.warp_time_ns:

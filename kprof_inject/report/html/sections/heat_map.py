@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.report.html.sections.packing import packed
 from kprof_inject.report.summary import LaunchSummary
-from kprof_inject.timeline.groups import largest
+from kprof_inject.timeline.statistics.ending import SmWork, end_of_work_ns
 from kprof_inject.timeline.timeline import Timeline
 
 _COLUMNS = 400
@@ -24,35 +24,35 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | 
     ``cells`` has a byte for each SM (ascending, those of ``sms``) and each of ``columns`` parts of the time from
     ``begin_ns`` to ``end_ns``: how many CTAs were at work on the average, of which 255 are ``most``. ``done_ns`` is
     when each SM had done the last of its work, ``counts`` how many CTAs it ran, ``sms_left_out`` how many SMs have no
-    row. From ``tail_ns`` on, when the first of all SMs was done, they are no longer all at work. A wave is of
-    ``wave_ctas`` CTAs.
+    row. From ``tail_ns`` on, the launch's tail, SMs run out of work; for ``tail_share`` of the launch they
+    idle then, on average; None if that is unknown. A wave is of ``wave_ctas`` CTAs.
     """
-    if summary.waves is None:
+    waves = summary.waves
+    if waves is None:
         return None
-    sms, row = np.unique(timeline.ctas["sm"], return_inverse=True)
-    shown = row < _MOST_ROWS
-    ctas, row, rows = timeline.ctas[shown], row[shown], min(len(sms), _MOST_ROWS)
+    work = SmWork.of(timeline.ctas)
+    shown = work.row_of < _MOST_ROWS
+    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MOST_ROWS)
     begin_ns = ctas["init_ns"] - timeline.first_ns
-    # Timers that contradict each other make no CTA run backwards.
-    end_ns = np.maximum(ctas["pre_final_ns"] - timeline.first_ns, begin_ns)
+    end_ns = end_of_work_ns(ctas) - timeline.first_ns
     first_ns, last_ns = int(begin_ns.min()), int(end_ns.max())
     column_ns = max(last_ns - first_ns, 1) / _COLUMNS
     busy = at_work(row, (begin_ns - first_ns) / column_ns, (end_ns - first_ns) / column_ns, rows, _COLUMNS)
     most = max(float(busy.max()), 1.0)
-    done_ns = largest(row, end_ns, rows)
     return {
-        "sms": sms[:rows].tolist(),
-        "sms_left_out": len(sms) - rows,
+        "sms": work.ids[:rows].tolist(),
+        "sms_left_out": len(work.ids) - rows,
         "columns": _COLUMNS,
         "begin_ns": first_ns,
         "end_ns": last_ns,
         "most": most,
         "cells": packed(np.rint(busy * (_FULL / most)), "u1"),
-        "counts": np.bincount(row, minlength=rows).tolist(),
-        "done_ns": done_ns.tolist(),
-        "slots": summary.waves.slots_per_sm,
-        "wave_ctas": summary.waves.sms * summary.waves.slots_per_sm,
-        "tail_ns": int(done_ns.min()),
+        "counts": work.ctas[:rows].tolist(),
+        "done_ns": (work.done_ns[:rows] - timeline.first_ns).tolist(),
+        "slots": waves.slots_per_sm,
+        "wave_ctas": waves.sms * waves.slots_per_sm,
+        "tail_ns": int(work.done_ns.max()) - waves.tail.duration_ns - timeline.first_ns,
+        "tail_share": summary.ending and summary.ending.idle_share,
     }
 
 

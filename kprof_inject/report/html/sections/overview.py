@@ -13,7 +13,8 @@ from kprof_inject.timeline.timeline import Timeline
 
 def launch_overview(timeline: Timeline, report: LaunchReport) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
-    them, both as texts; ``findings`` bear the index of their scope, or None; ``doubts`` say what was not judged."""
+    them, both as texts; ``findings`` bear the index of their scope, or None; ``doubts`` say what could not be
+    judged, and why."""
     summary, verdict = report.summary, report.verdict
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from kprof_inject.printable import printable
-from kprof_inject.report.html.sections.kernel_files import lines_of, shown_line, sources_of
+from kprof_inject.report.kernel_files import lines_of, shown_line, sources_of
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 from kprof_inject.timeline.timeline import Timeline
 
@@ -19,7 +20,8 @@ _AROUND = 200
 def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
     """An object for each source file, those with the most time first. ``pieces`` are ``[number of the first line,
     lines]``, ascending, with gaps between; none if the capture has no text of the file. ``timed`` has the lines with
-    scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line."""
+    scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line; both
+    are None if no time of these is known."""
     places = [_place(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
     scopes_of: dict[str, dict[int, list[int]]] = {path: {} for path in texts}
@@ -35,7 +37,7 @@ def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, A
         }
         for path, by_line in scopes_of.items()
     ]
-    return sorted(files, key=lambda file: -sum(line["self_ns"] for line in file["timed"]))
+    return sorted(files, key=lambda file: -sum(line["self_ns"] or 0 for line in file["timed"]))
 
 
 def _place(source: str) -> tuple[str, int] | None:
@@ -52,9 +54,14 @@ def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: lis
         "scopes": indices,
         "count": sum(scope.count for scope in outermost),
         "iterations": sum(_iterations(scope) for scope in scopes),
-        "self_ns": sum(scope.self_ns for scope in scopes),
-        "total_ns": sum(scope.total_ns for scope in outermost),
+        "self_ns": _sum(scope.self_ns for scope in scopes),
+        "total_ns": _sum(scope.total_ns for scope in outermost),
     }
+
+
+def _sum(times_ns: Iterable[int | None]) -> int | None:
+    known = [time_ns for time_ns in times_ns if time_ns is not None]
+    return sum(known) if known else None
 
 
 def _is_within(index: int, others: set[int], parents: list[int]) -> bool:

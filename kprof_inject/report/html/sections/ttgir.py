@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from kprof_inject.printable import printable
-from kprof_inject.report.html.sections.kernel_files import lines_of, shown_line, ttgir_of
 from kprof_inject.report.html.sections.packing import packed
 from kprof_inject.report.html.sections.ttgir_places import chains_of
 from kprof_inject.report.html.sections.ttgir_sites import sites_of
+from kprof_inject.report.kernel_files import lines_of, shown_line, ttgir_of
 from kprof_inject.timeline.timeline import Timeline
 
 _MOST_LINES = 200_000

@@ -13,6 +13,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.record_cost import RecordCost
 from kprof_inject.report.findings.finding import Finding
+from kprof_inject.report.findings.rules import Judgement
 from kprof_inject.report.html.sections.overview import launch_overview
 from kprof_inject.report.launch_report import report_on
 from kprof_inject.timeline.timeline import Timeline
@@ -41,7 +42,7 @@ def test_the_facts_of_a_launch(tmp_path: Path) -> None:
     facts = facts_of(launch_of(tmp_path, num_warps=4, metadata=METADATA, record_cost=cost))
     assert facts["grid"] == "1 x 1 x 1, 1 CTA ran"
     assert (facts["warps"], facts["stages"], facts["CTAs in a cluster"]) == ("4 in each CTA", "3", "2")
-    assert (facts["duration"], facts["target"]) == ("1.000 µs", "cuda:90")
+    assert (facts["span"], facts["target"]) == ("1.000 µs", "cuda:90")
     assert (facts["clock"], facts["nominal clock"]) == ("2000 MHz ± 1.25 %, fitted to the timer", "1980 MHz")
     assert facts["cost of one"] == "32 ± 8 cycles, measured"
     assert facts["buffer"] == "shared memory"
@@ -67,7 +68,7 @@ def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
 def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) -> None:
     kernel = {"num_warps": 4, "metadata": METADATA, "clean": CLEAN, "with_records": WITH_RECORDS}
     builds = {row[0]: row[1:] for row in told(launch_of(tmp_path, **kernel))["builds"]}
-    assert builds["time (median)"] == ["1.000 µs", "1.010 µs"]
+    assert builds["run time (median)"] == ["1.000 µs", "1.010 µs"]
     assert builds["registers per thread"] == ["200", "210"]
     assert builds["shared memory"] == ["98\u202f304 bytes", "106\u202f496 bytes"]
     assert builds["limited by"] == ["shared memory and registers", "shared memory and registers"]
@@ -86,7 +87,9 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
         Finding("c", "gone", 0.1, "gone", "look", {}),
     )
     timeline = launch_of(tmp_path)
-    findings = launch_overview(timeline, replace(report_on(timeline), findings=found))["findings"]
+    findings = launch_overview(timeline, replace(report_on(timeline), judgements=(Judgement("a rule", found, None),)))[
+        "findings"
+    ]
     assert [finding["scope"] for finding in findings] == [1, None, None]
     assert (findings[0]["text"], findings[0]["share"]) == ("slow [1m", 0.4)
 

@@ -11,12 +11,13 @@ const CUT = 2;
  * @returns {[string, string][]}
  */
 export function scopeFacts({ meta, scopes }, index) {
-  const isMark = meta.scopes[scopes.scope[index]].kind === "mark";
+  const { kind, self_name: selfName } = meta.scopes[scopes.scope[index]];
+  const isMark = kind === "mark";
   const elapsed = scopes.end[index] - scopes.start[index];
   const facts = [];
   if (!isMark) {
     facts.push(["duration", formatNs(scopes.duration[index])]);
-    if (scopes.self[index] !== scopes.duration[index]) facts.push(["self", formatNs(scopes.self[index])]);
+    if (scopes.self[index] !== scopes.duration[index]) facts.push([selfName, formatNs(scopes.self[index])]);
     facts.push(["as recorded", `${formatNs(elapsed)}, ${formatCount(scopes.cycles[index])} cycles`]);
   }
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);

@@ -91,7 +91,7 @@ function fillLegend(legend, { picture, byWave, residents }) {
   const before = ["wave-even", "wave-odd"].slice(0, waves - 1).map((name, index) => item(name, wavesFrom(index + 1, waves - 1)));
   const ofWaves = waves === 1 ? [item("wave-even", "one wave")] : [...before, item("wave-last", `the last wave, ${waves}`)];
   const ofCells = [item("heat-scale", `0 to ${Number(picture.most.toFixed(1))} CTAs at work on an SM`)];
-  legend.replaceChildren(...(byWave ? ofWaves : ofCells), item("tail-shade", "tail: some SM has no more work"));
+  legend.replaceChildren(...(byWave ? ofWaves : ofCells), item("tail-shade", "tail: SMs run out of work"));
 }
 
 /** Every second wave from the first one up to the last. */
@@ -105,6 +105,7 @@ function saysOf(launch, picture) {
     `${counted(launch.meta.ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${picture.slots} on each at once.`,
     "Time counts from the first CTA's begin. Point at a CTA for its times; click to see it in the timeline.",
   ];
+  if (picture.tail_share) said.push(`In the tail, behind the dashed line, SMs idle for ${formatShare(picture.tail_share)} of the launch on average.`);
   if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more have no row.`);
   return said.join(" ");
 }

@@ -12,7 +12,7 @@ export function show(place, launch, context) {
   const { facts, builds, verdict, findings, doubts, notes } = launch.sections.overview;
   place.append(
     element("div", { class: "overview" }, [
-      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch), ...doubts.map(doubtLine)]),
+      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch), ...doubtCards(findings, doubts)]),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
       element("section", {}, [
@@ -25,7 +25,6 @@ export function show(place, launch, context) {
 }
 
 function findingCards(findings, launch) {
-  if (!findings.length) return [element("p", { class: "finding none", text: "No rule found anything that limits this launch." })];
   return findings.map(({ share, text, advice, scope }) => {
     const bar = element("span", { class: "finding-bar" });
     bar.style.width = `${Math.min(Math.max(100 * share, 0), 100)}%`;
@@ -46,8 +45,15 @@ function findingCards(findings, launch) {
   });
 }
 
-function doubtLine(text) {
-  return element("p", { class: "view-hint", text: `${text[0].toUpperCase()}${text.slice(1)}.` });
+/** That nothing was found is good news only where every rule could judge. */
+function doubtCards(findings, doubts) {
+  if (!doubts.length) {
+    if (findings.length) return [];
+    return [element("p", { class: "finding none", text: "No rule found anything that limits this launch, and every rule could judge." })];
+  }
+  const head = findings.length ? [] : [element("p", { class: "finding-says", text: "No rule found anything, but not every rule could judge this launch." })];
+  const lines = doubts.map((text) => element("p", { text: `${text[0].toUpperCase()}${text.slice(1)}.` }));
+  return [element("article", { class: "finding doubtful" }, [element("div", { class: "finding-text" }, [...head, ...lines])])];
 }
 
 function trust({ level, text }) {

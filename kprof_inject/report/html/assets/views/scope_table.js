@@ -6,7 +6,7 @@ import { openView } from "#views/navigation";
 
 const COLUMNS = [
   { title: "total", says: "over all warps", value: (scope) => scope.total_ns, text: shortNs },
-  { title: "self", says: "of that outside the scopes in it", value: (scope) => scope.self_ns, text: shortNs },
+  { title: "self", says: "of that outside the scopes in it; of a loop with iterations, the time between these", value: (scope) => scope.self_ns, text: shortNs },
   { title: "share", says: "of the time of all warps", value: (scope) => scope.share, text: formatShare },
   { title: "count", says: "how often it ran", value: (scope) => scope.count, text: formatCount },
   { title: "mean", says: "duration", value: (scope) => scope.mean_ns, text: shortNs },
@@ -45,16 +45,16 @@ function head(title, says, onClick) {
 
 function rowOf(scope, index, launch, context) {
   const color = context.theme.scopeColor(index);
+  const { self_name: selfName } = launch.meta.scopes[index];
   const chip = element("span", { class: "scope-chip" });
   chip.style.background = color;
   const name = element("button", { type: "button", class: "link", text: scope.name, on: { click: () => openView("scopes", { scope: index }) } });
   const nameCell = element("th", { scope: "row", class: "text-column scope-cell" }, [chip, name]);
   nameCell.style.setProperty("--depth", String(Math.min(scope.depth, 12)));
-  const isInstant = scope.kind === "mark";
   return element("tr", {}, [
     nameCell,
-    element("td", { class: "bar-column" }, isInstant ? [] : [bar(scope, color)]),
-    ...COLUMNS.map((column) => element("td", { text: isInstant && column.title !== "count" ? "–" : column.text(column.value(scope)) })),
+    element("td", { class: "bar-column" }, scope.share === null ? [] : [bar(scope, color)]),
+    ...COLUMNS.map((column) => element("td", { text: column.text(column.value(scope)), title: column.title === "self" && selfName !== "self" ? selfName : null })),
     element("td", { class: "text-column" }, scope.source ? [sourceLink(index, launch)] : []),
   ]);
 }

@@ -35,7 +35,7 @@ export function show(place, launch, context) {
 
 /** Where one looks first: the iterations, or else what takes the most time by itself. */
 function mostTelling(scopes) {
-  const weight = (scope) => scope.self_ns + (scope.iterations ? scope.total_ns : 0);
+  const weight = (scope) => (scope.self_ns ?? 0) + (scope.iterations ? (scope.total_ns ?? 0) : 0);
   return scopes.reduce((best, scope, index) => (weight(scope) > weight(scopes[best]) ? index : best), 0);
 }
 
@@ -48,7 +48,7 @@ function detailsOf(index, launch, context, tooltip) {
   };
   return [
     heading(index, scope, launch),
-    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope),
+    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name),
     ...missing(scope),
     element("div", { class: "card-columns" }, [
       ...durations(scope, options, toExample),
@@ -77,12 +77,12 @@ function note(text) {
   return element("p", { class: "view-hint", text });
 }
 
-function figures(scope) {
+function figures(scope, selfName) {
   const shown = [
     ["count", formatCount(scope.count)],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
-    ["self", formatNs(scope.self_ns)],
+    [selfName, formatNs(scope.self_ns)],
     ["mean", scope.mean_cycles === null ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
     ["least", formatNs(scope.min_ns)],
     ["median", formatNs(scope.p50_ns)],
@@ -102,7 +102,7 @@ function missing(scope) {
 }
 
 function durations(scope, options, toExample) {
-  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("It never ran, or nothing of it is left.")];
+  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("It never ran, or none of its starts has its end: no time of it is known.")];
   const marks = [
     { label: "median", ns: scope.p50_ns },
     { label: "p90", ns: scope.p90_ns },

@@ -37,7 +37,7 @@ export function show(place, launch, context) {
   const open = (file) => {
     Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: new Map(file.timed.map((timed) => [timed.line, timed])) });
     list.setRows(state.rows.length, Math.max(...state.rows.map((row) => row.text?.length ?? 0), 1));
-    const hottest = file.timed.reduce((best, timed) => (best && best.self_ns >= timed.self_ns ? best : timed), null);
+    const hottest = file.timed.reduce((best, timed) => (best && (best.self_ns ?? -1) >= (timed.self_ns ?? -1) ? best : timed), null);
     if (hottest) choose(rowOfNumber(state.rows, hottest.line));
     else details.replaceChildren();
   };
@@ -103,7 +103,7 @@ function rowOf(state, index, warpTimeNs, ttgirLines, choose) {
 
 function timedCells(timed, warpTimeNs) {
   const [total, self] = [element("span", { class: "bar-total" }), element("span", { class: "bar-self" })];
-  const share = (ns) => (warpTimeNs ? ns / warpTimeNs : 0);
+  const share = (ns) => (warpTimeNs && ns !== null ? ns / warpTimeNs : null);
   total.style.width = `${Math.min(100 * share(timed.total_ns), 100)}%`;
   self.style.width = timed.total_ns ? `${Math.min((100 * timed.self_ns) / timed.total_ns, 100)}%` : "0";
   total.append(self);

@@ -22,12 +22,12 @@ export function lineDetails(timed, number, file, launch, context, ttgirLines) {
 
 function scopeCard(index, launch, context) {
   const scope = launch.sections.scopes[index];
-  const { called_from: calls } = launch.meta.scopes[index];
+  const { called_from: calls, self_name: selfName } = launch.meta.scopes[index];
   const chip = element("span", { class: "scope-chip" });
   chip.style.background = context.theme.scopeColor(index);
   const rows = [
     ["total", `${shortNs(scope.total_ns)} (${formatShare(scope.share)})`],
-    ["self", `${shortNs(scope.self_ns)} (${formatShare(selfShare(scope))})`],
+    [selfName, `${shortNs(scope.self_ns)} (${formatShare(selfShare(scope))})`],
     ["ran", `${formatCount(scope.count)} ×`],
     ["mean", shortNs(scope.mean_ns)],
     ["p50", shortNs(scope.p50_ns)],

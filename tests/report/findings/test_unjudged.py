@@ -1,0 +1,185 @@
+"""Which rules could not judge a launch, why, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from buffers import Cta, Scope, end, save_launch, start
+from known_kernels import Known, launched
+
+from kprof_inject.capture.format import TTGIR_FILE
+from kprof_inject.report.findings.rules import RULES, Outcome, judge_by_rules, unjudged_by
+from kprof_inject.report.launch_report import report_on
+from kprof_inject.report.summary import summarise
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.trust import Level
+
+OF_CTAS = ("low-fill", "tail", "uneven-ctas")
+OF_LOOPS = ("prologue", "epilogue", "first-iterations", "last-iteration")
+OF_WARPS = ("imbalanced-warps",)
+HEALTHY = Known()
+LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
+
+
+def unjudged(timeline: Timeline, **changes: Any) -> dict[str, tuple[str, ...]]:
+    summary = replace(summarise(timeline), **changes)
+    return {str(why): rules for why, rules in unjudged_by(judge_by_rules(timeline, summary)).items()}
+
+
+def whole(folder: Path, known: Known = HEALTHY, **changes: Any) -> Timeline:
+    return launched(folder, known, kernel={"sm_count": 8}, **changes)
+
+
+def with_text(timeline: Timeline, text: str) -> Timeline:
+    (timeline.launch.kernel.folder / TTGIR_FILE).write_text(text)
+    return timeline
+
+
+def with_scopes(folder: Path, *scopes: str) -> Timeline:
+    """A launch of which these scopes, ``name kind``, were recorded."""
+    warp = [start(0, 10), end(0, 1990)] if scopes else []
+    return decode_launch(save_launch(folder, [Scope(*scope.split()) for scope in scopes], [Cta([warp] * 4)], slots=4))
+
+
+def test_every_rule_judges_a_whole_launch(tmp_path: Path) -> None:
+    timeline = whole(tmp_path)
+    assert {one.outcome for one in judge_by_rules(timeline, summarise(timeline))} == {Outcome.NOT_FOUND}
+
+
+def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
+    """A third of the SMs has nothing to do at the end, and records were lost."""
+    duration_ns = Known().duration_ns
+    ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
+    timeline = launched(tmp_path, ctas=ctas, kernel={"sm_count": 8}, records_lost=74)
+    said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(timeline, summarise(timeline))}
+    assert list(said) == list(RULES)
+    assert said == {
+        "low-fill": "not found",
+        "tail": "found",
+        "uneven-ctas": "not found",
+        **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
+    }
+
+
+LOST = "74.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "rules"),
+    [
+        ({"records_lost": 74}, LOST, (*OF_WARPS, *OF_LOOPS, "waiting")),
+        ({"records_lost": 74, "records_damaged": 1}, LOST, (*OF_WARPS, *OF_LOOPS, "waiting")),
+        (
+            {"records_lost": 3, "records_written": 90_000},
+            "3 of 90000 of the records were lost; use --fit, or a larger --buffer-bytes",
+            (*OF_WARPS, *OF_LOOPS, "waiting"),
+        ),
+        ({"records_damaged": 2}, "2 records were damaged; capture again", (*OF_WARPS, *OF_LOOPS, "waiting")),
+        ({"ctas_never_ran": 2}, "2 CTAs of the grid never ran; capture again", OF_CTAS),
+        ({"ctas_damaged": 1}, "1 CTA had a damaged header; capture again", OF_CTAS),
+    ],
+)
+def test_what_is_missing_keeps_rules_from_judging(
+    tmp_path: Path, changes: dict[str, int], why: str, rules: tuple[str, ...]
+) -> None:
+    assert unjudged(whole(tmp_path, **changes)) == {why: rules}
+
+
+def test_what_was_found_stays_found_whatever_is_missing(tmp_path: Path) -> None:
+    timeline = whole(tmp_path, Known(before_ns=2000), records_lost=1)
+    judged = {judgement.rule: judgement.outcome for judgement in judge_by_rules(timeline, summarise(timeline))}
+    assert (judged["prologue"], judged["epilogue"]) == (Outcome.FOUND, Outcome.UNJUDGED)
+
+
+def test_ctas_that_were_not_chosen(tmp_path: Path) -> None:
+    timeline = whole(tmp_path)
+    chosen = replace(timeline, launch=replace(timeline.launch, grid=(10, 1, 1)))
+    assert unjudged(chosen) == {"only 8 of 10 CTAs were chosen; choose them all": OF_CTAS}
+
+
+def test_the_devices_size_may_be_unknown(tmp_path: Path) -> None:
+    why = "the capture does not say how many SMs the device has; capture again with this version"
+    assert unjudged(launched(tmp_path)) == {why: ("low-fill",)}
+
+
+def test_without_a_timer_nothing_is_known_of_ctas(tmp_path: Path) -> None:
+    why = "no timer was read that tells when CTAs ran; record with Triton 3.6 or newer"
+    assert unjudged(whole(tmp_path), waves=None) == {why: OF_CTAS}
+
+
+def test_a_launch_within_a_step_of_the_timer_has_no_end(tmp_path: Path) -> None:
+    why = "the launch is too short for the timer; give it more work"
+    assert unjudged(whole(tmp_path), ending=None) == {why: ("tail", "uneven-ctas")}
+
+
+def test_where_no_cta_ran_no_rule_judges(tmp_path: Path) -> None:
+    timeline = decode_launch(save_launch(tmp_path, [Scope("func")], [None, None], slots=4))
+    assert unjudged(timeline) == {"no CTA ran": tuple(RULES)}
+
+
+def test_a_disturbed_kernel_may_be_limited_by_its_records(tmp_path: Path) -> None:
+    report = report_on(whole(tmp_path))
+    assert report.doubts == ()
+    (doubt,) = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE)).doubts
+    assert doubt.startswith("the records disturb this kernel so much")
+
+
+NO_LOOP = "no loop was recorded; add --at loop --at iter"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "text", "expected"),
+    [
+        (["func func"], "module {}", {}),
+        (["func func"], LOOP, {NO_LOOP: OF_LOOPS}),
+        (["func func"], LOOP_THAT_WAITS, {NO_LOOP: (*OF_LOOPS, "waiting")}),
+        (["func func"], "", {NO_LOOP: (*OF_LOOPS, "waiting")}),
+        (
+            ["loop[0] loop"],
+            LOOP_THAT_WAITS,
+            {
+                "the kernel's whole body was not recorded; add --at func": OF_LOOPS[:2],
+                "no iteration was recorded; add --at iter": OF_LOOPS[2:],
+                "no wait was recorded; add --at 'op(*wait*)'": ("waiting",),
+            },
+        ),
+        (
+            ["iter[0] iter"],
+            "scf.while\nttng.warp_group_dot_wait",
+            {"the kernel's whole body was not recorded; add --at func": OF_LOOPS[:2]},
+        ),
+        ([], LOOP, {"no scope was recorded; add --at func --at loop": OF_WARPS, NO_LOOP: OF_LOOPS}),
+    ],
+    ids=["no loop", "a loop", "waits", "an unknown text", "no func", "waits for tensor cores", "nothing"],
+)
+def test_what_was_not_recorded_keeps_rules_from_judging_kernels_that_have_it(
+    tmp_path: Path, scopes: list[str], text: str, expected: dict[str, tuple[str, ...]]
+) -> None:
+    timeline = with_text(with_scopes(tmp_path, *scopes), text)
+    assert {why: rules for why, rules in unjudged(timeline).items() if "how many SMs" not in why} == expected
+
+
+def test_a_loop_that_was_not_recorded_is_named(tmp_path: Path) -> None:
+    timeline = whole(tmp_path)
+    func, loop, iteration, *others = timeline.table.scopes
+    second = (func, replace(loop, name="main", label="loop[2]"), replace(iteration, label="iter[2]"), *others)
+    found = unjudged(replace(timeline, table=replace(timeline.table, scopes=second)))
+    assert found == {"loop[0] was not recorded; add --at loop": ("prologue",)}
+
+
+def test_of_warps_that_were_not_recorded_nothing_is_known(tmp_path: Path) -> None:
+    timeline = whole(tmp_path, Known(warps=3))
+    kernel = timeline.launch.kernel
+    some = replace(kernel, num_warps=8, mode=replace(kernel.mode, warps=(0, 1, 2)))
+    found = unjudged(replace(timeline, launch=replace(timeline.launch, kernel=some)))
+    assert found["only warps 0-2 recorded; leave out --warps"] == ("imbalanced-warps", "waiting")
+
+
+def test_which_warps_only_load_must_be_known(tmp_path: Path) -> None:
+    """Half of the warps run the loop; they may be there to load."""
+    timeline = whole(tmp_path, Known(looping=(0, 1)))
+    why = "nothing tells whether the warps of loop[0] only load; add --at 'op(*dot*)'"
+    assert unjudged(timeline)[why] == ("waiting",)
