@@ -85,7 +85,7 @@ def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
         if scope.between_iterations_ns is not None and scope.total_ns:
             yield (
                 f"between iterations of {scope.scope}: {short_time(scope.between_iterations_ns)}, "
-                f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop: that is its self"
+                f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop (its self)"
             )
 
 
@@ -124,14 +124,14 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
     yield text
     if ending and waves.tail.duration_ns:
         yield (
-            f"tail: SMs run out of work from {short_time(waves.tail.duration_ns)} before the end on, and idle for "
+            f"tail: in the last {short_time(waves.tail.duration_ns)} SMs run out of work, and idle for "
             f"{percent(ending.idle_share)} of the launch on average{_why_idle(ending)}"
         )
     if waves.idle_sm_share is None or waves.idle_slot_share is None:
         return
     yield (
-        f"idle: with what is before and between CTAs, these SMs have none for {percent(waves.idle_sm_share)} of the "
-        f"launch on average; {percent(waves.idle_slot_share)} of their room for CTAs stays empty"
+        f"idle: over the whole launch, these SMs have no CTA for {percent(waves.idle_sm_share)} of the time on "
+        f"average; {percent(waves.idle_slot_share)} of their room for CTAs stays empty"
     )
 
 

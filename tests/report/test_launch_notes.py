@@ -56,11 +56,11 @@ def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
         "clock: 2000.0 MHz ± 1.25 %, timer readings within 10 ns (rms); totals and shares are over all warps",
         "record cost: unknown; nothing was subtracted, and durations include the records' own time",
         "iterations of iter[0]: 5; first 90 ns (9.0 x the steady one); steady 10 ns; last 20 ns (2.0 x the steady one)",
-        "between iterations of loop[0]: 720 ns, 72.0 % of the loop: that is its self",
+        "between iterations of loop[0]: 720 ns, 72.0 % of the loop (its self)",
         "spread: all warps, CTAs and SMs within 11.8 % of the median of their scope",
         "waves: 1.00; 2 CTAs on the 2 SMs, numbered up to 4, that ran any, with up to 1 at once on each",
-        "tail: SMs run out of work from 500 ns before the end on, and idle for 16.7 % of the launch on average",
-        "idle: with what is before and between CTAs, these SMs have none for 33.3 % of the launch on average; "
+        "tail: in the last 500 ns SMs run out of work, and idle for 16.7 % of the launch on average",
+        "idle: over the whole launch, these SMs have no CTA for 33.3 % of the time on average; "
         "33.3 % of their room for CTAs stays empty",
     ]
 
@@ -173,16 +173,16 @@ def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
         "The last wave is 12 CTAs on 12 SMs and takes 180 ns"
     )
     assert note(timeline, "tail") == (
-        "tail: SMs run out of work from 180 ns before the end on, and idle for 16.4 % of the launch on average"
+        "tail: in the last 180 ns SMs run out of work, and idle for 16.4 % of the launch on average"
     )
-    assert " these SMs have none for 16.4 % of the launch on average;" in note(timeline, "idle")
+    assert "these SMs have no CTA for 16.4 % of the time on average;" in note(timeline, "idle")
 
 
 def test_what_a_tail_comes_of_is_told_where_it_is_two_things(tmp_path: Path) -> None:
     # 9 CTAs on 8 SMs, the last of which takes twice as long as the others.
     timeline = with_ctas(tmp_path, *[(sm, 0, 1000) for sm in range(8)], (0, 1000, 3000))
     assert note(timeline, "tail") == (
-        "tail: SMs run out of work from 2.00 µs before the end on, and idle for 58.3 % of the launch on average: "
+        "tail: in the last 2.00 µs SMs run out of work, and idle for 58.3 % of the launch on average: "
         "43.8 % because others run more CTAs, 14.6 % because CTAs take longer"
     )
 

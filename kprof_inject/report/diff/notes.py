@@ -38,7 +38,7 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
         yield (
-            f"without records: {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)}, "
+            f"without records: run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)}, "
             f"{change_text(diff.clean, diff.clean_ns)}, of {launch_counts(*diff.clean_launches)}: "
             f"{diff.clean.verdict.value}"
         )
@@ -50,7 +50,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     launches = launch_counts(len(diff.figures_a), len(diff.figures_b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
-        f"with records: {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
+        f"with records: span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
         f"{change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
         f"{diff.recorded.verdict.value}"
     )

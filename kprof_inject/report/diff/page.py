@@ -85,8 +85,8 @@ def _section(kernel: KernelDiff, *, alone: bool) -> Iterator[str]:
     launches = [
         (name, judged, figures)
         for name, judged, figures in (
-            ("launch, without records", kernel.clean, kernel.clean_ns),
-            ("launch, with records", kernel.recorded, kernel.duration_ns),
+            ("run time, without records", kernel.clean, kernel.clean_ns),
+            ("span, with records", kernel.recorded, kernel.duration_ns),
         )
         if judged is not None
     ]

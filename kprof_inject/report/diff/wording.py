@@ -105,8 +105,9 @@ _SENTENCES: dict[Verdict, Callable[[KernelDiff, Change], str]] = {
 
 
 def _times(diff: KernelDiff) -> str:
-    figures, how = (diff.clean_ns, "without records") if diff.by_clean_times else (diff.duration_ns, "with records")
-    return f"{time_text(figures.a)} → {time_text(figures.b)} {how}"
+    if diff.by_clean_times:
+        return f"run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)} without records"
+    return f"span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)} with records"
 
 
 def _smallest(change: Change) -> str:

@@ -49,7 +49,7 @@ def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
     assert kernel.launch.verdict is Verdict.SAME
     assert set(verdicts(kernel).values()) == {Verdict.SAME}
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("no difference: 190.") and "would have shown" in sentence
+    assert sentence.startswith("no difference: span 190.") and "would have shown" in sentence
 
 
 def test_no_difference_holds_over_many_repeats(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_faster_iteration_is_named_as_what_explains_the_launch(tmp_path: Path)
     assert (
         sentence.startswith("B is 15.")
         and " faster: iter[0] (-20." in sentence
-        and ") explains all of it; 190." in sentence
+        and ") explains all of it; span 190." in sentence
     )
 
 
@@ -158,7 +158,7 @@ def test_of_too_few_launches_nothing_is_told_but_how_to_get_more(tmp_path: Path,
     )
     assert set(verdicts(kernel).values()) == {Verdict.UNKNOWN}
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("cannot tell: 190.") and "--launches all" in sentence
+    assert sentence.startswith("cannot tell: span 190.") and "--launches all" in sentence
     assert ("one launch each" in sentence) == (launches == 1)
 
 
@@ -184,7 +184,7 @@ def test_of_launches_shorter_than_a_step_of_the_timer_that_is_said(tmp_path: Pat
 
     kernel = compared(short(usual(tmp_path / "a", 1)), short(usual(tmp_path / "b", 2)))
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("cannot tell: 0 ns → 0 ns with records: 40 of 40 launches took no time at all")
+    assert sentence.startswith("cannot tell: span 0 ns → 0 ns with records: 40 of 40 launches took no time at all")
     assert "by a timer with steps of 32 ns" in sentence and "--launches" not in sentence
     assert "scopes: no change can be told where a launch, or the scope in it, took no time at all" in notes_of(kernel)
 
