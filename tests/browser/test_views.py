@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,53 @@ def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path)
     assert rows.nth(1).inner_text().split("\t")[0].strip() == "loop[0]"
     assert "attention.py:27" in rows.nth(1).inner_text()
     assert "waves" in view.locator(".fact-groups").inner_text()
+
+
+def lossy(folder: Path, slots: int) -> Path:
+    """A page of four CTAs whose warps run a loop of 20 iterations, and of each of which so many records are kept."""
+    warp = [start(0, 100), start(1, 300)]
+    warp += [entry for k in range(20) for entry in (start(2, 300 + 400 * k), end(2, 690 + 400 * k))]
+    warp += [end(1, 8_300), end(0, 8_500)]
+    scopes = [Scope("kernel", "func", -1, ("/src/k.py", 3)), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
+    launch = save_launch(folder, scopes, [Cta([warp] * 4, sm=sm, pre_final_ns=5_400) for sm in range(4)], slots=slots)
+    kernel = replace(launch.kernel, sm_count=4)
+    write_html(folder / "page.html", [decode_launch(replace(launch, kernel=kernel))])
+    return folder / "page.html"
+
+
+def test_a_launch_is_called_healthy_only_if_every_rule_judged_it(show: Show, tmp_path: Path) -> None:
+    _, view = opened(show, lossy(tmp_path / "whole", 64), "overview")
+    expect(view.locator(".finding")).to_have_class("finding none")
+    expect(view.locator(".finding")).to_have_text(
+        "No rule found anything that limits this launch, and every rule could judge."
+    )
+    _, view = opened(show, lossy(tmp_path / "lost", 8), "overview")
+    expect(view.locator(".finding")).to_have_class("finding doubtful")
+    assert view.locator(".finding p").all_inner_texts() == [
+        "No rule found anything, but not every rule could judge this launch.",
+        "Could not judge imbalanced-warps, prologue, epilogue, first-iterations, last-iteration: 81.8 % of the records "
+        "were lost; use --fit, or a larger --buffer-bytes.",
+    ]
+
+
+def test_a_scope_of_which_all_starts_were_lost_has_no_figures(show: Show, tmp_path: Path) -> None:
+    page = lossy(tmp_path, 8)
+    shown, view = opened(show, page, "overview")
+    kernel = view.locator(".scope-table tbody tr").first
+    assert [cell.strip() for cell in kernel.locator("td").all_inner_texts()] == [
+        *("", "–", "–", "–", "0", "–", "–", "–", "–", "k.py:3")
+    ]
+    kernel.get_by_role("button", name="kernel").click()
+    assert "no time of it is known" in shown.page.locator("#view-scopes").inner_text()
+    _, view = opened(show, page, "source")
+    assert [text.strip() for text in view.locator(".source-row.timed .figure").all_inner_texts()] == ["–", "–", "0 ×"]
+
+
+def test_the_self_time_of_a_loop_bears_its_name(show: Show, tmp_path: Path) -> None:
+    shown, view = opened(show, lossy(tmp_path, 64), "overview")
+    view.get_by_role("button", name="loop[0]", exact=True).click()
+    assert "between iterations" in shown.page.locator("#view-scopes .figures").inner_text()
+    assert "between iterations of loop[0]: " in view.locator(".notes").inner_text()
 
 
 def test_the_table_is_sorted_by_what_is_clicked(show: Show, attention: Path) -> None:

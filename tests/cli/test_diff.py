@@ -73,7 +73,7 @@ def test_the_same_kernel_twice_is_no_difference(kprof: CommandLine, before: Path
     write_capture(kprof.folder / "after", 2)
     ended = kprof("diff", "before", "after", "--fail-above", "5%")
     assert (ended.exit_code, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("no difference: 200.")
+    assert ended.stdout.startswith("no difference: span 200.")
 
 
 def test_a_slower_loop_is_told_and_fails_the_gate(kprof: CommandLine, before: Path) -> None:
@@ -108,7 +108,7 @@ def test_one_launch_each_cannot_tell_and_says_how_to(kprof: CommandLine) -> None
         write_capture(kprof.folder / folder, number, launches=1)
     ended = kprof("diff", "before", "after")
     assert ended.exit_code == 0
-    assert ended.stdout.startswith("cannot tell: 200.") and "--launches all" in ended.stdout.splitlines()[0]
+    assert ended.stdout.startswith("cannot tell: span 200.") and "--launches all" in ended.stdout.splitlines()[0]
     gated = kprof("diff", "before", "after", "--fail-above", "5%")
     assert gated.exit_code == 1 and "cannot tell whether scale is slower" in gated.stderr
 

@@ -30,7 +30,7 @@ def test_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> No
     ended = kprof("report", "capture")
     assert (ended.exit_code, ended.stderr) == (0, "")
     lines = [line.rstrip() for line in ended.stdout.splitlines()]
-    assert lines[0].startswith("matmul_kernel, launch 29: grid 256x1x1, 4 warps, 14.048 µs")
+    assert lines[0].startswith("matmul_kernel, launch 29: grid 256x1x1, 4 warps, span 14.048 µs")
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     assert [row[0] for row in rows] == ["func", "loop[0]", "iter[0]", "matmul_kernel"]
     assert rows[-1][1:] == [
@@ -48,30 +48,33 @@ def test_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> No
 def test_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path) -> None:
     lines = kprof("report", "capture").stdout.splitlines()
     subjects = [
-        line.partition(":")[0] for line in lines[4:] if ": " in line and not line.startswith(("│", "matmul", "trust"))
+        line.partition(":")[0] for line in lines[5:] if ": " in line and not line.startswith(("│", "matmul", "trust"))
     ]
     assert list(dict.fromkeys(subject.split()[0] for subject in subjects)) == [
-        *("clock", "record", "iterations", "spread", "waves", "tail", "idle")
+        *("clock", "record", "iterations", "between", "spread", "waves", "tail", "idle")
     ]
     (waves,) = (line for line in lines if line.startswith("waves"))
     assert "256 CTAs on the 132 SMs that ran any, with room for 2 on each" in waves
 
 
 def test_what_the_kernel_takes_stands_under_the_title(kprof: CommandLine, capture: Path) -> None:
-    assert kprof("report", "capture").stdout.splitlines()[1:4] == [
+    assert kprof("report", "capture").stdout.splitlines()[1:5] == [
         "  kernel by itself: 210 registers, no spills, 98304 bytes of shared memory, "
         "room for 2 CTAs on an SM (by shared memory and registers)",
         "  trust: trustworthy (+1.0 % ± 0.3)",
-        "findings: none",
+        "findings: none, but not every rule could judge",
+        "  could not judge waiting: no wait was recorded; add --at 'op(*wait*)'",
     ]
 
 
 def test_what_cannot_be_judged_is_told(kprof: CommandLine, capture: Path) -> None:
     (path,) = capture.glob("*/kernels/*/kernel.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sm_count": 0}))
-    assert kprof("report", "capture").stdout.splitlines()[3] == (
-        "findings: none; the capture does not tell how many SMs the device has, so that the grid's size is not judged"
-    )
+    assert kprof("report", "capture").stdout.splitlines()[3:5] == [
+        "findings: none, but not every rule could judge",
+        "  could not judge low-fill: the capture does not say how many SMs the device has; capture again with this "
+        "version",
+    ]
 
 
 def test_nothing_limits_the_demo(kprof: CommandLine, capture: Path) -> None:

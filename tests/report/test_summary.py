@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from buffers import SM_CLOCK_HZ, Cta, save_launch
-from known_launch import FUNC, SCOPES, known_launch, known_rows
+from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
 from timelines import incomplete_rows
 
 from kprof_inject.capture.origin import Place
@@ -74,6 +74,14 @@ def test_scopes_bear_their_names_and_their_statistics(tmp_path: Path) -> None:
         (0, None, None, None),
     ]
     assert [scope.mean_ns for scope in scopes] == [850.0, 500.0, 28.0, None]
+
+
+def test_the_self_time_of_a_loop_with_iterations_is_between_these(tmp_path: Path) -> None:
+    scopes = summarise(known_launch(tmp_path / "all")).scopes
+    assert [scope.between_iterations_ns for scope in scopes] == [None, 720, None, None]
+    without = [row for row in known_rows() if row.scope != ITER]
+    scopes = summarise(known_launch(tmp_path / "none", rows=without)).scopes
+    assert [scope.between_iterations_ns for scope in scopes] == [None] * 4
 
 
 def test_records_without_a_partner_are_told_of_their_scope(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What of a scope is compared, in time and in cycles; 0 where there is none."""
+    """What of a scope is compared, in time and in cycles. Of one that never ran the total is 0; there is no mean."""
 
     name: str
-    time_ns: Callable[[ScopeFigures], float]
-    cycles: Callable[[ScopeFigures], float]
+    time_ns: Callable[[ScopeFigures], float | None]
+    cycles: Callable[[ScopeFigures], float | None]
 
 
 TOTAL = Basis(
@@ -47,7 +47,7 @@ TOTAL = Basis(
 )
 """Of all CTAs, for each warp that ran the scope: warps run side by side, and twice as many take no longer."""
 
-MEAN = Basis("mean", lambda scope: scope.mean_ns or 0.0, lambda scope: scope.mean_cycles or 0.0)
+MEAN = Basis("mean", lambda scope: scope.mean_ns, lambda scope: scope.mean_cycles)
 """Where records are missing on a side, the total is not of all."""
 
 
@@ -124,7 +124,7 @@ def scope_change(a: _Launches, b: _Launches, in_a: int, in_b: int, clocks: Clock
         return judged(None, None, clocks)
     floor = noise_floor(shorter_ns, part_ns)
 
-    def change(value: Callable[[ScopeFigures], float]) -> Change | None:
+    def change(value: Callable[[ScopeFigures], float | None]) -> Change | None:
         return change_between(
             _by_process(a, lambda launch: value(launch.scopes[in_a])),
             _by_process(b, lambda launch: value(launch.scopes[in_b])),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from buffers import Scope
-from known_sides import HEAD_NS, ITER_NS, SCOPES, around, usual
+from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from rich.console import Console
 
 from kprof_inject.report.diff.captures import diff_captures
@@ -182,6 +183,20 @@ def test_bars_reach_to_the_estimate_and_whiskers_over_the_interval() -> None:
     # Beyond the axis there is no end to see.
     assert interval_bar(Judged(Verdict.UNKNOWN, Change(0.0, 3.0), None), 20).count("V") == 1
     assert interval_bar(None, 20) == interval_bar(judged(None, None, Clocks(None, None)), 20) == ""
+
+
+def test_a_scope_of_which_no_start_has_its_end_has_no_figures(tmp_path: Path) -> None:
+    """Its records were lost in B; that is no time of 0 ns."""
+    a = usual(tmp_path / "a", 1)
+    b = [with_rows(one, rows[rows["scope"] != FUNC]) for one in usual(tmp_path / "b", 2) for rows in [one.scopes]]
+    diff = diff_captures(a, [replace(one, records_lost=10) for one in b])
+    (func,) = (line for line in printed(diff) if line.startswith("│ func "))
+    cells = [cell.strip() for cell in func.strip("│").split("│")]
+    assert cells[2:4] == ["cannot tell", "-"]
+    assert [cell.rpartition(" ")[2] for cell in cells[4:]] == ["0", "-", "-", "-", "-"]
+    func_values = diff_json(diff)["kernels"][0]["scopes"][FUNC]
+    for figure in ("total_ns", "mean_ns", "p50_ns", "share", "compared_ns"):
+        assert func_values[figure]["b"] is None
 
 
 def test_json_has_all_of_it(tmp_path: Path) -> None:

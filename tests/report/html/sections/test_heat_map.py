@@ -63,6 +63,8 @@ def test_rows_are_the_sms_and_the_axis_is_the_launch(tmp_path: Path) -> None:
     made = picture(launch_of(tmp_path, [(9, 100, 500), (3, 300, 900), (9, 500, 700)]))
     assert (made["sms"], made["counts"], made["done_ns"]) == ([3, 9], [1, 2], [900, 700])
     assert (made["begin_ns"], made["end_ns"], made["tail_ns"]) == (100, 900, 700)
+    # Of two SMs one idles for 200 of 800 ns.
+    assert made["tail_share"] == pytest.approx(0.125)
     assert cells(made).shape == (2, 400)
     assert cells(made)[1, :300] == pytest.approx(np.ones(300))
     assert cells(made)[1, 300:].sum() == 0
@@ -88,8 +90,10 @@ def test_a_cta_does_not_run_backwards(tmp_path: Path) -> None:
 
 
 def test_more_sms_than_any_device_has_are_counted_not_shown(tmp_path: Path) -> None:
-    made = picture(launch_of(tmp_path, [(7 * sm, 0, 100) for sm in range(600)]))
+    made = picture(launch_of(tmp_path, [(7 * sm, 0, 60 if sm == 599 else 100) for sm in range(600)]))
     assert (len(made["sms"]), made["sms"][-1], made["sms_left_out"]) == (512, 7 * 511, 88)
+    # The tail is the launch's: it began on an SM without a row.
+    assert (made["tail_ns"], made["tail_share"]) == (60, pytest.approx(0.4 / 600))
 
 
 def test_without_a_timer_there_is_no_picture(tmp_path: Path) -> None:

@@ -53,6 +53,12 @@ def test_a_line_has_the_time_of_its_scopes(tmp_path: Path) -> None:
     assert (third["total_ns"], third["count"], third["iterations"]) == (450, 3, 0)
 
 
+def test_a_line_of_which_no_time_is_known_has_none(tmp_path: Path) -> None:
+    scopes = [Scope("func", "func", -1, (PATH, 1)), Scope("loop", "loop", 0, (PATH, 2))]
+    [file] = lines_of(launch_of(tmp_path, scopes, [Ran(1, 90, self_ns=90)], {PATH: "def k():\n    for i in r:\n"}))
+    assert [(line["total_ns"], line["self_ns"]) for line in file["timed"]] == [(None, None), (90, 90)]
+
+
 def test_files_with_more_time_come_first(tmp_path: Path) -> None:
     scopes = [Scope("little", "func", -1, ("/a.py", 1)), Scope("much", "func", -1, ("/b.py", 1))]
     rows = [Ran(0, 10, self_ns=10), Ran(1, 90, self_ns=90)]
