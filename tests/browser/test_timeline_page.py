@@ -100,7 +100,7 @@ def test_the_tooltip_tells_of_the_scope(page: ShownPage) -> None:
     lines = page.tooltip().splitlines()
     assert lines[:3] == ["loop[0]", "loop", "attention.py:41"]
     facts = dict(zip(lines[3::2], lines[4::2], strict=True))
-    assert {"duration", "self", "as recorded", "begins at", "where"} == set(facts)
+    assert {"duration", "between iterations", "as recorded", "begins at", "where"} == set(facts)
     assert facts["where"] == "SM 0, CTA 0, warp 0"
     assert facts["as recorded"].endswith(" cycles")
 

@@ -67,7 +67,7 @@ def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
         yield "waves", f"{waves.fill:.2f} on {counted(waves.sms, 'SM')}, {waves.slots_per_sm} at once on each"
         if summary.ending and waves.tail.duration_ns:
             lost = percent(summary.ending.idle_share)
-            yield "tail", f"{lost} of the launch, from {short_time(waves.tail.duration_ns)} before its end on"
+            yield "tail", f"{lost} of the launch lost, in its last {short_time(waves.tail.duration_ns)}"
     yield "launch", f"number {summary.launch}{', last replay of a CUDA graph' if summary.graph else ''}"
 
 
