@@ -12,7 +12,7 @@ from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.report.findings.finding import Finding, Unjudged
 from kprof_inject.report.findings.waits import is_wait
 from kprof_inject.report.findings.warps import time_of_a_warp_ns
-from kprof_inject.report.findings.whole_launch import missing_records, missing_warps
+from kprof_inject.report.findings.whole_launch import missing_records, missing_warps, unpaired_records
 from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 from kprof_inject.timeline.timeline import Timeline
@@ -56,7 +56,7 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
         if findings:
             yield max(findings, key=lambda finding: finding.share)
             return
-    if missing := missing_warps(timeline):
+    if missing := missing_warps(timeline) or unpaired_records(timeline):
         yield missing
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from kprof_inject.report.findings.finding import Finding, Unjudged
 from kprof_inject.report.findings.loops import has_no_loop, loops_around, unrecorded_iterations, unrecorded_loops
 from kprof_inject.report.findings.warps import warps_share
-from kprof_inject.report.findings.whole_launch import missing_records
+from kprof_inject.report.findings.whole_launch import missing_records, unpaired_records
 from kprof_inject.report.quantities import numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
 from kprof_inject.timeline.statistics.series import IterationSeries
@@ -74,8 +74,8 @@ def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
     """Why there may be slow iterations that were not found."""
     if has_no_loop(timeline):
         return
-    table = timeline.table
-    if missing := unrecorded_loops(table) or unrecorded_iterations(table) or missing_records(timeline):
+    unrecorded = unrecorded_loops(timeline.table) or unrecorded_iterations(timeline.table)
+    if missing := unrecorded or missing_records(timeline) or unpaired_records(timeline):
         yield missing
 
 

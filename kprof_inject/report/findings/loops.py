@@ -10,14 +10,14 @@ from kprof_inject.report.kernel_files import ttgir_of
 from kprof_inject.timeline.statistics.phases import LOOPS
 from kprof_inject.timeline.timeline import Timeline
 
-_LOOP = re.compile(r"\bscf\.(?:for|while)\b")
+_LOOP_OPERATIONS = ("scf.for", "scf.while")
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
 
 
 def has_no_loop(timeline: Timeline) -> bool:
     """Whether the kernel's text proves that it has none: rules on loops have nothing to judge then."""
     text = "" if _recorded(timeline.table, *LOOPS) else ttgir_of(timeline.launch.kernel)
-    return bool(text) and not _LOOP.search(text)
+    return bool(text) and not any(operation in text for operation in _LOOP_OPERATIONS)
 
 
 def unrecorded_loops(table: ScopeTable) -> Unjudged | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.report.findings.finding import Finding, Unjudged
 from kprof_inject.report.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
-from kprof_inject.report.findings.whole_launch import missing_records
+from kprof_inject.report.findings.whole_launch import missing_records, unpaired_records
 from kprof_inject.report.quantities import percent, short_time
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.statistics.phases import Phases
@@ -89,7 +89,8 @@ def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
     """Why warps may lose time before or after their loops that was not found."""
     if has_no_loop(timeline):
         return
-    if missing := unrecorded_loops(timeline.table) or _unrecorded_body(timeline.table) or missing_records(timeline):
+    unrecorded = unrecorded_loops(timeline.table) or _unrecorded_body(timeline.table)
+    if missing := unrecorded or missing_records(timeline) or unpaired_records(timeline):
         yield missing
 
 

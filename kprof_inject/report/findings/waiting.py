@@ -11,7 +11,7 @@ from kprof_inject.report.findings.finding import Finding, Unjudged
 from kprof_inject.report.findings.loops import has_no_loop, unrecorded_loops
 from kprof_inject.report.findings.waits import is_of_dot, is_wait, lost_waits, may_lose_time
 from kprof_inject.report.findings.warps import time_of_a_warp_ns
-from kprof_inject.report.findings.whole_launch import missing_records, missing_warps
+from kprof_inject.report.findings.whole_launch import missing_records, missing_warps, unpaired_records
 from kprof_inject.report.quantities import numbered, percent
 from kprof_inject.report.summary import LaunchSummary
 from kprof_inject.timeline.statistics.phases import outermost_loops
@@ -39,15 +39,23 @@ def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Un
             name = summary.scopes[loop].scope
             unknown = Unjudged(f"nothing tells whether the warps of {name} only load", "add --at 'op(*dot*)'")
             yield missing_warps(timeline) or unknown
+    if waits and (missing := unpaired_records(timeline)):
+        yield missing
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
     """Why waits may take time that cannot be found."""
-    recorded = any(map(is_wait, timeline.table.scopes))
-    if has_no_loop(timeline) or not (recorded or may_lose_time(timeline.launch.kernel)):
+    kernel = timeline.launch.kernel
+    recorded = lost_waits(timeline.table, kernel)
+    if has_no_loop(timeline) or not (recorded or may_lose_time(kernel)):
         return None
-    no_wait = None if recorded else Unjudged("no wait was recorded", "add --at 'op(*wait*)'")
-    return unrecorded_loops(timeline.table) or no_wait or missing_records(timeline)
+    return unrecorded_loops(timeline.table) or (missing_records(timeline) if recorded else _no_wait(timeline))
+
+
+def _no_wait(timeline: Timeline) -> Unjudged:
+    others = any(map(is_wait, timeline.table.scopes))
+    what = "only waits for dots were recorded" if others else "no wait was recorded"
+    return Unjudged(what, "add --at 'op(*wait*)'")
 
 
 def _works(timeline: Timeline, summary: LaunchSummary, scopes: NDArray[np.int64]) -> bool:

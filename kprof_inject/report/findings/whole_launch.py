@@ -38,11 +38,20 @@ def missing_records(timeline: Timeline) -> Unjudged | None:
     """Why counts and sums are not of all that the warps recorded; None if they are."""
     if lost := timeline.records_lost:
         share = lost / max(timeline.records_written, lost)
-        of_all = percent(share) if share >= _LEAST_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
-        return Unjudged(f"{of_all} of the records were lost", "use --fit, or a larger --buffer-bytes")
+        told = f"{percent(share)} of the" if share >= _LEAST_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
+        return Unjudged(f"{told} records were lost", "use --fit, or a larger --buffer-bytes")
     if timeline.records_damaged:
         return Unjudged(f"{counted(timeline.records_damaged, 'record')} were damaged", "capture again")
     return None
+
+
+def unpaired_records(timeline: Timeline) -> Unjudged | None:
+    """That some records have no partner, though none was lost: what they were to time is in no figure."""
+    unpaired = int(timeline.open_starts.sum() + timeline.stray_ends.sum())
+    if not unpaired:
+        return None
+    what = "1 record has" if unpaired == 1 else f"{unpaired} records have"
+    return Unjudged(f"{what} no partner", "")
 
 
 def missing_warps(timeline: Timeline) -> Unjudged | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, launched
@@ -74,7 +75,7 @@ LOST = "74.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
         ({"records_lost": 74, "records_damaged": 1}, LOST, (*OF_WARPS, *OF_LOOPS, "waiting")),
         (
             {"records_lost": 3, "records_written": 90_000},
-            "3 of 90000 of the records were lost; use --fit, or a larger --buffer-bytes",
+            "3 of 90000 records were lost; use --fit, or a larger --buffer-bytes",
             (*OF_WARPS, *OF_LOOPS, "waiting"),
         ),
         ({"records_damaged": 2}, "2 records were damaged; capture again", (*OF_WARPS, *OF_LOOPS, "waiting")),
@@ -176,6 +177,18 @@ def test_of_warps_that_were_not_recorded_nothing_is_known(tmp_path: Path) -> Non
     some = replace(kernel, num_warps=8, mode=replace(kernel.mode, warps=(0, 1, 2)))
     found = unjudged(replace(timeline, launch=replace(timeline.launch, kernel=some)))
     assert found["only warps 0-2 recorded; leave out --warps"] == ("imbalanced-warps", "waiting")
+
+
+def test_records_without_a_partner_may_hide_something(tmp_path: Path) -> None:
+    timeline = whole(tmp_path, open_starts=np.array([2, 0, 1, 0, 0]), stray_ends=np.zeros(5, dtype=np.int64))
+    assert unjudged(timeline) == {"3 records have no partner": (*OF_WARPS, *OF_LOOPS, "waiting")}
+
+
+def test_waits_for_dots_are_not_those_for_loads(tmp_path: Path) -> None:
+    known = Known(wait=Scope("ttng.warp_group_dot_wait", "op", 2))
+    timeline = with_text(whole(tmp_path, known), "scf.for\nttg.async_wait\nttng.warp_group_dot_wait")
+    assert unjudged(timeline) == {"only waits for dots were recorded; add --at 'op(*wait*)'": ("waiting",)}
+    assert unjudged(with_text(timeline, "scf.for\nttng.warp_group_dot_wait")) == {}
 
 
 def test_which_warps_only_load_must_be_known(tmp_path: Path) -> None:
