@@ -10,10 +10,12 @@ import numpy as np
 
 from kprof_inject.capture.origin import Place
 from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.report.quantities import counted, numbered
 from kprof_inject.report.shortfall import Shortfall, shortfall_of
+from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.statistics.ending import Ending, ending_of
 from kprof_inject.timeline.statistics.phases import Phases, PhaseSums
-from kprof_inject.timeline.statistics.scopes import ScopeStatistics, ScopeSums
+from kprof_inject.timeline.statistics.scopes import PartitionTime, ScopeStatistics, ScopeSums
 from kprof_inject.timeline.statistics.waves import Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
@@ -21,13 +23,38 @@ from kprof_inject.timeline.timeline import Timeline
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeSummary(ScopeStatistics):
     """One scope of one launch with its statistics. ``depth`` is how many scopes of the table stand around it,
-    ``without_partner`` how many records of it have none."""
+    ``without_partner`` how many records of it have none, ``partition`` the name of the partition that runs it, None if
+    there are no partitions."""
 
     scope: str
     kind: str
     depth: int
     source: str
     without_partner: int
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """One partition of a launch: ``warps`` are those that were seen to run it, of ``warp_count`` (None if unknown),
+    ``scopes`` index those of the launch. All its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of
+    its scopes; shares of its scopes are of that whole."""
+
+    name: str
+    warps: tuple[int, ...]
+    warp_count: int | None
+    scopes: tuple[int, ...]
+    whole_ns: int
+    outside_ns: int
+
+    @property
+    def title(self) -> str:
+        """Its name and its warps."""
+        if not self.warps:
+            count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
+            return f"{self.name} ({count}{'no records' if self.scopes else 'nothing selected'})"
+        some = self.warp_count is not None and len(self.warps) < self.warp_count
+        return f"{self.name} ({numbered('warp', self.warps)}{f' of {self.warp_count}' if some else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +65,8 @@ class LaunchSummary:
 
     ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
     what is missing, ``lost`` and the three after it say in which warps, None if nothing is. ``waves`` and ``ending``
-    are None where no timer says when CTAs ran."""
+    are None where no timer says when CTAs ran. ``partitions`` begin with the default one; there are none unless
+    the kernel is warp specialised."""
 
     kernel: str
     variant: str
@@ -69,7 +97,15 @@ class LaunchSummary:
     waves: Waves | None
     ending: Ending | None
     phases: Phases | None
+    partitions: tuple[PartitionSummary, ...]
     scopes: tuple[ScopeSummary, ...]
+
+    def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
+        """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
+        if self.partitions:
+            yield from ((partition, partition.scopes) for partition in self.partitions)
+        else:
+            yield None, tuple(range(len(self.scopes)))
 
     def to_json(self) -> dict[str, Any]:
         """Columns become lists."""
@@ -82,6 +118,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
+    partitions = tuple(map(_partition_summary, timeline.partitions, scope_sums.partition_times()))
     scopes = tuple(_scope_summaries(timeline, scope_sums.statistics()))
     waves = waves_of(timeline)
     return LaunchSummary(
@@ -114,12 +151,20 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         waves=waves,
         ending=ending_of(timeline) if waves else None,
         phases=phase_sums.phases(),
+        partitions=partitions,
         scopes=scopes,
+    )
+
+
+def _partition_summary(partition: PartitionScopes, time: PartitionTime) -> PartitionSummary:
+    return PartitionSummary(
+        partition.name, partition.warps, partition.warp_count, partition.scopes, time.whole_ns, time.outside_ns
     )
 
 
 def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
+    partitions = partition_names(timeline.table)
     depth: list[int] = []
     for index, mine in enumerate(statistics):
         scope = timeline.table.scopes[index]
@@ -131,6 +176,7 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
             depth=depth[index],
             source=scope.source,
             without_partner=without_partner[index],
+            partition=partitions.get(index),
         )
 
 

@@ -54,6 +54,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         waves=None,
         ending=None,
         phases=None,
+        partitions=(),
         scopes=(),
     )
 
