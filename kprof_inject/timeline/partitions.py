@@ -80,3 +80,8 @@ def names_by_warp(partitions: Sequence[PartitionScopes]) -> dict[int, str]:
         for warp in () if partition.is_shared else partition.warps:
             names.setdefault(warp, []).append(partition.name)
     return {warp: ", ".join(mine) for warp, mine in names.items()}
+
+
+def shared_scopes(partitions: Sequence[PartitionScopes]) -> frozenset[int]:
+    """The scopes that warps of several partitions run. Their warps are not to be compared: they do different work."""
+    return frozenset(scope for partition in partitions if partition.is_shared for scope in partition.scopes)

@@ -7,9 +7,11 @@ from typing import Any
 
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.printable import printable
 from kprof_inject.report.html.payload.limits import Shown
 from kprof_inject.report.html.sections.kernel_files import sources_of
-from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.report.summary import LaunchSummary, PartitionSummary
+from kprof_inject.timeline.partitions import names_by_warp
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -17,7 +19,9 @@ def launch_meta(
     timeline: Timeline, summary: LaunchSummary, kernel_name: str, place_name: str, shown: Shown
 ) -> dict[str, Any]:
     """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
-    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source."""
+    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source. ``partitions``
+    are empty unless the kernel is warp specialised; ``partition_of_warp`` says of each of ``warps`` what it runs."""
+    partitions = names_by_warp(timeline.partitions)
     return {
         "kernel": kernel_name,
         "variant": summary.variant,
@@ -37,7 +41,18 @@ def launch_meta(
         "scope_count": timeline.scope_count,
         "shown_scopes": shown.scopes,
         "shown_ctas": shown.cta_count(timeline),
+        "partitions": [_partition(partition) for partition in summary.partitions],
+        "partition_of_warp": [printable(partitions.get(warp, "")) for warp in timeline.warps],
         "scopes": _scopes(timeline),
+    }
+
+
+def _partition(partition: PartitionSummary) -> dict[str, Any]:
+    return {
+        "title": printable(partition.title),
+        "scopes": list(partition.scopes),
+        "whole_ns": partition.whole_ns,
+        "outside_ns": partition.outside_ns,
     }
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.statistics.by_scope import ByScope, narrow, take_quantiles
 from kprof_inject.timeline.statistics.series import IterationSeries, series_of, turns_of
@@ -89,7 +90,7 @@ class ScopeSums:
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
-        self._partitions = timeline.partitions
+        self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
         self._times_of_warps_ns = [timeline.time_of_warps_ns(one.warps) for one in timeline.partitions]
         self._warp_time_ns = timeline.warp_time_ns
         self._counts = np.zeros(self._count, dtype=np.int64)
@@ -133,10 +134,9 @@ class ScopeSums:
     def partition_times(self) -> tuple[PartitionTime, ...]:
         """Those of ``Timeline.partitions``, in their order. The clock's fit may put a record outside of its CTA: a
         partition's scopes never take longer than it."""
-        shared = [index for one in self._partitions if one.is_shared for index in one.scopes]
         times = []
         for partition, time_ns in zip(self._partitions, self._times_of_warps_ns, strict=True):
-            inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *shared}), partition.warps)
+            inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
             times.append(PartitionTime(max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
         return tuple(times)
 
@@ -171,7 +171,7 @@ class ScopeSums:
         cycles: tuple[float | None, float | None],
         iterations: IterationSeries | None,
     ) -> ScopeStatistics:
-        is_shared = any(one.is_shared and scope in one.scopes for one in self._partitions)
+        is_shared = scope in self._shared
         durations_ns = self._durations_ns.joined(scope)
         total_ns = int(durations_ns.sum(dtype=np.int64))
         warps, sms = self._warps.of(scope), self._sms.of(scope)

@@ -45,12 +45,21 @@ const NAME = {
   },
   [WARP]: (canvas, { model }, track, y, look) => {
     text(canvas, `warp ${model.warpOf(track)}`, 20 + 2 * INDENT, y + 10, look.css["quiet-ink"], `12px ${look.font}`);
+    drawPartition(canvas, model, track, y, look);
     model.laneOfLevel.forEach((lane, level) => {
       const isFirst = lane > 0 && model.laneOfLevel[level - 1] !== lane;
       if (isFirst && level > 0) right(canvas, "crossing", y + 10 + level * LEVEL, look);
     });
   },
 };
+
+/** Below the warp's name where there is room, else beside it. */
+function drawPartition(canvas, model, track, y, look) {
+  const name = model.partitionOf(track);
+  if (!name) return;
+  if (model.levelCount === 1) right(canvas, name, y + 10, look);
+  else text(canvas, name, 20 + 2 * INDENT, y + 10 + LEVEL, look.css["quiet-ink"], `11px ${look.font}`);
+}
 
 function arrow(canvas, x, y, isOpen, look) {
   canvas.fillStyle = look.css["quiet-ink"];
