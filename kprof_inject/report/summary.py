@@ -54,7 +54,8 @@ class PartitionSummary:
             count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
             return f"{self.name} ({count}{'no records' if self.scopes else 'nothing selected'})"
         some = self.warp_count is not None and len(self.warps) < self.warp_count
-        return f"{self.name} ({numbered('warp', self.warps)}{f' of {self.warp_count}' if some else ''})"
+        part = f", {len(self.warps)} of {self.warp_count}" if some else ""
+        return f"{self.name} ({numbered('warp', self.warps)}{part})"
 
 
 @dataclass(frozen=True, slots=True)

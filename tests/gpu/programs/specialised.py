@@ -1,4 +1,4 @@
-"""Two warp-specialised kernels: one in Gluon with three partitions, and a persistent TMA matmul that Triton partitions."""
+"""Two warp-specialised kernels: one in Gluon with three partitions, and a persistent matmul that Triton partitions."""
 
 import hashlib
 
