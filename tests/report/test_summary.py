@@ -127,6 +127,7 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "depth": 2,
         "source": "/src/my kernel.py:15",
         "without_partner": 0,
+        "partition": None,
         "count": 10,
         "total_ns": 280,
         "self_ns": 280,
