@@ -75,8 +75,7 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
         return None
     ctas, in_each = _ctas_of(summary, scope)
     few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
-    team = scope.partition or "a CTA"
-    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps of {team}"
+    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps{_team(scope, ' of a CTA')}"
     return Finding(
         rule="imbalanced-warps",
         scope=scope.scope,
@@ -84,13 +83,16 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
         text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.scope} as {others} "
         f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
         advice=f"look at what {few} {_verb('do', apart.few)} in {scope.scope} that the others do not "
-        f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_of_partition(scope)}",
+        f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )
 
 
-def _of_partition(scope: ScopeSummary) -> str:
-    return f" of {scope.partition}" if scope.partition else ""
+def _team(scope: ScopeSummary, otherwise: str = "") -> str:
+    """Of whose warps one speaks."""
+    if scope.partition is None:
+        return otherwise
+    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
 
 
 def _times(few_ns: float, many_ns: float) -> str:
@@ -118,7 +120,7 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
         f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
         f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
         advice=f"record what stands before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
-        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_of_partition(scope)}",
+        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )
 
