@@ -15,10 +15,12 @@ INSTANT = "mark"
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition of a warp-specialised kernel: what it is called, and how many warps run it, None if unknown."""
+    """A partition of a warp-specialised kernel: what it is called, how many warps run it (None if unknown), and which
+    function its region was written as (Gluon takes one for each; empty if unknown)."""
 
     name: str
     warps: int | None
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class ScopeTable:
                 )
                 for scope in values["scopes"]
             ),
-            tuple(Partition(partition["name"], partition["warps"]) for partition in values.get("partitions", ())),
+            tuple(Partition(**partition) for partition in values.get("partitions", ())),
         )
 
 

@@ -35,27 +35,22 @@ class ScopeSummary(ScopeStatistics):
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """One partition of a launch: ``warps`` are those that were seen to run it, of ``warp_count`` (None if unknown),
-    ``scopes`` index those of the launch. All its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of
-    its scopes; shares of its scopes are of that whole."""
+class PartitionSummary(PartitionScopes):
+    """One partition of a launch: all its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of its
+    scopes. Shares of its scopes are of that whole."""
 
-    name: str
-    warps: tuple[int, ...]
-    warp_count: int | None
-    scopes: tuple[int, ...]
     whole_ns: int
     outside_ns: int
 
     @property
     def title(self) -> str:
-        """Its name and its warps."""
+        """What it is called, and its warps."""
         if not self.warps:
             count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
-            return f"{self.name} ({count}{'no records' if self.scopes else 'nothing selected'})"
+            return f"{self.called} ({count}{'no records' if self.scopes else 'nothing selected'})"
         some = self.warp_count is not None and len(self.warps) < self.warp_count
         part = f", {len(self.warps)} of {self.warp_count}" if some else ""
-        return f"{self.name} ({numbered('warp', self.warps)}{part})"
+        return f"{self.called} ({numbered('warp', self.warps)}{part})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +153,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
 
 
 def _partition_summary(partition: PartitionScopes, time: PartitionTime) -> PartitionSummary:
-    return PartitionSummary(
-        partition.name, partition.warps, partition.warp_count, partition.scopes, time.whole_ns, time.outside_ns
-    )
+    known = {field.name: getattr(partition, field.name) for field in fields(partition)}
+    return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=time.outside_ns)
 
 
 def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:

@@ -10,23 +10,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from kprof_inject.capture.scopes import Partition
+from kprof_inject.select.anchors import TERMINATORS
 from kprof_inject.select.call_graph import callee_symbol
 from kprof_inject.select.functions import Function
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.select.source.sources import Sources
+from kprof_inject.ttgir.nodes import Module, Operation, Region
 
 _SPECIALIZES = "ttg.warp_specialize"
 _DEFAULT = 0
 _DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
 _GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: ([\d, ]+)>")
 _CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d+)\)[^"\n]*\{[ \t\r]*(?://[^\n]*)?\n')
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """One partition. ``name`` is what reports call it, ``warps`` how many run it, None if the text does not say."""
-
-    name: str
-    warps: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +37,17 @@ class Partitions:
     """The partitions of one module: the default one first, the others in the order of the text. There are none in a
     module without ``ttg.warp_specialize``."""
 
-    def __init__(self, module: Module, functions: Sequence[Function]) -> None:
-        found = list(_regions(module, functions)) if _SPECIALIZES in module.text else []
-        self._spans = [_Span(region.start, region.end, 1 + index) for index, region in enumerate(found)]
-        several = len({region.operation for region in found}) > 1
-        default = Partition("default partition", _default_warps(module))
-        others = (Partition(f"partition {r.number}{f'#{r.operation}' if several else ''}", r.warps) for r in found)
-        self.all: tuple[Partition, ...] = (default, *others) if found else ()
-        self._callers = self._partitions_of_functions(functions) if found else {}
+    all: tuple[Partition, ...]
+
+    def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
+        found = list(_regions(module, functions, sources)) if _SPECIALIZES in module.text else []
+        # A default region is run by whoever runs the operation that it belongs to.
+        regions = [region for region in found if region.number is not None]
+        defaults = {region.function for region in found if region.number is None}
+        default = Partition("default partition", _default_warps(module), defaults.pop() if len(defaults) == 1 else "")
+        self.all = (default, *_partitions(regions)) if regions else ()
+        self._spans = [_Span(region.start, region.end, 1 + index) for index, region in enumerate(regions)]
+        self._callers = self._partitions_of_functions(functions) if regions else {}
 
     def at(self, function: str, offset: int) -> int | None:
         """The index of the partition whose warps run what stands at an offset of a function; None if the module has no
@@ -77,30 +75,54 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0."""
+    """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0; a default region has
+    no number."""
 
     operation: int
-    number: int
+    number: int | None
     warps: int | None
+    function: str
     start: int
     end: int
 
 
-def _regions(module: Module, functions: Sequence[Function]) -> Iterator[_Region]:
+def _regions(module: Module, functions: Sequence[Function], sources: Sources) -> Iterator[_Region]:
     count = 0
     for function in functions:
-        for place, _, partitions in function.warp_specializations():
+        for place, default, partitions in function.warp_specializations():
             operation = place.operation
             told = _GENERIC_WARPS.search(operation.tail)
             counts = [int(count) for count in told[1].split(",")] if told else []
             before = operation.start
-            for number, region in enumerate(partitions):
+            for number, region in enumerate((default, *partitions), -1):
                 start = region.blocks[0].start
                 clause = list(_CLAUSE_WARPS.finditer(module.text, before, start))
-                warps = counts[number] if number < len(counts) else int(clause[-1][1]) if clause else None
-                yield _Region(count, number, warps, start, region.end)
+                warps = counts[number] if 0 <= number < len(counts) else int(clause[-1][1]) if clause else None
+                written_as = _function_of(region, function, sources)
+                yield _Region(count, None if number < 0 else number, warps, written_as, start, region.end)
                 before = region.end
             count += 1
+
+
+def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
+    """The function that all of a region's operations were written in, or in functions that it calls. None of a region
+    that the compiler made is: its operations were written in the kernel."""
+    own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
+    found: set[str] = set()
+    for operation in region.walk():
+        chain = () if operation.name in TERMINATORS else kernel.source_of(operation)
+        if chain:
+            outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
+            called = next((one for one in outermost_first if one not in own), None)
+            found.add(called.name if called else "")
+    return found.pop() if len(found) == 1 else ""
+
+
+def _partitions(regions: Sequence[_Region]) -> Iterator[Partition]:
+    several = len({region.operation for region in regions}) > 1
+    for region in regions:
+        of_operation = f"#{region.operation}" if several else ""
+        yield Partition(f"partition {region.number}{of_operation}", region.warps, region.function)
 
 
 def _calls(function: Function) -> Iterator[Operation]:

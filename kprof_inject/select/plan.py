@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
 from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
-from kprof_inject.select.partitions import Partition, Partitions
+from kprof_inject.select.partitions import Partitions
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Findings, InsertPoint, Site
 from kprof_inject.select.spans import Spread, in_one_piece

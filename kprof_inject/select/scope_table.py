@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from kprof_inject.select.plan import Plan
@@ -13,7 +14,7 @@ SCOPE_TABLE_VERSION = 1
 def scope_table(plan: Plan) -> dict[str, Any]:
     """The plan's scopes as JSON values; ``docs/capture-format.md`` describes every key. Those of partitions are there
     only if the kernel has some."""
-    partitions = [{"name": partition.name, "warps": partition.warps} for partition in plan.partitions]
+    partitions = [asdict(partition) for partition in plan.partitions]
     return {
         "version": SCOPE_TABLE_VERSION,
         "kernel": plan.kernel,

@@ -78,7 +78,7 @@ class ModuleView:
     @cached_property
     def partitions(self) -> Partitions:
         """The partitions of the kernel, and what belongs to each."""
-        return Partitions(self.module, self.functions)
+        return Partitions(self.module, self.functions, self.sources)
 
     @cached_property
     def copies_of_functions(self) -> dict[str, int]:

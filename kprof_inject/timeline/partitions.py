@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import Partition, ScopeTable
 
 _SEVERAL = "several partitions"
 
@@ -23,15 +23,25 @@ _LEAST_OF_MOST = 0.5
 
 @dataclass(frozen=True, slots=True)
 class PartitionScopes:
-    """A partition of a launch. ``scopes`` index the scope table, outer before inner; ``warps`` are the ids of those
-    that were seen to run it, ascending, of ``warp_count`` (None if unknown). Without a partition's records, which
-    warps run it is not known, and ``warps`` is empty."""
+    """A partition of a launch. ``scopes`` index the scope table, outer before inner, and may be none; ``warps`` are the
+    ids of those that were seen to run it, ascending, of ``warp_count`` (None if unknown). Without a partition's
+    records, which warps run it is not known, and ``warps`` is empty. ``function`` is what the code calls it, empty if
+    that is unknown.
+
+    Scopes that several partitions run, those of a helper that several call, are a tree by themselves that
+    ``is_shared``."""
 
     name: str
+    function: str
     scopes: tuple[int, ...]
     warps: tuple[int, ...]
     warp_count: int | None
-    is_shared: bool = False
+    is_shared: bool
+
+    @property
+    def called(self) -> str:
+        """Its name, and what the code calls it."""
+        return f"{self.name}: {self.function}" if self.function else self.name
 
     def among(self, warps: Container[int]) -> PartitionScopes:
         """The same without the warps that are not among these."""
@@ -60,26 +70,26 @@ def partitions_of(table: ScopeTable, records: NDArray[np.int64], warps: Sequence
     if not table.partitions:
         return ()
     of_scope = partition_of_scope(table)
-    names = [(partition.name, partition.warps) for partition in table.partitions]
     found = []
-    for index, (name, warp_count) in enumerate([*names, (_SEVERAL, None)]):
+    for index, partition in enumerate([*table.partitions, Partition(_SEVERAL, None)]):
         counts = records[index] if index < len(records) else np.zeros(len(warps), dtype=np.int64)
-        is_shared = index == len(names)
+        is_shared = index == len(table.partitions)
         least = 0.0 if is_shared else _LEAST_OF_MOST * counts.max(initial=0)
         ran = np.flatnonzero((counts > 0) & (counts >= least)).tolist()
-        scopes = np.flatnonzero(of_scope == index).tolist()
-        if scopes or not is_shared:
-            found.append(PartitionScopes(name, tuple(scopes), tuple(warps[at] for at in ran), warp_count, is_shared))
+        mine = tuple(np.flatnonzero(of_scope == index).tolist())
+        if mine or not is_shared:
+            ids = tuple(warps[at] for at in ran)
+            found.append(PartitionScopes(partition.name, partition.function, mine, ids, partition.warps, is_shared))
     return tuple(found)
 
 
-def names_by_warp(partitions: Sequence[PartitionScopes]) -> dict[int, str]:
+def by_warp(partitions: Sequence[PartitionScopes]) -> dict[int, list[PartitionScopes]]:
     """The partitions that each warp runs: one after the other, where the kernel is specialised several times."""
-    names: dict[int, list[str]] = {}
+    found: dict[int, list[PartitionScopes]] = {}
     for partition in partitions:
         for warp in () if partition.is_shared else partition.warps:
-            names.setdefault(warp, []).append(partition.name)
-    return {warp: ", ".join(mine) for warp, mine in names.items()}
+            found.setdefault(warp, []).append(partition)
+    return found
 
 
 def shared_scopes(partitions: Sequence[PartitionScopes]) -> frozenset[int]:

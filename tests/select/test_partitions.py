@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, fixtures, form_of, kernel_of, read
+from golden import FIXTURES, fixture_id, fixtures, form_of, kernel_of, read
 from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import found, kernel, sequence
 
@@ -255,9 +255,9 @@ def test_the_scope_table_tells_partitions_of_specialized_kernels_alone() -> None
     plain = scope_table(plan_of(kernel(STORE), "func"))
 
     assert table["partitions"] == [
-        {"name": "default partition", "warps": None},
-        {"name": "partition 0", "warps": 4},
-        {"name": "partition 1", "warps": 1},
+        {"name": "default partition", "warps": None, "function": ""},
+        {"name": "partition 0", "warps": 4, "function": ""},
+        {"name": "partition 1", "warps": 1, "function": ""},
     ]
     assert [(scope["partition"], scope["parent"]) for scope in table["scopes"]] == [(0, -1), (1, -1)]
     assert "partitions" not in plain and "partition" not in plain["scopes"][0]
@@ -297,3 +297,20 @@ def test_the_list_says_how_many_warps_run_a_region() -> None:
         "region of ttg.warp_specialize, 4 warps",
         "region of ttg.warp_specialize, 1 warp",
     )
+
+
+@pytest.mark.parametrize("form", ["", ".generic"])
+def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> None:
+    (path,) = FIXTURES.glob(f"3.6.0/cuda-90/gluon_warp_specialized{form}.ttgir*")
+    plan = make_plan(fixture_view(read(path)), parse_selectors(["func"]))
+
+    assert [(partition.name, partition.function) for partition in plan.partitions] == [
+        ("default partition", "_sum_partition"),
+        ("partition 0", "_load_partition"),
+    ]
+
+
+def test_what_the_compiler_partitions_was_written_as_no_function() -> None:
+    (path,) = FIXTURES.glob("3.6.0/cuda-100/ws_matmul.ttgir")
+
+    assert {p.function for p in make_plan(fixture_view(read(path)), parse_selectors(["func"])).partitions} == {""}

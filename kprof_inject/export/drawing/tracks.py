@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.export.drawing.scene import Numbers, Picked, Text
-from kprof_inject.timeline.partitions import names_by_warp, partition_names
+from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
@@ -81,8 +81,10 @@ class _Warps:
         self._keys = keys[order]
         self._ctas = timeline.ctas[["sm", "cta"]][order]
         self._per_cta = max(recorded_warps(timeline.launch)) + 1
-        partitions = names_by_warp(timeline.partitions)
-        self._partitions = [f", {partitions[warp]}" if warp in partitions else "" for warp in range(self._per_cta)]
+        partitions = by_warp(timeline.partitions)
+        self._partitions = [
+            "".join(f", {partition.called}" for partition in partitions.get(warp, ())) for warp in range(self._per_cta)
+        ]
         self.count = len(keys) * self._per_cta
 
     def of_rows(self, columns: NDArray[np.void]) -> Numbers:

@@ -11,7 +11,7 @@ from kprof_inject.printable import printable
 from kprof_inject.report.html.payload.limits import Shown
 from kprof_inject.report.html.sections.kernel_files import sources_of
 from kprof_inject.report.summary import LaunchSummary, PartitionSummary
-from kprof_inject.timeline.partitions import names_by_warp
+from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -20,8 +20,9 @@ def launch_meta(
 ) -> dict[str, Any]:
     """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
     nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source. ``partitions``
-    are empty unless the kernel is warp specialised; ``partition_of_warp`` says of each of ``warps`` what it runs."""
-    partitions = names_by_warp(timeline.partitions)
+    are empty unless the kernel is warp specialised; ``partition_of_warp`` says of each of ``warps`` what it runs,
+    ``role_of_warp`` the same in short."""
+    partitions = by_warp(timeline.partitions)
     return {
         "kernel": kernel_name,
         "variant": summary.variant,
@@ -42,7 +43,13 @@ def launch_meta(
         "shown_scopes": shown.scopes,
         "shown_ctas": shown.cta_count(timeline),
         "partitions": [_partition(partition) for partition in summary.partitions],
-        "partition_of_warp": [printable(partitions.get(warp, "")) for warp in timeline.warps],
+        "partition_of_warp": [
+            printable(", ".join(partition.called for partition in partitions.get(warp, ()))) for warp in timeline.warps
+        ],
+        "role_of_warp": [
+            printable(", ".join(partition.function or partition.name for partition in partitions.get(warp, ())))
+            for warp in timeline.warps
+        ],
         "scopes": _scopes(timeline),
     }
 

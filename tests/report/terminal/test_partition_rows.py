@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from golden import read
+from golden import FIXTURES, read
 from planning import fixture_view
 from rich.console import Console
 from specialised import save_specialised
@@ -95,3 +95,10 @@ def test_the_json_has_the_partitions(tmp_path: Path) -> None:
     assert [scope["partition"] for scope in values["scopes"]] == ["default partition"] * 3 + ["partition 0"] * 2 + [
         "partition 1"
     ] * 2
+
+
+def test_a_partition_is_called_what_the_code_calls_it(tmp_path: Path) -> None:
+    (path,) = FIXTURES.glob("3.6.0/cuda-90/gluon_warp_specialized.ttgir")
+    plan = make_plan(fixture_view(read(path)), parse_selectors(["loop"]))
+    titles = [one.title for one in report_on(decode_launch(save_specialised(tmp_path, plan))).summary.partitions]
+    assert titles == ["default partition: _sum_partition (warps 0-3)", "partition 0: _load_partition (warp 4)"]

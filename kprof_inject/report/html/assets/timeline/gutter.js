@@ -55,7 +55,7 @@ const NAME = {
 
 /** Below the warp's name where there is room, else beside it. */
 function drawPartition(canvas, model, track, y, look) {
-  const name = model.partitionOf(track);
+  const name = model.roleOf(track);
   if (!name) return;
   if (model.levelCount === 1) right(canvas, name, y + 10, look);
   else text(canvas, name, 20 + 2 * INDENT, y + 10 + LEVEL, look.css["quiet-ink"], `11px ${look.font}`);

@@ -69,6 +69,11 @@ export class TimelineModel {
     return this.meta.partition_of_warp[track % this.warps.length];
   }
 
+  /** The same in short: what the code calls the partition, if that is known. */
+  roleOf(track) {
+    return this.meta.role_of_warp[track % this.warps.length];
+  }
+
   /** @returns {Level[]} of one warp of a CTA; made when it is first looked at, for few of all warps ever are */
   levels(track) {
     let levels = this.#levelsOfTrack.get(track);
