@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
@@ -21,7 +22,7 @@ def launch_meta(
     """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
     nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source. ``partitions``
     are empty unless the kernel is warp specialised; ``partition_of_warp`` says of each of ``warps`` what it runs,
-    ``role_of_warp`` the same in short."""
+    ``function_of_warp`` what the code calls that."""
     partitions = by_warp(timeline.partitions)
     return {
         "kernel": kernel_name,
@@ -43,15 +44,14 @@ def launch_meta(
         "shown_scopes": shown.scopes,
         "shown_ctas": shown.cta_count(timeline),
         "partitions": [_partition(partition) for partition in summary.partitions],
-        "partition_of_warp": [
-            printable(", ".join(partition.called for partition in partitions.get(warp, ()))) for warp in timeline.warps
-        ],
-        "role_of_warp": [
-            printable(", ".join(partition.function or partition.name for partition in partitions.get(warp, ())))
-            for warp in timeline.warps
-        ],
+        "partition_of_warp": [_listed(one.name for one in partitions.get(warp, ())) for warp in timeline.warps],
+        "function_of_warp": [_listed(one.function for one in partitions.get(warp, ())) for warp in timeline.warps],
         "scopes": _scopes(timeline),
     }
+
+
+def _listed(names: Iterable[str]) -> str:
+    return printable(", ".join(filter(None, names)))
 
 
 def _partition(partition: PartitionSummary) -> dict[str, Any]:

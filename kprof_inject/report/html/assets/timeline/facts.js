@@ -24,7 +24,7 @@ export function scopeFacts(model, index) {
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
   facts.push(["where", `SM ${scopes.sm[index]}, CTA ${scopes.cta[index]}, warp ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);
-  if (partition) facts.push(["runs", partition]);
+  if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
     facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
   if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all of its time"]);

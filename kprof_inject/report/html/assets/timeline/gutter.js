@@ -53,12 +53,16 @@ const NAME = {
   },
 };
 
-/** Below the warp's name where there is room, else beside it. */
+/** Below the warp's name as far as there is room, else beside it. */
 function drawPartition(canvas, model, track, y, look) {
-  const name = model.roleOf(track);
-  if (!name) return;
-  if (model.levelCount === 1) right(canvas, name, y + 10, look);
-  else text(canvas, name, 20 + 2 * INDENT, y + 10 + LEVEL, look.css["quiet-ink"], `11px ${look.font}`);
+  const lines = [model.partitionOf(track), model.functionOf(track)].filter(Boolean);
+  if (model.levelCount === 1) {
+    if (lines.length) right(canvas, lines[0], y + 10, look);
+    return;
+  }
+  lines.slice(0, model.levelCount - 1).forEach((line, index) => {
+    text(canvas, line, 20 + 2 * INDENT, y + 10 + (index + 1) * LEVEL, look.css["quiet-ink"], `11px ${look.font}`);
+  });
 }
 
 function arrow(canvas, x, y, isOpen, look) {

@@ -69,9 +69,9 @@ export class TimelineModel {
     return this.meta.partition_of_warp[track % this.warps.length];
   }
 
-  /** The same in short: what the code calls the partition, if that is known. */
-  roleOf(track) {
-    return this.meta.role_of_warp[track % this.warps.length];
+  /** The function that this was written as; empty if unknown. */
+  functionOf(track) {
+    return this.meta.function_of_warp[track % this.warps.length];
   }
 
   /** @returns {Level[]} of one warp of a CTA; made when it is first looked at, for few of all warps ever are */
