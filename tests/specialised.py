@@ -1,7 +1,7 @@
 """Launches of warp-specialised kernels: real modules, their plans, and buffers as their warps would fill them.
 
-Which warps run which partition follows Triton's ``AllocateWarpGroups`` pass: the largest partition comes first, behind
-the default one's warps, and what is left of a group of four warps stays idle.
+Which warps run which partition follows Triton's ``AllocateWarpGroups`` pass: it fills each ``ttg.warp_specialize`` up
+to whole groups of four warps with idle partitions, and the largest comes first, behind the default one's warps.
 """
 
 from __future__ import annotations
@@ -26,12 +26,25 @@ def warps_of_partitions(plan: Plan) -> list[tuple[int, ...]]:
     """The warps of each of the plan's partitions."""
     sizes = [partition.warps or 0 for partition in plan.partitions]
     found: list[tuple[int, ...]] = [tuple(range(sizes[0])), *[()] * (len(sizes) - 1)]
-    for operation in _operations(plan):
+    operations = _operations(plan)
+    for operation in operations:
+        idle = _extra_warps(plan) - sum(sizes[index] for index in operation)
+        blocks = [(sizes[index], index) for index in operation]
+        while idle:
+            blocks.append((1 << idle.bit_length() - 1, 0))
+            idle -= blocks[-1][0]
         first = sizes[0]
-        for index in sorted(operation, key=lambda index: -sizes[index]):
-            found[index] = tuple(range(first, first + sizes[index]))
-            first += sizes[index]
+        for size, index in sorted(blocks, key=lambda block: -block[0]):
+            if index:
+                found[index] = tuple(range(first, first + size))
+            first += size
     return found
+
+
+def _extra_warps(plan: Plan) -> int:
+    """Those that all but the default partition have, in whole groups of four."""
+    most = max(sum(plan.partitions[index].warps or 0 for index in operation) for operation in _operations(plan))
+    return -(-most // 4) * 4
 
 
 def _operations(plan: Plan) -> list[list[int]]:
@@ -63,8 +76,7 @@ def records_of(plan: Plan, partition: int, cycles: int) -> list[Entry]:
 def specialised_ctas(plan: Plan, ctas: int = 2) -> list[Cta]:
     """CTAs on SMs of their own. Each partition's warps begin a little later than those of the one before."""
     warps = warps_of_partitions(plan)
-    count = max(warp for mine in warps for warp in mine) + 1
-    total = count if count == len(warps[0]) else len(warps[0]) + -(-(count - len(warps[0])) // 4) * 4
+    total = len(warps[0]) + _extra_warps(plan)
     found = []
     for number in range(ctas):
         begin_cycles = 1_000_000 + 10_000 * number

@@ -212,7 +212,7 @@ def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None
     module = REPO / "tests/select/partitioned/three_partitions.ttgir.gz"
     plan = make_plan(fixture_view(read(module)), parse_selectors(["func", "loop", "iter"]))
     write_html(tmp_path / "ws.html", [decode_launch(save_specialised(tmp_path, plan))])
-    titles = ["default partition (warps 0-3)", "partition 0 (warp 8)", "partition 1 (warps 4-7)"]
+    titles = ["default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"]
 
     _, view = opened(show, tmp_path / "ws.html", "overview")
     names = [row.split("\t")[0].strip() for row in view.locator(".scope-table tbody tr").all_inner_texts()]

@@ -19,7 +19,7 @@ SELECTED = ("--at", "func", "--at", "loop", "--at", "iter", "--at", "partition",
 WARPS = {
     "three_partitions_kernel": {
         "default partition": (0, 1, 2, 3),
-        "partition 0": (8,),
+        "partition 0": (10,),
         "partition 1": (4, 5, 6, 7),
     },
     "specialised_matmul_kernel": {

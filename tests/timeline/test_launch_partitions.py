@@ -74,10 +74,10 @@ def test_of_selected_warps(tmp_path: Path) -> None:
 
 def test_of_chosen_warps(tmp_path: Path) -> None:
     plan = planned(COMPILED / "three_partitions.ttgir.gz")
-    timeline = decode_launch(save_specialised(tmp_path, plan)).chosen(Choice(warps=NumberSet.of([0, 8])))
+    timeline = decode_launch(save_specialised(tmp_path, plan)).chosen(Choice(warps=NumberSet.of([0, 10])))
     summary = summarise(timeline)
 
-    assert [partition.warps for partition in summary.partitions] == [(0,), (8,), ()]
+    assert [partition.warps for partition in summary.partitions] == [(0,), (10,), ()]
     adds_up(timeline, summary)
 
 

@@ -38,7 +38,7 @@ def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
         "  func (default partition)",
         "    loop[0]",
         "      iter[0]",
-        "partition 0 (warp 8)",
+        "partition 0 (warp 10)",
         "  loop[1]",
         "    iter[1]",
         "partition 1 (warps 4-7)",
@@ -46,7 +46,7 @@ def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
         "    iter[2]",
     ]
     whole = {row[0].strip(): [cell.strip() for cell in row] for row in found}
-    for partition in ("default partition (warps 0-3)", "partition 0 (warp 8)", "partition 1 (warps 4-7)"):
+    for partition in ("default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"):
         assert whole[partition][8] == "100.0 %"
         assert whole[partition][5:8] == ["", "", ""]
 
@@ -54,14 +54,14 @@ def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
 def test_scopes_of_a_partition_stand_together_whatever_their_place_in_the_text(tmp_path: Path) -> None:
     names = [row[0].strip() for row in rows(reported(tmp_path, "op(ttng.inval_barrier)=last", "loop"))]
     assert names[0] == "default partition (warps 0-3)"
-    assert names.index("last") < names.index("partition 0 (warp 8)")
+    assert names.index("last") < names.index("partition 0 (warp 10)")
 
 
 def test_a_partition_of_which_nothing_was_selected_is_listed(tmp_path: Path) -> None:
     found = rows(reported(tmp_path, "loop[1]"))
     assert [row[0].strip() for row in found] == [
         "default partition (4 warps, nothing selected)",
-        "partition 0 (warp 8)",
+        "partition 0 (warp 10)",
         "loop[1]",
         "partition 1 (4 warps, nothing selected)",
     ]
@@ -86,7 +86,7 @@ def test_the_json_has_the_partitions(tmp_path: Path) -> None:
     values = report.to_json()
     assert [(one["name"], one["warps"], one["warp_count"], one["scopes"]) for one in values["partitions"]] == [
         ("default partition", (0, 1, 2, 3), 4, (0, 1, 2)),
-        ("partition 0", (8,), 1, (3, 4)),
+        ("partition 0", (10,), 1, (3, 4)),
         ("partition 1", (4, 5, 6, 7), 4, (5, 6)),
     ]
     for one in values["partitions"]:
@@ -101,4 +101,4 @@ def test_a_partition_is_called_what_the_code_calls_it(tmp_path: Path) -> None:
     (path,) = FIXTURES.glob("3.6.0/cuda-90/gluon_warp_specialized.ttgir")
     plan = make_plan(fixture_view(read(path)), parse_selectors(["loop"]))
     titles = [one.title for one in report_on(decode_launch(save_specialised(tmp_path, plan))).summary.partitions]
-    assert titles == ["default partition: _sum_partition (warps 0-3)", "partition 0: _load_partition (warp 4)"]
+    assert titles == ["default partition: _sum_partition (warps 0-3)", "partition 0: _load_partition (warp 6)"]
