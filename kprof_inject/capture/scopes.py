@@ -82,7 +82,9 @@ class ScopeTable:
                 )
                 for scope in values["scopes"]
             ),
-            tuple(Partition(**partition) for partition in values.get("partitions", ())),
+            tuple(
+                Partition(one["name"], one["warps"], one.get("function", "")) for one in values.get("partitions", ())
+            ),
         )
 
 
