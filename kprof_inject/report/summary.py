@@ -37,10 +37,11 @@ class ScopeSummary(ScopeStatistics):
 @dataclass(frozen=True, slots=True)
 class PartitionSummary(PartitionScopes):
     """One partition of a launch: all its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of its
-    scopes. Shares of its scopes are of that whole."""
+    scopes: None where rings of its warps lost records, for nobody knows what these were of. Shares of its scopes are of
+    that whole."""
 
     whole_ns: int
-    outside_ns: int
+    outside_ns: int | None
 
     @property
     def title(self) -> str:
@@ -114,7 +115,11 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
-    partitions = tuple(map(_partition_summary, timeline.partitions, scope_sums.partition_times()))
+    lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
+    partitions = tuple(
+        _partition_summary(partition, time, lossy)
+        for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
+    )
     scopes = tuple(_scope_summaries(timeline, scope_sums.statistics()))
     waves = waves_of(timeline)
     return LaunchSummary(
@@ -152,9 +157,10 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     )
 
 
-def _partition_summary(partition: PartitionScopes, time: PartitionTime) -> PartitionSummary:
+def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: set[int]) -> PartitionSummary:
     known = {field.name: getattr(partition, field.name) for field in fields(partition)}
-    return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=time.outside_ns)
+    outside_ns = time.outside_ns if lossy.isdisjoint(partition.warps) else None
+    return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
 
 
 def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
