@@ -55,7 +55,8 @@ class Cta:
 
 @dataclass(frozen=True)
 class Scope:
-    """One row of the scope table. ``record`` is its name in the IR, by default the user's."""
+    """One row of the scope table. ``record`` is its name in the IR, by default the user's; ``partition`` is the
+    index of its partition, where there are some."""
 
     name: str
     kind: str = "func"
@@ -63,6 +64,7 @@ class Scope:
     source: tuple[str, int] | None = None
     called_from: Sequence[tuple[str, int]] = ()
     record: str = ""
+    partition: int | None = None
 
 
 def buffer_words(
@@ -124,9 +126,10 @@ def kernel_json(
     name: str = "kernel",
     scope_ids: Mapping[int, str] | None = None,
     mode: Mapping[str, Any] | None = None,
+    partitions: Sequence[tuple[str, int | None]] = (),
 ) -> dict[str, Any]:
     """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id.
-    ``mode`` is what is unusual in it."""
+    ``mode`` is what is unusual in it. ``partitions`` are names with numbers of warps."""
     records = [scope.record or scope.name for scope in scopes]
     return {
         "name": name,
@@ -138,6 +141,7 @@ def kernel_json(
         "scope_table": {
             "version": 1,
             "kernel": name,
+            **({"partitions": [{"name": one, "warps": warps} for one, warps in partitions]} if partitions else {}),
             "scopes": [
                 {
                     "record": record,
@@ -146,6 +150,7 @@ def kernel_json(
                     "source": _point(scope.source) if scope.source else None,
                     "called_from": [_point(point) for point in scope.called_from],
                     "parent": scope.parent,
+                    **({"partition": scope.partition} if partitions else {}),
                 }
                 for scope, record in zip(scopes, records, strict=True)
             ],
@@ -190,9 +195,10 @@ def save_launch(
     *,
     scope_ids: Mapping[int, str] | None = None,
     mode: Mapping[str, Any] | None = None,
+    partitions: Sequence[tuple[str, int | None]] = (),
 ) -> Launch:
     """As ``save_launches``, of a single launch with these CTAs, recorded as ``mode`` says."""
     mode = mode or {}
     words = buffer_words(ctas, slots, recorded=mode.get("warps"), clock_bits=32 if mode.get("clock_bits") == 32 else 43)
-    kernel = kernel_json(scopes, words, num_warps_of(ctas), scope_ids=scope_ids, mode=mode)
+    kernel = kernel_json(scopes, words, num_warps_of(ctas), scope_ids=scope_ids, mode=mode, partitions=partitions)
     return save_launches(folder, kernel, [words])[0]

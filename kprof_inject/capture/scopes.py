@@ -14,11 +14,22 @@ INSTANT = "mark"
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition of a warp-specialised kernel: what it is called, how many warps run it (None if unknown), and which
+    function its region was written as (Gluon takes one for each; empty if unknown)."""
+
+    name: str
+    warps: int | None
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeInfo:
     """One scope. ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it.
 
     ``parent`` is the index of the scope around it, or -1. ``label`` is what it is called if the user does not name it:
-    of an operation, the operation's name; empty if that is unknown."""
+    of an operation, the operation's name; empty if that is unknown. ``partition`` is the index in the table of the
+    partition whose warps run it; None if there are no partitions, or if several run it."""
 
     record: str
     name: str
@@ -27,13 +38,17 @@ class ScopeInfo:
     called_from: tuple[str, ...]
     parent: int
     label: str = ""
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeTable:
-    """The scopes of one kernel, outer before inner, in the order of the text."""
+    """The scopes of one kernel, outer before inner, in the order of the text. A scope and that around it are of the
+    same partition. ``partitions`` begin with the default one; there are none unless the kernel is warp specialised, or
+    if an older version made the table."""
 
     scopes: tuple[ScopeInfo, ...]
+    partitions: tuple[Partition, ...] = ()
 
     @property
     def body(self) -> int | None:
@@ -63,9 +78,13 @@ class ScopeTable:
                     tuple(_line(point) for point in scope["called_from"]),
                     scope["parent"],
                     scope.get("label", ""),
+                    scope.get("partition"),
                 )
                 for scope in values["scopes"]
-            )
+            ),
+            tuple(
+                Partition(one["name"], one["warps"], one.get("function", "")) for one in values.get("partitions", ())
+            ),
         )
 
 

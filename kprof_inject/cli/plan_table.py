@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.report.quantities import counted
 from kprof_inject.select.plan import Plan, Scope, Selection
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.ttgir.locations import SourcePoint
@@ -19,17 +21,19 @@ from kprof_inject.ttgir.nodes import Module
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row for each scope, indented by nesting."""
+    """One row for each scope, indented by nesting; each partition's scopes stand together."""
     table = Table(box=None, pad_edge=True)
-    for heading in ("scope", "selector", "source", "block"):
+    partitioned = bool(plan.partitions)
+    for heading in ("scope", *(["partition"] if partitioned else []), "selector", "source", "block"):
         table.add_column(heading, overflow="fold")
     table.add_column("operations", justify="right", no_wrap=True)
     table.add_column("others between", justify="right", no_wrap=True)
     table.add_column("crosses", overflow="fold")
-    for scope in plan.scopes:
+    for scope in sorted(plan.scopes, key=_partition_order) if partitioned else plan.scopes:
         site = scope.site
         table.add_row(
             Text("  " * _depth(plan, scope) + scope.record),
+            *([_partition(plan, scope)] if partitioned else []),
             Text(scope.selector),
             Text(_lines(site.source, site.called_from)),
             site.block,
@@ -38,6 +42,17 @@ def plan_table(plan: Plan) -> Table:
             Text(", ".join(plan.scopes[index].record for index in scope.crosses)),
         )
     return table
+
+
+def _partition_order(scope: Scope) -> float:
+    return math.inf if scope.partition is None else scope.partition
+
+
+def _partition(plan: Plan, scope: Scope) -> str:
+    if scope.partition is None:
+        return "several"
+    name, warps = plan.partitions[scope.partition].name, plan.partitions[scope.partition].warps
+    return name if warps is None else f"{name}, {counted(warps, 'warp')}"
 
 
 def plan_notes(plan: Plan) -> Iterator[str]:

@@ -17,6 +17,7 @@ from kprof_inject.capture.origin import place_names
 from kprof_inject.capture.reader import Launch
 from kprof_inject.export.tables.scope_tree import scope_tree
 from kprof_inject.printable import printable
+from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
 
 _NO_NAME = "(no name)"
@@ -27,7 +28,8 @@ _DEVICE_TYPES = {"hip": "0", "cuda": "1"}
 
 def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
     """The file's bytes. Below the root stand the kernels by name, with their launches summed, and in them the scopes.
-    If launches are of several processes or devices, these stand around the kernels.
+    If launches are of several processes or devices, these stand around the kernels, and the scopes of a kernel that is
+    warp specialised stand in their partitions.
 
     ``cycles`` are the SM's, of all warps together, without what records cost; ``normalized_cycles`` the same for a warp
     on average, each launch's added. ``count`` is how often a scope ran, and of a kernel the launches; marks have that
@@ -71,8 +73,11 @@ def _add_launch(kernel: _Frame, timeline: Timeline) -> None:
     scopes = timeline.table.scopes
     warps = len(timeline.ctas) * len(timeline.warps)
     kernel.add(count=1)
+    partitions = partition_names(timeline.table)
     for node in scope_tree(timeline):
-        frame = kernel.child(*(_frame_name(scopes[index].name) for index in node.path))
+        outermost = node.path[0]
+        around = kernel.child(partitions[outermost]) if outermost in partitions else kernel
+        frame = around.child(*(_frame_name(scopes[index].name) for index in node.path))
         frame.add(count=node.count)
         if node.self_cycles is not None:
             frame.add(cycles=node.self_cycles, normalized_cycles=node.self_cycles / warps)

@@ -16,13 +16,13 @@ from kprof_inject.timeline.statistics.waves import Waves
 # By the clock's source.
 _CLOCK_NOTES = {
     "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
-    "totals and shares are over all warps",
+    "totals and shares are over {over}",
     "assumed": "clock: {mhz:.0f} MHz is an assumption, {assumption}: the timer readings cannot tell, for the launch is "
     "too short, or no scope stands around the whole kernel (--at func). Durations may be off by {doubt}; totals and "
     "shares are over all warps",
     "nominal": "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure it by. "
     "All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
-    "totals and shares are over all warps",
+    "totals and shares are over {over}",
 }
 _ITERATION = "iter"
 # By the slots' source.
@@ -50,6 +50,7 @@ def _clock(summary: LaunchSummary) -> str:
         percent=100 * summary.clock_error,
         residual_ns=summary.residual_ns,
         assumption="the device's nominal rate" if known else "for the device's nominal rate is unknown too",
+        over="all warps of their partition" if summary.partitions else "all warps",
         doubt=f"{100 * summary.clock_error:.0f} %" if known else "any factor",
     )
 

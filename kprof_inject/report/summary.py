@@ -10,10 +10,12 @@ import numpy as np
 
 from kprof_inject.capture.origin import Place
 from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.report.quantities import counted, numbered
 from kprof_inject.report.shortfall import Shortfall, shortfall_of
+from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.statistics.ending import Ending, ending_of
 from kprof_inject.timeline.statistics.phases import Phases, PhaseSums
-from kprof_inject.timeline.statistics.scopes import ScopeStatistics, ScopeSums
+from kprof_inject.timeline.statistics.scopes import PartitionTime, ScopeStatistics, ScopeSums
 from kprof_inject.timeline.statistics.waves import Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
 
@@ -23,8 +25,9 @@ _LOOP, _ITERATION = "loop", "iter"
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeSummary(ScopeStatistics):
     """One scope of one launch with its statistics. ``depth`` is how many scopes of the table stand around it,
-    ``without_partner`` how many records of it have none. The self time of a loop whose iterations were recorded is
-    ``between_iterations_ns``; None of any other scope."""
+    ``without_partner`` how many records of it have none, ``partition`` the name of the partition that runs it, None if
+    there are no partitions. The self time of a loop whose iterations were recorded is ``between_iterations_ns``; None
+    of any other scope."""
 
     scope: str
     kind: str
@@ -32,6 +35,27 @@ class ScopeSummary(ScopeStatistics):
     source: str
     without_partner: int
     between_iterations_ns: int | None
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary(PartitionScopes):
+    """One partition of a launch: all its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of its
+    scopes: None where rings of its warps lost records, for nobody knows what these were of. Shares of its scopes are of
+    that whole."""
+
+    whole_ns: int
+    outside_ns: int | None
+
+    @property
+    def title(self) -> str:
+        """What it is called, and its warps."""
+        if not self.warps:
+            count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
+            return f"{self.called} ({count}{'no records' if self.scopes else 'nothing selected'})"
+        some = self.warp_count is not None and len(self.warps) < self.warp_count
+        part = f", {len(self.warps)} of {self.warp_count}" if some else ""
+        return f"{self.called} ({numbered('warp', self.warps)}{part})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +66,8 @@ class LaunchSummary:
 
     ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
     what is missing, ``lost`` and the three after it say in which warps, None if nothing is. ``waves`` and ``ending``
-    are None where no timer says when CTAs ran."""
+    are None where no timer says when CTAs ran. ``partitions`` begin with the default one; there are none unless
+    the kernel is warp specialised."""
 
     kernel: str
     variant: str
@@ -73,7 +98,15 @@ class LaunchSummary:
     waves: Waves | None
     ending: Ending | None
     phases: Phases | None
+    partitions: tuple[PartitionSummary, ...]
     scopes: tuple[ScopeSummary, ...]
+
+    def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
+        """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
+        if self.partitions:
+            yield from ((partition, partition.scopes) for partition in self.partitions)
+        else:
+            yield None, tuple(range(len(self.scopes)))
 
     def to_json(self) -> dict[str, Any]:
         """Columns become lists."""
@@ -86,6 +119,11 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
+    lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
+    partitions = tuple(
+        _partition_summary(partition, time, lossy)
+        for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
+    )
     scopes = tuple(_scope_summaries(timeline, scope_sums.statistics()))
     waves = waves_of(timeline)
     return LaunchSummary(
@@ -118,12 +156,20 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         waves=waves,
         ending=ending_of(timeline) if waves else None,
         phases=phase_sums.phases(),
+        partitions=partitions,
         scopes=scopes,
     )
 
 
+def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: set[int]) -> PartitionSummary:
+    known = {field.name: getattr(partition, field.name) for field in fields(partition)}
+    outside_ns = time.outside_ns if lossy.isdisjoint(partition.warps) else None
+    return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
+
+
 def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
+    partitions = partition_names(timeline.table)
     depth: list[int] = []
     ran = zip(timeline.table.scopes, statistics, strict=True)
     loops = {scope.parent for scope, mine in ran if scope.kind == _ITERATION and mine.count}
@@ -138,6 +184,7 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
             source=scope.source,
             without_partner=without_partner[index],
             between_iterations_ns=mine.self_ns if index in loops and scope.kind == _LOOP else None,
+            partition=partitions.get(index),
         )
 
 

@@ -68,8 +68,20 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
 
 def _partitions(view: ModuleView) -> Iterator[Candidate]:
     labels = [label for function in view.functions for label, _, _ in function.partitions()]
-    for label in dict.fromkeys(labels):
-        yield Candidate(label, "region of ttg.warp_specialize", (), labels.count(label))
+    default, *others = view.partitions.all or (None,)
+    numbers = iter(others)
+    warps: dict[str, list[int | None]] = {}
+    for label in labels:
+        partition = default if label == "default" else next(numbers)
+        warps.setdefault(label, []).append(partition.warps if partition else None)
+    for label, counts in warps.items():
+        yield Candidate(label, f"region of ttg.warp_specialize{_of_warps(counts)}", (), len(counts))
+
+
+def _of_warps(counts: list[int | None]) -> str:
+    """How many warps run the regions of one name, if that is known and the same of all."""
+    count = counts[0] if len(set(counts)) == 1 else None
+    return "" if count is None else f", {count} warp{'' if count == 1 else 's'}"
 
 
 def _markers(view: ModuleView) -> Iterator[Candidate]:

@@ -175,18 +175,23 @@ class Function:
             inside[outer] += 1
             yield Loop(place, paths[place])
 
-    def partitions(self) -> Iterator[tuple[str, Operation, Region]]:
-        """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
+    def warp_specializations(self) -> Iterator[tuple[Place, Region, tuple[Region, ...]]]:
+        """Each ``ttg.warp_specialize``: where it stands, its default region and those of its partitions."""
         for place in owners_in(self.operation, self._called_in):
             if place.operation.name != "ttg.warp_specialize":
                 continue
-            if place.illegal_owner:
-                raise illegal_block(self._module, place.illegal_owner)
             default, *others = place.operation.regions
-            yield "default", place.operation, default
             holder = others[0].blocks[0].operations[:1] if others else ()
             if holder and holder[0].name == "ttg.warp_specialize.partitions":  # the generic form
                 others = list(holder[0].regions)
+            yield place, default, tuple(others)
+
+    def partitions(self) -> Iterator[tuple[str, Operation, Region]]:
+        """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
+        for place, default, others in self.warp_specializations():
+            if place.illegal_owner:
+                raise illegal_block(self._module, place.illegal_owner)
+            yield "default", place.operation, default
             for number, region in enumerate(others):
                 yield f"partition[{number}]", place.operation, region
 

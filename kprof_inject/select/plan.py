@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
 from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
+from kprof_inject.select.partitions import Partitions
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Findings, InsertPoint, Site
 from kprof_inject.select.spans import Spread, in_one_piece
@@ -22,14 +24,16 @@ _STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
 class Scope:
     """One scope of the plan. ``record`` is its name in the IR, unique in the module; ``name`` the user's.
 
-    ``parent`` is the index of the innermost scope around it in ``Plan.scopes``, or -1. ``crosses`` are the indices of
-    the scopes that begin in this one and end behind it, or the other way round.
+    ``partition`` is the index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper
+    that several call. ``parent`` is the index of the innermost scope of that partition around it in ``Plan.scopes``, or
+    -1. ``crosses`` are the indices of the scopes that begin in this one and end behind it, or the other way round.
     """
 
     record: str
     name: str
     selector: str
     site: Site
+    partition: int | None
     parent: int
     crosses: tuple[int, ...] = ()
 
@@ -60,13 +64,14 @@ class Selection:
 class Plan:
     """``scopes`` from outside in and in the order of the text; ``records`` in the order of insertion;
     ``selections`` in the order of the selectors. ``inlined`` names the helpers that are calls in this module, and are
-    inlined when it runs with records."""
+    inlined when it runs with records. ``partitions`` are those of the kernel, none without ``ttg.warp_specialize``."""
 
     kernel: str
     scopes: tuple[Scope, ...]
     records: tuple[Record, ...]
     selections: tuple[Selection, ...]
     inlined: tuple[str, ...] = ()
+    partitions: tuple[Partition, ...] = ()
 
 
 def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Plan:
@@ -81,9 +86,10 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = 
     if found:
         check_module(view.module)
     _check_scope_ids(view, found)
-    scopes = _nest(found)
+    scopes = _nest(found, view.partitions)
     inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
-    return Plan(view.kernel, scopes, tuple(_records(scopes)), selections, inlined if scopes else ())
+    records = tuple(_records(scopes))
+    return Plan(view.kernel, scopes, records, selections, inlined if scopes else (), view.partitions.all)
 
 
 def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> tuple[Selection, ...]:
@@ -128,7 +134,7 @@ def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -
         )
 
 
-def _nest(found: Sequence[tuple[Site, Selector]]) -> tuple[Scope, ...]:
+def _nest(found: Sequence[tuple[Site, Selector]], partitions: Partitions) -> tuple[Scope, ...]:
     ordered = sorted(found, key=lambda item: _order(item[0]))
     totals = Counter(_name(site, selector) for site, selector in ordered)
     numbers: Counter[str] = Counter()
@@ -141,7 +147,9 @@ def _nest(found: Sequence[tuple[Site, Selector]]) -> tuple[Scope, ...]:
             record = f"{name}#{numbers[name]}"
             numbers[name] += 1
         taken.add(record)
-        scopes.append(Scope(record, name, selector.text, site, _parent(scopes, site)))
+        partition = partitions.at(site.function, site.start.offset)
+        parent = _parent(scopes, site, partition)
+        scopes.append(Scope(record, name, selector.text, site, partition, parent))
     return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
 
 
@@ -154,14 +162,15 @@ def _name(site: Site, selector: Selector) -> str:
     return selector.name or site.name or site.label
 
 
-def _parent(outer: Sequence[Scope], site: Site) -> int:
-    """The innermost of the scopes that begin no later and end no earlier; one that ends here is over, unless it is
-    that of the whole block."""
+def _parent(outer: Sequence[Scope], site: Site, partition: int | None) -> int:
+    """The innermost of the partition's scopes that begin no later and end no earlier; one that ends here is over,
+    unless it is that of the whole block. What stands around a partition's region is run by other warps."""
     start, end = site.start.offset, site.last_end_offset
     around = (
         index
         for index, scope in enumerate(outer)
-        if scope.site.start.offset <= start <= end <= scope.site.last_end_offset
+        if scope.partition == partition
+        and scope.site.start.offset <= start <= end <= scope.site.last_end_offset
         and (start < scope.site.last_end_offset or scope.site.fills_block)
     )
     return max(around, default=-1)

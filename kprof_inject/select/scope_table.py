@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from kprof_inject.select.plan import Plan
@@ -11,10 +12,13 @@ SCOPE_TABLE_VERSION = 1
 
 
 def scope_table(plan: Plan) -> dict[str, Any]:
-    """The plan's scopes as JSON values; ``docs/capture-format.md`` describes every key."""
+    """The plan's scopes as JSON values; ``docs/capture-format.md`` describes every key. Those of partitions are there
+    only if the kernel has some."""
+    partitions = [asdict(partition) for partition in plan.partitions]
     return {
         "version": SCOPE_TABLE_VERSION,
         "kernel": plan.kernel,
+        **({"partitions": partitions} if partitions else {}),
         "scopes": [
             {
                 "record": scope.record,
@@ -26,6 +30,7 @@ def scope_table(plan: Plan) -> dict[str, Any]:
                 "source": _point(scope.site.source),
                 "called_from": [_point(point) for point in scope.site.called_from],
                 "parent": scope.parent,
+                **({"partition": scope.partition} if partitions else {}),
                 "crosses": list(scope.crosses),
                 "block": scope.site.block,
                 "operations": scope.site.operations,

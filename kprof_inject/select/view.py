@@ -9,6 +9,7 @@ from functools import cached_property
 from kprof_inject.select.call_graph import KeptCall, callee_symbol, copies_when_inlined, with_callers
 from kprof_inject.select.calls import Call, inlined_calls
 from kprof_inject.select.functions import Function, functions_of, kernel_name
+from kprof_inject.select.partitions import Partitions
 from kprof_inject.select.source.markers import Marker, markers_in
 from kprof_inject.select.source.sources import SourceFunction, Sources
 from kprof_inject.ttgir.locations import LocationTable
@@ -73,6 +74,11 @@ class ModuleView:
             for place in function.places
             if place.operation.name == "tt.call" and callee_symbol(place.operation) in names
         )
+
+    @cached_property
+    def partitions(self) -> Partitions:
+        """The partitions of the kernel, and what belongs to each."""
+        return Partitions(self.module, self.functions, self.sources)
 
     @cached_property
     def copies_of_functions(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from kprof_inject.timeline.decoding.scope_blocks import ScopeBlocks
 from kprof_inject.timeline.decoding.tally import WarpTally, tally_launch
 from kprof_inject.timeline.freed_memory import keep_freed_memory
 from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.raw import read_raw, recorded_warps
 
 _IDS = 256
@@ -35,7 +36,8 @@ class Timeline:
     ``records_written`` is what the count words tell, ``records_lost`` what the rings overwrote of it.
     ``open_starts`` and ``stray_ends`` count, for each scope of ``table``, the surviving records without a partner,
     ``records_damaged`` the entries that are none of a record's. ``incomplete`` has them by warp. ``lanes`` has a number
-    for each scope of ``table``: those with the same one never cross. ``first_ns`` and ``last_ns`` are where the launch
+    for each scope of ``table``: those with the same one never cross. ``partitions`` are those of the launch; there are
+    none unless the kernel is warp specialised. ``first_ns`` and ``last_ns`` are where the launch
     begins and ends: its CTAs and its records.
     """
 
@@ -56,6 +58,7 @@ class Timeline:
     first_ns: int
     last_ns: int
     _blocks: ScopeBlocks
+    partitions: tuple[PartitionScopes, ...] = ()
     _choice: Choice = EVERYTHING
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
@@ -75,6 +78,8 @@ class Timeline:
             incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
             _choice=choice,
         )
+        if choice.warps is not None:
+            part = replace(part, partitions=tuple(one.among(part.warps) for one in self.partitions))
         return replace(part, scope_count=sum(map(len, part.blocks())))
 
     def of(self, launch: Launch) -> Timeline:
@@ -90,8 +95,12 @@ class Timeline:
     @property
     def warp_time_ns(self) -> int:
         """The time of all recorded warps from begin to end of their CTAs, summed: what shares are taken of."""
+        return self.time_of_warps_ns(self.warps)
+
+    def time_of_warps_ns(self, warps: Collection[int]) -> int:
+        """The time of these warps of each CTA, from its begin to its end, summed."""
         durations = self.ctas["pre_final_ns"] - self.ctas["init_ns"]
-        return int(durations.sum()) * len(self.warps)
+        return int(durations.sum()) * len(warps)
 
     @property
     def warps(self) -> tuple[int, ...]:
@@ -113,7 +122,8 @@ def decode_launch(launch: Launch) -> Timeline:
         clock_hz=kernel.sm_clock_hz,
         stores_moved=kernel.mode.sched_stores,
     )
-    tally = tally_launch(decoder, len(table.scopes), parents_of(table))
+    groups = partition_of_scope(table) if table.partitions else None
+    tally = tally_launch(decoder, len(table.scopes), parents_of(table), groups)
     if raw.timed:
         all_warps = len(raw.warps) == kernel.num_warps
         readings = readings_of(raw, tally.warps, spans_function=table.body is not None, all_warps=all_warps)
@@ -146,6 +156,7 @@ def decode_launch(launch: Launch) -> Timeline:
             clock,
             kernel.record_cost,
         ),
+        partitions_of(table, tally.groups, recorded_warps(launch)),
     )
 
 

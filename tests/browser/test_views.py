@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 from attention_capture import save_attention
 from buffers import Cta, Scope, end, save_launch, start
+from golden import read
 from kernel_code import give_code
+from planning import fixture_view
 from playwright.sync_api import Locator, expect
 from programs.child import REPO
 from shown_page import Show, ShownPage
+from specialised import save_specialised
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import write_html
+from kprof_inject.select.plan import make_plan
+from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
 
 DEMO = REPO / "kprof_inject/demo/capture"
@@ -249,3 +254,31 @@ def test_no_text_is_cut_off_at_the_side(
 ) -> None:
     _, view = opened(show, request.getfixturevalue(kernel), tab, width=width, height=width * 5 // 8)
     assert view.evaluate(CUT_OFF) == []
+
+
+def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None:
+    module = REPO / "tests/select/partitioned/three_partitions.ttgir.gz"
+    plan = make_plan(fixture_view(read(module)), parse_selectors(["func", "loop", "iter"]))
+    write_html(tmp_path / "ws.html", [decode_launch(save_specialised(tmp_path, plan))])
+    titles = ["default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"]
+
+    _, view = opened(show, tmp_path / "ws.html", "overview")
+    names = [row.split("\t")[0].strip() for row in view.locator(".scope-table tbody tr").all_inner_texts()]
+    assert names == [
+        titles[0],
+        "func",
+        "loop[0]",
+        "iter[0]",
+        titles[1],
+        "loop[1]",
+        "iter[1]",
+        titles[2],
+        "loop[2]",
+        "iter[2]",
+    ]
+    view.get_by_role("button", name="share").click()
+    expect(view.locator(".scope-table tbody tr")).to_have_count(7)
+    _, view = opened(show, tmp_path / "ws.html", "scopes")
+    assert view.locator(".scope-list h3").all_inner_texts() == titles
+    shown = show(tmp_path / "ws.html")
+    assert shown.page.locator(".side-legend h3").all_inner_texts() == titles

@@ -109,7 +109,11 @@ def test_partitions(kprof: CommandLine) -> None:
     kprof.write("ws.ttgir", read(FIXTURES / "3.6.0/cuda-100/ws_matmul.ttgir"))
 
     found = {one["selector"]: one["what"] for one in listed(kprof, "ws.ttgir")}
-    assert found["default"] == found["partition[0]"] == "region of ttg.warp_specialize"
+    assert [found["default"], found["partition[0]"], found["partition[1]"]] == [
+        "region of ttg.warp_specialize, 4 warps",
+        "region of ttg.warp_specialize, 1 warp",
+        "region of ttg.warp_specialize, 2 warps",
+    ]
     assert {selector: what for selector, what in found.items() if selector.startswith("loop[")} == {
         "loop[0]": "loop",
         "loop[1]": "loop in default",

@@ -15,8 +15,8 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 BEGIN_NS = 1_764_000_000_000_000_000
 HEADER = (
-    "kernel,variant,host,name,kind,source,called_from,pid,rank,device,launch,cta,sm,warp,scope,depth,flags,iteration,"
-    "start_record,end_record,start_cycles,end_cycles,start_ns,end_ns,duration_cycles,duration_ns,self_ns"
+    "kernel,variant,host,name,kind,partition,source,called_from,pid,rank,device,launch,cta,sm,warp,scope,depth,flags,"
+    "iteration,start_record,end_record,start_cycles,end_cycles,start_ns,end_ns,duration_cycles,duration_ns,self_ns"
 )
 
 # Names that formats treat specially, and what a table is to say.
@@ -86,6 +86,7 @@ def rows_of(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
             "host": timeline.launch.origin.host,
             "name": NAMES.get(scope.name, scope.name),
             "kind": scope.kind,
+            "partition": "",
             "source": scope.source,
             "called_from": " < ".join(scope.called_from),
             "pid": timeline.launch.origin.pid,

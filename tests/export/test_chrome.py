@@ -12,13 +12,14 @@ from typing import Any
 import drawn
 import numpy as np
 import pytest
-from buffers import Cta, Entry, Scope, save_launch
+from buffers import Cta, Entry, Scope, end, save_launch, start
 from drawn import COUNTERS, PARENTS, THREADS, number, slices_sql
 from ranks import BEGIN_NS
 from trace_processor.processor import Cell, Row
 
 from kprof_inject.export.chrome import chrome_trace, encode
 from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Events, Kind, Numbers, Part, Process, Scene
+from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.text import rows as text_rows
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -423,3 +424,28 @@ def test_counters_keep_their_samples_apart() -> None:
         ("x", "1.006", {"CTAs": 0}),
     ]
     assert {event["ph"] for event in shown} == {"C"}
+
+
+def test_warps_are_named_by_their_partitions(tmp_path: Path) -> None:
+    scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
+    warps = [[start(0, 1000), end(0, 1500)]] * 2 + [[start(1, 1100), end(1, 1400)], []]
+    partitions = [("default partition", 2), ("partition 0", 1)]
+    timeline = decode_launch(save_launch(tmp_path, scopes, [Cta(warps)], 4, partitions=partitions))
+    by_layout = {name: json.loads(b"".join(chrome_trace([timeline], layout))) for name, layout in LAYOUTS.items()}
+    named = {
+        name: [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"][1:]
+        for name, trace in by_layout.items()
+    }
+    assert named["sm"] == [
+        "SM 0 CTA 0 warp 0, default partition",
+        "SM 0 CTA 0 warp 1, default partition",
+        "SM 0 CTA 0 warp 2, partition 0",
+    ]
+    assert named["cta"][2] == "CTA 0 warp 2, SM 0, partition 0"
+    assert named["scope"][2] == "loop (partition 0): SM 0 CTA 0 warp 2"
+    told = {
+        e["name"]: e["args"].get("partition")
+        for e in by_layout["sm"]["traceEvents"]
+        if e.get("cat") in ("func", "loop")
+    }
+    assert told == {"func": "default partition", "loop": "partition 0"}

@@ -51,8 +51,8 @@ def test_the_text_of_a_line(tmp_path: Path) -> None:
     ]
     assert text_of([decode_launch(launch)]) == (
         f"{HEADER}\n"
-        f'kernel,v0,,"a ""b"", c",op,/a b.py:7,,7,-1,0,0,1,5,0,0,0,0,-1,0,3,100,1000100,{times[0]}\n'
-        f"kernel,v0,,it's; plain\N{REPLACEMENT CHARACTER},op,,,7,-1,0,0,1,5,0,1,1,0,-1,1,2,150,180,{times[1]}\n"
+        f'kernel,v0,,"a ""b"", c",op,,/a b.py:7,,7,-1,0,0,1,5,0,0,0,0,-1,0,3,100,1000100,{times[0]}\n'
+        f"kernel,v0,,it's; plain\N{REPLACEMENT CHARACTER},op,,,,7,-1,0,0,1,5,0,1,1,0,-1,1,2,150,180,{times[1]}\n"
     )
 
 

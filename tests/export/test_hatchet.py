@@ -303,3 +303,23 @@ def test_marks_have_a_count_alone(tmp_path: Path) -> None:
     found = frames(root)
     assert found["here"]["metrics"] == {"count": 2, "device_id": "0"}
     assert found["func"]["metrics"]["cycles"] == 400
+
+
+def test_scopes_stand_in_their_partitions(tmp_path: Path) -> None:
+    scopes = [
+        Scope("func", "func", partition=0),
+        Scope("inner", "loop", 0, partition=0),
+        Scope("loop", "loop", partition=1),
+    ]
+    own = [start(0, 1000), start(1, 1100), end(1, 1300), end(0, 1500)]
+    warps = [own, own, [start(2, 1100), end(2, 1400)], []]
+    launch = save_launch(tmp_path, scopes, [Cta(warps)], 8, partitions=[("default partition", 2), ("partition 0", 1)])
+    root, _ = json.loads(b"".join(hatchet_tree([decode_launch(launch)])))
+    (kernel,) = root["children"]
+    trees = {one["frame"]["name"]: one["children"] for one in kernel["children"]}
+    assert {name: [child["frame"]["name"] for child in tree] for name, tree in trees.items()} == {
+        "default partition": ["func"],
+        "partition 0": ["loop"],
+    }
+    assert trees["default partition"][0]["metrics"]["cycles"] == 2 * 300
+    assert trees["partition 0"][0]["metrics"]["cycles"] == 300

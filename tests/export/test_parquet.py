@@ -57,7 +57,7 @@ def test_numbers_keep_their_types_and_texts_are_dictionaries(path: Path) -> None
     assert [schema.field(name).type.to_pandas_dtype() for name in SCOPE_COLUMNS.names or ()] == [
         SCOPE_COLUMNS[name].type for name in SCOPE_COLUMNS.names or ()
     ]
-    for name in ("kernel", "variant", "host", "name", "kind", "source", "called_from"):
+    for name in ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from"):
         assert str(schema.field(name).type) == "dictionary<values=string, indices=int32, ordered=0>"
 
 

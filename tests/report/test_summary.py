@@ -54,6 +54,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         waves=None,
         ending=None,
         phases=None,
+        partitions=(),
         scopes=(),
     )
 
@@ -135,6 +136,7 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "source": "/src/my kernel.py:15",
         "without_partner": 0,
         "between_iterations_ns": None,
+        "partition": None,
         "count": 10,
         "total_ns": 280,
         "self_ns": 280,

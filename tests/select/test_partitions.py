@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, fixtures, form_of, kernel_of, read
+from golden import FIXTURES, fixture_id, fixtures, form_of, kernel_of, read
 from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import found, kernel, sequence
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import make_plan
+from kprof_inject.select.candidates import candidates, outline
+from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import parse_selectors
 
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
@@ -132,3 +134,183 @@ def test_the_forms_of_a_module_have_the_same_regions() -> None:
 
     assert any(form_of(path) == "generic" for path in SPECIALIZED_FIXTURES)
     assert all(len(counts) == 1 for counts in numbers.values())
+
+
+def of_partitions(plan: Plan) -> list[tuple[str, str, int]]:
+    """Each scope's record, its partition, and the record of what stands around it."""
+    names = [partition.name for partition in plan.partitions]
+    return [
+        (
+            s.record,
+            "-" if s.partition is None else names[s.partition],
+            plan.scopes[s.parent].record if s.parent >= 0 else "-",
+        )
+        for s in plan.scopes
+    ]
+
+
+IN_LOOPS = (
+    *(LOOP, f"  {STORE}", "}", "ttg.warp_specialize(%p)", "default {", f"  {LOOP}", f"    {STORE}", "  }"),
+    *("  ttg.warp_yield", "}", "partition0(%q: i32) num_warps(4) {", f"  {LOOP}", f"    {STORE}", "  }"),
+    *("  ttg.warp_return", "}", "partition1(%q: i32) num_warps(1) {", f"  {LOOP}", f"    {STORE}", "  }"),
+    *("  ttg.warp_return", "} : (i32) -> () @4", LOOP, f"  {STORE}", "}"),
+)
+
+
+def test_what_another_partition_runs_stands_in_nothing_of_the_kernels_own_warps() -> None:
+    plan = plan_of(kernel(*IN_LOOPS), "func", "loop", "op(ttg.warp_specialize)")
+
+    assert of_partitions(plan) == [
+        ("func", "default partition", "-"),
+        ("loop[0]", "default partition", "func"),
+        ("ttg.warp_specialize", "default partition", "func"),
+        ("loop[1]", "default partition", "ttg.warp_specialize"),
+        ("loop[2]", "partition 0", "-"),
+        ("loop[3]", "partition 1", "-"),
+        ("loop[4]", "default partition", "func"),
+    ]
+
+
+def test_a_loop_around_the_specialization_is_not_around_its_partitions() -> None:
+    plan = plan_of(kernel(LOOP, *(f"  {line}" for line in SPECIALIZED), "}"), "loop", "iter", "default", "partition")
+
+    assert of_partitions(plan) == [
+        ("loop[0]", "default partition", "-"),
+        ("iter[0]", "default partition", "loop[0]"),
+        ("default", "default partition", "iter[0]"),
+        ("partition[0]", "partition 0", "-"),
+        ("partition[1]", "partition 1", "-"),
+    ]
+
+
+def test_each_specialization_has_partitions_of_its_own() -> None:
+    plan = plan_of(kernel(*SPECIALIZED, *SPECIALIZED), "func", "partition[0]", "default")
+
+    assert [partition.name for partition in plan.partitions] == [
+        *("default partition", "partition 0#0", "partition 1#0", "partition 0#1", "partition 1#1")
+    ]
+    assert of_partitions(plan) == [
+        ("func", "default partition", "-"),
+        ("default#0", "default partition", "func"),
+        ("partition[0]#0", "partition 0#0", "-"),
+        ("default#1", "default partition", "func"),
+        ("partition[0]#1", "partition 0#1", "-"),
+    ]
+
+
+@BOTH_FORMS
+def test_how_many_warps_run_each(lines: tuple[str, ...]) -> None:
+    text = kernel(*lines).replace("module {", 'module attributes {"ttg.num-warps" = 8 : i32} {')
+
+    assert [(p.name, p.warps) for p in plan_of(text, "func").partitions] == [
+        ("default partition", 8),
+        ("partition 0", 4),
+        ("partition 1", 1),
+    ]
+
+
+def test_warps_are_not_read_out_of_names() -> None:
+    region = 'partition0(%q: i32 loc("num_warps(2) {"(#loc))) num_warps(4) {'
+    text = kernel(*SPECIALIZED).replace("partition0(%q: i32) num_warps(4) {", region)
+
+    assert [partition.warps for partition in plan_of(text, "func").partitions] == [None, 4, 1]
+
+
+HELPER = """  tt.func private @helper(%n: i32) attributes {noinline = true} {
+    scf.for %i = %a to %n step %c  : i32 {
+      tt.store %p, %x : !tt.ptr<f32>
+    }
+    tt.call @inner(%n) : (i32) -> ()
+    tt.return
+  }
+  tt.func private @inner(%n: i32) attributes {noinline = true} {
+    scf.for %i = %a to %n step %c  : i32 {
+      tt.store %p, %x : !tt.ptr<f32>
+    }
+    tt.return
+  }
+"""
+CALL = "  tt.call @helper(%n) : (i32) -> ()"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((*SPECIALIZED[:6], CALL, *SPECIALIZED[6:]), "partition 0"),
+        ((*SPECIALIZED[:2], CALL, *SPECIALIZED[2:]), "default partition"),
+        ((CALL, *SPECIALIZED), "default partition"),
+        ((*SPECIALIZED[:6], CALL, *SPECIALIZED[6:9], CALL, *SPECIALIZED[9:]), "-"),
+        ((*SPECIALIZED[:6], CALL, *SPECIALIZED[6:], CALL), "-"),
+    ],
+    ids=["of one", "of the default region", "outside", "of two", "of one and outside"],
+)
+def test_a_helper_is_of_the_partition_that_calls_it(lines: tuple[str, ...], expected: str) -> None:
+    plan = plan_of(kernel(*lines, rest=HELPER), "loop")
+
+    assert [partition for _, partition, _ in of_partitions(plan)] == [expected, expected]
+
+
+def test_the_scope_table_tells_partitions_of_specialized_kernels_alone() -> None:
+    table = scope_table(plan_of(kernel(*IN_LOOPS), "func", "loop[2]"))
+    plain = scope_table(plan_of(kernel(STORE), "func"))
+
+    assert table["partitions"] == [
+        {"name": "default partition", "warps": None, "function": ""},
+        {"name": "partition 0", "warps": 4, "function": ""},
+        {"name": "partition 1", "warps": 1, "function": ""},
+    ]
+    assert [(scope["partition"], scope["parent"]) for scope in table["scopes"]] == [(0, -1), (1, -1)]
+    assert "partitions" not in plain and "partition" not in plain["scopes"][0]
+
+
+PRINTED = [path for path in SPECIALIZED_FIXTURES if form_of(path) != "generic"]
+COMPILED = sorted((Path(__file__).parent / "partitioned").glob("*.gz"))
+
+
+@pytest.mark.parametrize("path", [*PRINTED, *COMPILED], ids=lambda path: "-".join(path.parts[-3:]))
+def test_the_partition_of_a_scope_is_that_of_the_region_it_stands_in(path: Path) -> None:
+    text = read(path)
+    plan = make_plan(fixture_view(text), parse_selectors(["func", "loop", "iter", "op(ttng.*)"]))
+    assert len(plan.partitions) >= 2
+    names = [partition.name for partition in plan.partitions]
+
+    for scope in plan.scopes:
+        region, closing = "default", "no region is open"
+        for line in text[: scope.site.start.offset].splitlines():
+            if clause := CLAUSE.match(line):
+                region, closing = clause[2], f"{clause[1]}}}"
+            elif line.startswith(closing):
+                region = "default"
+        assert names[scope.partition or 0] == NAMES.get(region, region.replace("partition", "partition "))
+        assert scope.parent < 0 or plan.scopes[scope.parent].partition == scope.partition
+
+
+NAMES = {"default": "default partition"}
+CLAUSE = re.compile(r"( +)(default|partition\d+)\b.*\{$")
+
+
+def test_the_list_says_how_many_warps_run_a_region() -> None:
+    what = {candidate.selector: candidate.what for candidate in outline(view_of_text(kernel(*IN_LOOPS)))}
+
+    assert (what["default"], what["partition[0]"], what["partition[1]"]) == (
+        "region of ttg.warp_specialize",
+        "region of ttg.warp_specialize, 4 warps",
+        "region of ttg.warp_specialize, 1 warp",
+    )
+
+
+@pytest.mark.parametrize("form", ["", ".generic"])
+def test_a_partition_knows_the_function_that_it_was_written_as(form: str) -> None:
+    (path,) = FIXTURES.glob(f"3.6.0/cuda-90/gluon_warp_specialized{form}.ttgir*")
+    plan = make_plan(fixture_view(read(path)), parse_selectors(["func"]))
+
+    assert [(partition.name, partition.function) for partition in plan.partitions] == [
+        ("default partition", "_sum_partition"),
+        ("partition 0", "_load_partition"),
+    ]
+
+
+def test_what_the_compiler_partitions_was_written_as_no_function() -> None:
+    (path,) = FIXTURES.glob("3.6.0/cuda-100/ws_matmul.ttgir")
+
+    assert {p.function for p in make_plan(fixture_view(read(path)), parse_selectors(["func"])).partitions} == {""}

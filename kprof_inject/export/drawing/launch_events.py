@@ -13,6 +13,7 @@ from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, N
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.clocks.axis import PlacedLaunch
 from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
@@ -79,7 +80,10 @@ class _Warps:
         # The launch as a whole has the first.
         self._first_tid = first_tid + 1
         self._tracks = tracks
-        self._scope_kinds = [_scope_kind(scope) for scope in placed.timeline.table.scopes]
+        partitions = partition_names(placed.timeline.table)
+        self._scope_kinds = [
+            _scope_kind(scope, partitions.get(index, "")) for index, scope in enumerate(placed.timeline.table.scopes)
+        ]
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
 
     def parts(self) -> Iterator[Part]:
@@ -146,8 +150,8 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
     return numbers[others.take(at, mode="clip") != numbers] if others.size else numbers
 
 
-def _scope_kind(scope: ScopeInfo) -> Kind:
-    args = [("source", scope.source), ("called_from", " < ".join(scope.called_from))]
+def _scope_kind(scope: ScopeInfo, partition: str) -> Kind:
+    args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     told = tuple((name, text) for name, text in args if text)
     return Kind(scope.name, scope.kind, told, is_instant=scope.kind == INSTANT)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.export.drawing.scene import Numbers, Picked, Text
+from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
@@ -80,6 +81,10 @@ class _Warps:
         self._keys = keys[order]
         self._ctas = timeline.ctas[["sm", "cta"]][order]
         self._per_cta = max(recorded_warps(timeline.launch)) + 1
+        partitions = by_warp(timeline.partitions)
+        self._partitions = [
+            "".join(f", {partition.called}" for partition in partitions.get(warp, ())) for warp in range(self._per_cta)
+        ]
         self.count = len(keys) * self._per_cta
 
     def of_rows(self, columns: NDArray[np.void]) -> Numbers:
@@ -94,6 +99,10 @@ class _Warps:
         """SM, CTA and warp of each."""
         ctas = self._ctas[numbers // self._per_cta]
         return _numbers(ctas, "sm"), _numbers(ctas, "cta"), numbers % self._per_cta
+
+    def partitions(self, numbers: Numbers) -> Text:
+        """What is told of each one's partition behind its place: nothing unless the kernel is warp specialised."""
+        return (Picked(self._partitions, numbers % self._per_cta),) if any(self._partitions) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,11 @@ class ByScope:
     What warps lost stands below, on threads of its own."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        names = [scope.name for scope in timeline.table.scopes]
+        partitions = partition_names(timeline.table)
+        names = [
+            f"{scope.name} ({partitions[index]})" if index in partitions else scope.name
+            for index, scope in enumerate(timeline.table.scopes)
+        ]
         return _ScopeTracks(_Warps(timeline, _sm_and_cta), [*names, _INCOMPLETE])
 
 
@@ -160,7 +173,8 @@ class _WarpTracks:
             yield further, (*self._places(further), " (crossing ", lane[lane > 0], ")")
 
     def _places(self, numbers: Numbers) -> Text:
-        return self._name(*self._warps.places(numbers // self._per_warp))
+        warps = numbers // self._per_warp
+        return *self._name(*self._warps.places(warps)), *self._warps.partitions(warps)
 
 
 class _ScopeTracks:

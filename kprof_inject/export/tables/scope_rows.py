@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
 
-TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "source", "called_from")
+TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from")
 """Of the launch, and from ``name`` on of the scope."""
 
 NUMBER_DESCRIPTIONS = ("pid", "rank", "device")
@@ -42,17 +43,25 @@ class Description:
 def describe(timeline: Timeline) -> list[Description]:
     """The description of each scope of the launch's table. All texts can be encoded."""
     launch, place = timeline.launch, timeline.launch.place
+    partitions = partition_names(timeline.table)
     of_launch = (launch.kernel.name, launch.kernel.variant, place.host)
     numbers = (place.pid, _NO_RANK if place.rank is None else place.rank, place.device)
     return [
         Description(
             tuple(
                 text.encode(errors="replace").decode()
-                for text in (*of_launch, scope.name, scope.kind, scope.source, " < ".join(scope.called_from))
+                for text in (
+                    *of_launch,
+                    scope.name,
+                    scope.kind,
+                    partitions.get(index, ""),
+                    scope.source,
+                    " < ".join(scope.called_from),
+                )
             ),
             numbers,
         )
-        for scope in timeline.table.scopes
+        for index, scope in enumerate(timeline.table.scopes)
     ]
 
 

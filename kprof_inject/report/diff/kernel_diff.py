@@ -16,12 +16,14 @@ from kprof_inject.report.diff.verdict import Clocks, Judged, decisive
 class ScopeChange:
     """One scope that is in both: figures are of a launch, the median of the launches. ``note`` says in what it is not
     the same scope, ``basis`` what ``judged`` is about. ``judged`` is None where there is nothing to compare: a mark, or
-    a scope that ran on neither side.
+    a scope that ran on neither side. ``partition`` is the name of the partition that runs it in B, empty if there are
+    none.
 
     ``explained`` is its own part of the launch's change, None if that did not change or it cannot be told."""
 
     name: str
     kind: str
+    partition: str
     depth: int
     source_a: str
     source_b: str
@@ -35,6 +37,11 @@ class ScopeChange:
     share: Both
     judged: Judged | None
     explained: float | None
+
+    @property
+    def title(self) -> str:
+        """Its name, and of an outermost scope whose it is."""
+        return f"{self.name} ({self.partition})" if self.partition and not self.depth else self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from kprof_inject.capture.format import SOURCES_FILE
 from kprof_inject.capture.reader import Kernel
+from kprof_inject.timeline.partitions import partition_names
 
 # A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
 _LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
@@ -18,13 +19,15 @@ _NOWHERE = -1
 @dataclass(frozen=True, slots=True)
 class ScopeIdentity:
     """What tells a scope from others: ``lines`` are the text of its source line and of the calls that inlined it, empty
-    where the text is not known. ``parent`` is the index of the scope around it, or -1."""
+    where the text is not known. ``parent`` is the index of the scope around it, or -1. ``partition`` is the name of the
+    partition that runs it, empty if there are none."""
 
     name: str
     kind: str
     source: str
     lines: tuple[str, ...]
     parent: int
+    partition: str = ""
 
     @property
     def steady_name(self) -> str:
@@ -65,6 +68,7 @@ class Matching:
 
 def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
     texts = kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
+    partitions = partition_names(kernel.scopes)
     split = {path: text.split("\n") for path, text in texts.items()}
     return tuple(
         ScopeIdentity(
@@ -73,8 +77,9 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
             scope.source,
             _known(tuple(_line_text(split, place) for place in (scope.source, *scope.called_from))),
             scope.parent,
+            partitions.get(index, ""),
         )
-        for scope in kernel.scopes.scopes
+        for index, scope in enumerate(kernel.scopes.scopes)
     )
 
 
@@ -101,7 +106,7 @@ _BESIDE: tuple[_Key, ...] = (
     lambda scope: (scope.kind, scope.lines) if scope.lines else None,
     lambda scope: (scope.kind, scope.steady_name),
 )
-"""From the surest on: what makes two scopes one whose parents are one."""
+"""From the surest on: what makes two scopes one whose parents are one, or that stand outermost in one partition."""
 
 _ELSEWHERE: tuple[_Key, ...] = (
     lambda scope: (scope.kind, scope.steady_name, scope.lines) if scope.lines else None,
@@ -114,11 +119,12 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Matc
     """From outside in. Of several scopes that are alike, the first is the first and so on, if there are as many on
     both sides."""
     found: dict[int, int] = {}
+    mine, theirs = _both_with_partitions(a, b)
     while True:
         before = len(found)
-        _match_beside(a, b, found)
+        _match_beside(mine, theirs, found)
         if len(found) == before:
-            _match_elsewhere(a, b, found)
+            _match_elsewhere(mine, theirs, found)
         if len(found) == before:
             break
     partners = {theirs: mine for mine, theirs in found.items()}
@@ -129,17 +135,29 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Matc
     )
 
 
+def _both_with_partitions(
+    a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]
+) -> tuple[Sequence[ScopeIdentity], Sequence[ScopeIdentity]]:
+    """Where a side does not tell its partitions, as older captures don't, those of the other one say nothing."""
+    if all(any(scope.partition for scope in side) for side in (a, b)):
+        return a, b
+    return [replace(scope, partition="") for scope in a], [replace(scope, partition="") for scope in b]
+
+
 def _match_beside(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
-    """Match what stands in scopes that are matched, and then what stands in that."""
-    waiting = [(_NOWHERE, _NOWHERE), *found.items()]
+    """Match what stands outermost in partitions of one name, or in scopes that are matched, and then what stands in
+    that."""
+    partitions = dict.fromkeys(scope.partition for scope in (*a, *b))
+    waiting = [((_NOWHERE, name), (_NOWHERE, name)) for name in partitions]
+    waiting += [((mine, a[mine].partition), (theirs, b[theirs].partition)) for mine, theirs in found.items()]
     while waiting:
         mine, theirs = waiting.pop()
         taken = set(found.values())
-        inside_a = [at for at, scope in enumerate(a) if scope.parent == mine and at not in found]
-        inside_b = [at for at, scope in enumerate(b) if scope.parent == theirs and at not in taken]
+        inside_a = [at for at, scope in enumerate(a) if (scope.parent, scope.partition) == mine and at not in found]
+        inside_b = [at for at, scope in enumerate(b) if (scope.parent, scope.partition) == theirs and at not in taken]
         fresh = list(_matched(inside_a, inside_b, a, b, _BESIDE))
         found.update(fresh)
-        waiting += fresh
+        waiting += [((mine, a[mine].partition), (theirs, b[theirs].partition)) for mine, theirs in fresh]
 
 
 def _match_elsewhere(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
@@ -184,13 +202,17 @@ def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, the
         notes.append(f"called {before.name} in A")
     if before.lines and after.lines and before.lines != after.lines:
         notes.append("its line reads otherwise")
-    if found.get(before.parent, _NOWHERE) != after.parent:
+    moved = found.get(before.parent, _NOWHERE) != after.parent
+    if moved or (before.partition and after.partition and before.partition != after.partition):
         notes.append(f"in {_place(a, before)} in A, in {_place(b, after)} in B")
     return "; ".join(notes)
 
 
 def _place(scopes: Sequence[ScopeIdentity], scope: ScopeIdentity) -> str:
-    return scopes[scope.parent].name if scope.parent >= 0 else "no other scope"
+    if scope.parent < 0:
+        return scope.partition or "no other scope"
+    around = scopes[scope.parent].name
+    return f"{around} of {scope.partition}" if scope.partition else around
 
 
 def _why(scope: ScopeIdentity, mine: Sequence[ScopeIdentity], others: Sequence[ScopeIdentity], side: str) -> str:

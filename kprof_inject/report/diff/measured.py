@@ -102,11 +102,14 @@ class MeasuredPair:
     ) -> list[ScopeChange]:
         matches = self.matching.matches
         parts: Sequence[float | None] = why.parts if why else [None] * len(matches)
-        return [
+        scopes = [
             self._scope(a, b, match, clocks, comparisons, part)
             for match, part in zip(matches, parts, strict=True)
             if match in self.wanted
         ]
+        # Each partition's together, and else as they were.
+        partitions = list(dict.fromkeys(scope.partition for scope in scopes))
+        return sorted(scopes, key=lambda scope: partitions.index(scope.partition))
 
     def _scope(
         self,
@@ -128,6 +131,7 @@ class MeasuredPair:
         return ScopeChange(
             name=theirs.name,
             kind=theirs.kind,
+            partition=theirs.partition,
             depth=_depth(self.identities_b, match.b),
             source_a=mine.source,
             source_b=theirs.source,

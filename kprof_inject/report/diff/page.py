@@ -99,7 +99,9 @@ def _section(kernel: KernelDiff, *, alone: bool) -> Iterator[str]:
         yield _row(name, "", 0, judged, change_text(judged, figures), axis, cells, "launch")
     for scope in kernel.scopes:
         change = change_text(scope.judged, scope.compared_ns)
-        yield _row(scope.name, source_text(scope), scope.depth, scope.judged, change, axis, scope_cells(scope), "scope")
+        yield _row(
+            scope.title, source_text(scope), scope.depth, scope.judged, change, axis, scope_cells(scope), "scope"
+        )
     yield "</tbody></table></div>"
     yield from _list(list(kernel_notes(kernel)))
 

@@ -104,7 +104,7 @@ def _columns(kernel: KernelDiff) -> list[Column]:
     verdicts = [scope.judged.verdict if scope.judged else None for scope in scopes]
     figures = [scope_cells(scope) for scope in scopes]
     return [
-        Column("scope", ["  " * scope.depth + scope.name for scope in scopes], name=True),
+        Column("scope", ["  " * scope.depth + scope.title for scope in scopes], name=True),
         Column("source", [source_text(scope) for scope in scopes], name=True),
         Column(
             "verdict",

@@ -1,4 +1,4 @@
-"""Warps that have more to do than the others of their CTA, which wait for them."""
+"""Warps that have more to do than the others of their CTA, or of their partition, which wait for them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from kprof_inject.report.findings.warps import time_of_a_warp_ns
 from kprof_inject.report.findings.whole_launch import missing_records, missing_warps, unpaired_records
 from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.report.summary import LaunchSummary, ScopeSummary
+from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.timeline import Timeline
 
 # Of two warps of which one takes longer, nobody knows which waits for the other.
@@ -42,13 +43,20 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
 
     Slow warps take longer in a scope, and longer in what of it is in no other scope. Where only the latter is so, there
     is no telling whether they work there while others wait elsewhere, or wait there while others work. If a barrier
-    makes all take as long as the slowest, its own scope may show it: the slowest waits the least."""
-    if timeline.launch.kernel.num_warps < _LEAST_WARPS:
+    makes all take as long as the slowest, its own scope may show it: the slowest waits the least.
+
+    Warps are compared within a partition: a producer is no slow consumer."""
+    if max(timeline.launch.kernel.num_warps, len(timeline.warps)) < _LEAST_WARPS:
         return
     if missing := _missing(timeline):
         yield missing
         return
-    scopes = [pair for pair in zip(timeline.table.scopes, summary.scopes, strict=True) if pair[0].kind != INSTANT]
+    shared = shared_scopes(timeline.partitions)
+    scopes = [
+        (info, scope)
+        for index, (info, scope) in enumerate(zip(timeline.table.scopes, summary.scopes, strict=True))
+        if info.kind != INSTANT and index not in shared
+    ]
     busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
     waited_for = [_waited_for(timeline, summary, scope) for info, scope in scopes if is_wait(info)]
     for found in (busier, waited_for):
@@ -80,7 +88,7 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
         return None
     ctas, in_each = _ctas_of(summary, scope)
     few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
-    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps of a CTA"
+    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps{_team(scope, ' of a CTA')}"
     return Finding(
         rule="imbalanced-warps",
         scope=scope.scope,
@@ -88,9 +96,16 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
         text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.scope} as {others} "
         f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
         advice=f"look at what {few} {_verb('do', apart.few)} in {scope.scope} that the others do not "
-        f"({scope.source or 'its source line is unknown'}), and spread it over all warps",
+        f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )
+
+
+def _team(scope: ScopeSummary, otherwise: str = "") -> str:
+    """Of whose warps one speaks."""
+    if scope.partition is None:
+        return otherwise
+    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
 
 
 def _times(few_ns: float, many_ns: float) -> str:
@@ -118,7 +133,7 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
         f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
         f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
         advice=f"record what stands before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
-        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps",
+        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )
 

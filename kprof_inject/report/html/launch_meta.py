@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any
 
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.printable import printable
 from kprof_inject.report.html.payload.limits import Shown
 from kprof_inject.report.kernel_files import sources_of
-from kprof_inject.report.summary import LaunchSummary
+from kprof_inject.report.summary import LaunchSummary, PartitionSummary
+from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -17,8 +20,11 @@ def launch_meta(
     timeline: Timeline, summary: LaunchSummary, kernel_name: str, place_name: str, shown: Shown
 ) -> dict[str, Any]:
     """``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are
-    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source, ``self_name``
-    what its self time is called."""
+    nanoseconds since then. ``scopes`` has the scope table; a scope's ``text`` is its line of the source,
+    ``self_name`` what its self time is called. ``partitions``
+    are empty unless the kernel is warp specialised; ``partition_of_warp`` says of each of ``warps`` what it runs,
+    ``function_of_warp`` what the code calls that."""
+    partitions = by_warp(timeline.partitions)
     return {
         "kernel": kernel_name,
         "variant": summary.variant,
@@ -38,7 +44,23 @@ def launch_meta(
         "scope_count": timeline.scope_count,
         "shown_scopes": shown.scopes,
         "shown_ctas": shown.cta_count(timeline),
+        "partitions": [_partition(partition) for partition in summary.partitions],
+        "partition_of_warp": [_listed(one.name for one in partitions.get(warp, ())) for warp in timeline.warps],
+        "function_of_warp": [_listed(one.function for one in partitions.get(warp, ())) for warp in timeline.warps],
         "scopes": _scopes(timeline, summary),
+    }
+
+
+def _listed(names: Iterable[str]) -> str:
+    return printable(", ".join(filter(None, names)))
+
+
+def _partition(partition: PartitionSummary) -> dict[str, Any]:
+    return {
+        "title": printable(partition.title),
+        "scopes": list(partition.scopes),
+        "whole_ns": partition.whole_ns,
+        "outside_ns": partition.outside_ns,
     }
 
 

@@ -44,18 +44,24 @@ class WarpTally:
 class Tally:
     """What a launch's records add up to. ``scopes`` is how many ran; ``open_starts`` and ``stray_ends`` count, for each
     scope of the table, the records without a partner; scopes of the table with the same number in ``lanes`` never
-    cross."""
+    cross. ``groups`` has how many records of each group of scopes each warp wrote: shape (group, warp)."""
 
     warps: WarpTally
     scopes: int
     open_starts: NDArray[np.int64]
     stray_ends: NDArray[np.int64]
     lanes: NDArray[np.int64]
+    groups: NDArray[np.int64]
 
 
-def tally_launch(decoder: RecordDecoder, scope_count: int, parents: Sequence[int] = ()) -> Tally:
+def tally_launch(
+    decoder: RecordDecoder,
+    scope_count: int,
+    parents: Sequence[int] = (),
+    group_of_scope: NDArray[np.int64] | None = None,
+) -> Tally:
     """Count all records of a launch; ``scope_count`` is how many scopes its table has, ``parents`` are as for
-    ``pair_records``."""
+    ``pair_records``. ``group_of_scope`` puts each scope into a group, numbered from 0; None if there are none."""
     lost = lost_records(decoder.ctas)
     warps = WarpTally(
         np.zeros(lost.shape, dtype=np.int32),
@@ -69,6 +75,8 @@ def tally_launch(decoder: RecordDecoder, scope_count: int, parents: Sequence[int
     scopes = 0
     open_starts, stray_ends = np.zeros((2, scope_count), dtype=np.int64)
     crosses = np.zeros((scope_count, scope_count), dtype=bool)
+    group_count = 0 if group_of_scope is None else int(group_of_scope.max(initial=-1)) + 1
+    groups = np.zeros((group_count, lost.shape[1]), dtype=np.int64)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
         pairs = pair_records(records, parents)
@@ -76,9 +84,12 @@ def tally_launch(decoder: RecordDecoder, scope_count: int, parents: Sequence[int
         scopes += len(pairs.scope)
         open_starts += np.bincount(records.scope[pairs.open_starts], minlength=scope_count)
         stray_ends += np.bincount(records.scope[pairs.stray_ends], minlength=scope_count)
+        if group_of_scope is not None:
+            cells = group_of_scope[records.scope] * lost.shape[1] + records.group % lost.shape[1]
+            groups += np.bincount(cells, minlength=groups.size).reshape(groups.shape)
         if not nest(pairs, len(records.scope)).is_proper:
             crosses |= crossing_kinds(pairs.scope, pairs.start_at, pairs.end_at, scope_count)
-    return Tally(warps, scopes, open_starts, stray_ends, lanes_of(crosses))
+    return Tally(warps, scopes, open_starts, stray_ends, lanes_of(crosses), groups)
 
 
 def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:

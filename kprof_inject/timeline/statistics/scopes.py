@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.raw import recorded_warps
 from kprof_inject.timeline.statistics.by_scope import ByScope, narrow, take_quantiles
 from kprof_inject.timeline.statistics.series import IterationSeries, series_of, turns_of
@@ -28,7 +29,8 @@ class ScopeStatistics:
     ``raw_total_ns``; those of no scope are None: sums, too, where no start has its end. That is no time of 0.
 
     ``self_ns`` is the part of ``total_ns`` outside the scopes in it, ``share`` the total's part of
-    ``Timeline.warp_time_ns``, 0 to 1 (None if that is 0: the launch was shorter than a step of the timer).
+    ``Timeline.warp_time_ns``, or of its partition's time (``PartitionTime``), 0 to 1 (None if that is 0: the launch was
+    shorter than a step of the timer).
     ``subtracted_ns`` is what was taken out of those that are in no other one: the
     sum over all scopes is what was taken out of the warps' time. ``cut`` and ``crossing`` count those with the flag
     (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, ``warps_self_ns`` what the self time of each of the warps
@@ -63,6 +65,15 @@ class ScopeStatistics:
     iterations: IterationSeries | None
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionTime:
+    """The time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``), and what of it is in none
+    of its scopes (``outside_ns``). With the self times of its scopes that makes the whole."""
+
+    whole_ns: int
+    outside_ns: int
+
+
 def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
     """The statistics of each scope of the table, in its order."""
     gathered = ScopeSums(timeline)
@@ -79,6 +90,8 @@ class ScopeSums:
         self._count = len(scopes)
         self._is_instant = np.array([scope.kind == INSTANT for scope in scopes], dtype=bool)
         self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
+        self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
+        self._times_of_warps_ns = [timeline.time_of_warps_ns(one.warps) for one in timeline.partitions]
         self._warp_time_ns = timeline.warp_time_ns
         self._counts = np.zeros(self._count, dtype=np.int64)
         self._durations_ns = ByScope(self._count)
@@ -118,6 +131,23 @@ class ScopeSums:
         self._sms.add(scope, sm, duration_ns)
         self._ctas.add(scope, cta, warp, duration_ns)
 
+    def partition_times(self) -> tuple[PartitionTime, ...]:
+        """Those of ``Timeline.partitions``, in their order. The clock's fit may put a record outside of its CTA: a
+        partition's scopes never take longer than it."""
+        times = []
+        for partition, time_ns in zip(self._partitions, self._times_of_warps_ns, strict=True):
+            inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
+            times.append(PartitionTime(max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
+        return tuple(times)
+
+    def _wholes_ns(self) -> list[int]:
+        """What the share of each scope is taken of."""
+        wholes_ns = [self._warp_time_ns] * self._count
+        for partition, time in zip(self._partitions, self.partition_times(), strict=True):
+            for scope in partition.scopes:
+                wholes_ns[scope] = time.whole_ns
+        return wholes_ns
+
     def statistics(self) -> tuple[ScopeStatistics, ...]:
         """To be called once: what is no longer needed is given back on the way."""
         scopes = range(self._count)
@@ -126,7 +156,7 @@ class ScopeSums:
         del self._ctas, self._durations_cycles
         series = [self._series(scope) for scope in scopes]
         del self._turns
-        return tuple(map(self._scope, scopes, ctas, cycles, series))
+        return tuple(map(self._scope, scopes, self._wholes_ns(), ctas, cycles, series))
 
     def _series(self, scope: int) -> IterationSeries | None:
         if not self._is_iteration[scope]:
@@ -136,13 +166,15 @@ class ScopeSums:
     def _scope(
         self,
         scope: int,
+        whole_ns: int,
         cta: tuple[Spread | None, CtaBalance | None],
         cycles: tuple[float | None, float | None],
         iterations: IterationSeries | None,
     ) -> ScopeStatistics:
+        is_shared = scope in self._shared
         durations_ns = self._durations_ns.joined(scope)
         total_ns, sums = int(durations_ns.sum(dtype=np.int64)), self._sums.of(scope)
-        share = total_ns / self._warp_time_ns if self._warp_time_ns else None
+        share = total_ns / whole_ns if whole_ns else None
         times: dict[str, Any] = {"total_ns": total_ns, "share": share}
         if not durations_ns.size:
             times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))
@@ -156,10 +188,10 @@ class ScopeSums:
             warps=warps,
             warps_self_ns=self._warps_self.of(scope).totals_ns,
             sms=sms,
-            warp_spread=spread_of(warps),
+            warp_spread=None if is_shared else spread_of(warps),
             cta_spread=cta[0],
             sm_spread=spread_of(sms),
-            cta_balance=cta[1],
+            cta_balance=None if is_shared else cta[1],
             iterations=iterations,
         )
 

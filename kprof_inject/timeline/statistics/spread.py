@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +87,11 @@ class GroupSums:
     def of(self, scope: int) -> Groups:
         ran = np.flatnonzero(self._counts[scope])
         return Groups(self._ids[ran], self._counts[scope, ran], self._totals_ns[scope, ran])
+
+    def total_ns(self, scopes: Sequence[int], ids: Sequence[int]) -> int:
+        """What these scopes take in these warps or SMs, together."""
+        rows, columns = np.array(scopes, dtype=np.int64), np.searchsorted(self._ids, ids)
+        return int(self._totals_ns[np.ix_(rows, columns)].sum())
 
 
 class CtaSums:

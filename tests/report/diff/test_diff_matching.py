@@ -143,3 +143,38 @@ def test_what_lines_say_is_read_from_the_capture(tmp_path: Path) -> None:
         (),
         (),
     ]
+
+
+SPECIALISED = [
+    replace(scope("func", "func", -1, "def kernel(x):", 1), partition="default partition"),
+    replace(scope("loop[0]", "loop", 0, "for t in range(n):", 9), partition="default partition"),
+    replace(scope("loop[1]", "loop", -1, "for t in range(n):", 3), partition="partition 0"),
+    replace(scope("loop[2]", "loop", -1, "for t in range(n):", 3), partition="partition 1"),
+]
+
+
+def test_scopes_are_matched_within_their_partitions() -> None:
+    # A loop before all others gives each of them another number, and all read alike.
+    first = replace(scope("loop[0]", "loop", 0, "for k in range(8):", 2), partition="default partition")
+    numbered = [replace(one, name=f"loop[{number}]") for number, one in enumerate(SPECIALISED)]
+    other = [SPECIALISED[0], first, *numbered[1:]]
+    assert [(match.a, match.b) for match in match_scopes(SPECIALISED, other).matches] == [
+        (0, 0),
+        (1, 2),
+        (2, 3),
+        (3, 4),
+    ]
+
+
+def test_a_loop_that_another_partition_runs_is_noted() -> None:
+    moved = [*SPECIALISED[:2], replace(SPECIALISED[2], partition="partition 1")]
+    matching = match_scopes(SPECIALISED[:3], moved)
+    assert [match.note for match in matching.matches] == ["", "", "in partition 0 in A, in partition 1 in B"]
+
+
+def test_captures_that_do_not_tell_partitions_match_those_that_do() -> None:
+    older = [replace(one, partition="", parent=0 if number else -1) for number, one in enumerate(SPECIALISED)]
+    matching = match_scopes(older, SPECIALISED)
+    assert {match.a: match.b for match in matching.matches} == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert matching.matches[2].note == "in func in A, in partition 0 in B"
+    assert matching.matches[1].note == ""

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from known_kernels import ITERATIONS, WORK, Known, launched, rules_of, the_finding
+
+from kprof_inject.capture.scopes import Partition
+from kprof_inject.timeline.partitions import partitions_of
+from kprof_inject.timeline.timeline import Timeline
 
 NOBODY: dict[int, int] = {}
 
@@ -102,3 +107,27 @@ def test_lost_records_make_no_imbalance(tmp_path: Path) -> None:
     timeline = launched(tmp_path, worked(20, 20, 80, 20))
     assert rules_of(replace(timeline, records_lost=1)) == []
     assert rules_of(replace(timeline, records_damaged=1)) == []
+
+
+def partitioned(timeline: Timeline, partition: int | None) -> Timeline:
+    """The same as a kernel of two partitions, of which this one, or (None) both run all scopes."""
+    names = (Partition("default partition", 1), Partition("partition 0", 3))
+    scopes = tuple(replace(scope, partition=partition) for scope in timeline.table.scopes)
+    table = replace(timeline.table, scopes=scopes, partitions=names)
+    rows = 2 if partition is None else partition
+    records = np.zeros((rows + 1, len(timeline.warps)), dtype=np.int64)
+    records[rows] = 100
+    return replace(timeline, table=table, partitions=partitions_of(table, records, timeline.warps))
+
+
+def test_warps_of_several_partitions_are_not_compared(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, worked(20, 20, 80, 20))
+    assert rules_of(timeline) == ["imbalanced-warps"]
+    assert rules_of(partitioned(timeline, None)) == []
+
+
+@pytest.mark.parametrize(("partition", "team"), [(0, "the default partition"), (1, "partition 0")])
+def test_the_others_are_those_of_the_partition(tmp_path: Path, partition: int, team: str) -> None:
+    finding = the_finding(partitioned(launched(tmp_path, worked(20, 20, 80, 20)), partition))
+    assert f"as the other 3 warps of {team} (" in finding.text
+    assert finding.advice.endswith(f"spread it over all warps of {team}")

@@ -65,6 +65,9 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [] 
   const meta = {
     scopes: table,
     warps,
+    partitions: [],
+    partition_of_warp: warps.map(() => ""),
+    function_of_warp: warps.map(() => ""),
     span_ns: Math.max(0, ...ctas.map(({ end }) => end)),
     shown_scopes: rows.length,
     scope_count: rows.length,

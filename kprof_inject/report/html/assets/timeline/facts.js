@@ -10,7 +10,8 @@ const CUT = 2;
  * @param {number} index a scope
  * @returns {[string, string][]}
  */
-export function scopeFacts({ meta, scopes }, index) {
+export function scopeFacts(model, index) {
+  const { meta, scopes } = model;
   const { kind, self_name: selfName } = meta.scopes[scopes.scope[index]];
   const isMark = kind === "mark";
   const elapsed = scopes.end[index] - scopes.start[index];
@@ -23,6 +24,8 @@ export function scopeFacts({ meta, scopes }, index) {
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
   facts.push(["where", `SM ${scopes.sm[index]}, CTA ${scopes.cta[index]}, warp ${scopes.warp[index]}`]);
+  const partition = model.partitionOf(scopes.track[index]);
+  if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
     facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
   if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all of its time"]);

@@ -45,12 +45,25 @@ const NAME = {
   },
   [WARP]: (canvas, { model }, track, y, look) => {
     text(canvas, `warp ${model.warpOf(track)}`, 20 + 2 * INDENT, y + 10, look.css["quiet-ink"], `12px ${look.font}`);
+    drawPartition(canvas, model, track, y, look);
     model.laneOfLevel.forEach((lane, level) => {
       const isFirst = lane > 0 && model.laneOfLevel[level - 1] !== lane;
       if (isFirst && level > 0) right(canvas, "crossing", y + 10 + level * LEVEL, look);
     });
   },
 };
+
+/** Below the warp's name as far as there is room, else beside it. */
+function drawPartition(canvas, model, track, y, look) {
+  const lines = [model.partitionOf(track), model.functionOf(track)].filter(Boolean);
+  if (model.levelCount === 1) {
+    if (lines.length) right(canvas, lines[0], y + 10, look);
+    return;
+  }
+  lines.slice(0, model.levelCount - 1).forEach((line, index) => {
+    text(canvas, line, 20 + 2 * INDENT, y + 10 + (index + 1) * LEVEL, look.css["quiet-ink"], `11px ${look.font}`);
+  });
+}
 
 function arrow(canvas, x, y, isOpen, look) {
   canvas.fillStyle = look.css["quiet-ink"];

@@ -64,6 +64,16 @@ export class TimelineModel {
     return this.warps[track % this.warps.length];
   }
 
+  /** What the warp of a track runs of a warp-specialised kernel; empty of others. */
+  partitionOf(track) {
+    return this.meta.partition_of_warp[track % this.warps.length];
+  }
+
+  /** The function that this was written as; empty if unknown. */
+  functionOf(track) {
+    return this.meta.function_of_warp[track % this.warps.length];
+  }
+
   /** @returns {Level[]} of one warp of a CTA; made when it is first looked at, for few of all warps ever are */
   levels(track) {
     let levels = this.#levelsOfTrack.get(track);

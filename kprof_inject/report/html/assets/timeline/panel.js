@@ -2,6 +2,7 @@
 
 import { element } from "#dom";
 import { formatCount } from "#format";
+import { inPartitions } from "#partitions";
 import { kindFigures, rankText, scopeFacts } from "#timeline/facts";
 import { factList, scopeHead } from "#timeline/tooltip";
 
@@ -19,6 +20,7 @@ export class Panel {
     this.legend = element("div", { class: "side-legend", role: "group", "aria-label": "Scopes" });
     place.append(this.chosen, element("h2", { text: "Scopes" }), this.legend);
     this.buttons = this.#legendButtons();
+    this.legend.append(...inPartitions(this.buttons, state.model.meta.partitions));
     this.update();
   }
 
@@ -73,7 +75,6 @@ export class Panel {
         ],
       );
       button.style.paddingLeft = `${6 + 12 * this.#depth(parent)}px`;
-      this.legend.append(button);
       return button;
     });
   }

@@ -1,16 +1,18 @@
-/** A list of the launch's scopes to choose from, as they stand in each other. */
+/** A list of the launch's scopes to choose from, as they stand in each other and in partitions. */
 
 import { element } from "#dom";
 import { formatShare } from "#format";
+import { inPartitions } from "#partitions";
 
 /**
  * @param {Object[]} scopes those of `launch.sections.scopes`
+ * @param {Object[]} partitions those of `launch.meta`
  * @param {{theme: Object}} context
  * @param {(index: number) => void} onChoose
  * @param {(index: number) => boolean} [canChoose]
  * @returns {{element: HTMLElement, select: (index: number) => void}}
  */
-export function scopeList(scopes, context, onChoose, canChoose = () => true) {
+export function scopeList(scopes, partitions, context, onChoose, canChoose = () => true) {
   const items = scopes.map((scope, index) => {
     const chip = element("span", { class: "scope-chip" });
     chip.style.background = context.theme.scopeColor(index);
@@ -24,7 +26,7 @@ export function scopeList(scopes, context, onChoose, canChoose = () => true) {
     item.addEventListener("click", () => onChoose(index));
     return item;
   });
-  const list = element("nav", { class: "scope-list", "aria-label": "Scopes" }, items);
+  const list = element("nav", { class: "scope-list", "aria-label": "Scopes" }, inPartitions(items, partitions));
   return {
     element: list,
     select: (index) => {

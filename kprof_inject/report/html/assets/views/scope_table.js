@@ -19,22 +19,41 @@ export function scopeTable(launch, context) {
   const scopes = launch.sections.scopes;
   if (!scopes.length) return element("p", { class: "view-empty", text: "This kernel has no scopes." });
   const rows = scopes.map((scope, index) => rowOf(scope, index, launch, context));
-  const body = element("tbody", {}, rows);
+  const { partitions } = launch.meta;
+  const inTrees = partitions.length
+    ? partitions.flatMap((partition) => [partitionRow(partition), ...partition.scopes.map((index) => rows[index])])
+    : rows;
+  const body = element("tbody", { class: partitions.length ? "partitioned" : null }, inTrees);
   const heads = [
     head("scope", "in the order of the code", () => sortBy(null)),
     element("th", { class: "bar-column", text: "time", title: "total, of which self is the full colour" }),
-    ...COLUMNS.map((column) => head(column.title, column.says, () => sortBy(column))),
+    ...COLUMNS.map((column) => head(column.title, saysOf(column, partitions), () => sortBy(column))),
     element("th", { text: "source", class: "text-column" }),
   ];
   const sortBy = (column) => {
     const order = scopes.map((_, index) => index);
     if (column) order.sort((one, other) => (column.value(scopes[other]) ?? -1) - (column.value(scopes[one]) ?? -1));
-    body.replaceChildren(...order.map((index) => rows[index]));
+    body.replaceChildren(...(column ? order.map((index) => rows[index]) : inTrees));
     body.classList.toggle("flat", column !== null);
     for (const cell of heads) cell.ariaSort = cell.dataset.column === column?.title ? "descending" : null;
   };
   return element("div", { class: "table-room" }, [
     element("table", { class: "scope-table" }, [element("thead", {}, [element("tr", {}, heads)]), body]),
+  ]);
+}
+
+function saysOf({ title, says }, partitions) {
+  return partitions.length && title === "share" ? "of the time of all warps of its partition" : says;
+}
+
+/** All of the time of a partition's warps, of which self is in none of its scopes. */
+function partitionRow({ title, whole_ns: total, outside_ns: self }) {
+  const figures = { total: shortNs(total), self: shortNs(self), share: formatShare(1) };
+  return element("tr", { class: "partition-row" }, [
+    element("th", { scope: "rowgroup", class: "text-column", text: title }),
+    element("td", { class: "bar-column" }),
+    ...COLUMNS.map((column) => element("td", { text: total ? (figures[column.title] ?? "") : "" })),
+    element("td"),
   ]);
 }
 

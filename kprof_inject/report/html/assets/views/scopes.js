@@ -21,7 +21,7 @@ export function show(place, launch, context) {
   }
   const details = element("div", { class: "scope-details" });
   const tooltip = tooltipIn(place);
-  const list = scopeList(scopes, context, (index) => choose(index));
+  const list = scopeList(scopes, launch.meta.partitions, context, (index) => choose(index));
   place.append(element("div", { class: "side-by-side" }, [list.element, details]));
   const choose = (index) => {
     tooltip.hide();

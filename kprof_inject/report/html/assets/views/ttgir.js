@@ -40,7 +40,7 @@ export function show(place, launch, context) {
     list.setRows(state.rows.length, widthOf(state));
   };
   const checkbox = element("input", { type: "checkbox", on: { change: toggle } });
-  const side = scopeList(scopes, context, (scope) => goToScope(scope), (scope) => ttgir.sites[scope]?.length > 0);
+  const side = scopeList(scopes, launch.meta.partitions, context, (scope) => goToScope(scope), (scope) => ttgir.sites[scope]?.length > 0);
   const goToScope = (scope) => {
     const [range] = ttgir.sites[scope] ?? [];
     if (!range) return;

@@ -1,0 +1,104 @@
+"""The table of a warp-specialised kernel: a tree for each partition."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from golden import FIXTURES, read
+from planning import fixture_view
+from rich.console import Console
+from specialised import save_specialised
+
+from kprof_inject.report.launch_report import LaunchReport, report_on
+from kprof_inject.report.terminal.launch_table import print_launches
+from kprof_inject.select.plan import make_plan
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.timeline.timeline import decode_launch
+
+MODULE = Path(__file__).parents[2] / "select" / "partitioned" / "three_partitions.ttgir.gz"
+
+
+def reported(folder: Path, *selectors: str) -> LaunchReport:
+    plan = make_plan(fixture_view(read(MODULE)), parse_selectors(selectors))
+    return report_on(decode_launch(save_specialised(folder, plan)))
+
+
+def rows(report: LaunchReport, width: int = 300) -> list[list[str]]:
+    out = io.StringIO()
+    print_launches([report], Console(file=out, width=width))
+    return [[cell.rstrip() for cell in line.split("│")[1:-1]] for line in out.getvalue().splitlines() if "│" in line]
+
+
+def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
+    found = rows(reported(tmp_path, "func", "loop", "iter"))
+    assert [row[0].removeprefix(" ") for row in found] == [
+        "default partition (warps 0-3)",
+        "  func (default partition)",
+        "    loop[0]",
+        "      iter[0]",
+        "partition 0 (warp 10)",
+        "  loop[1]",
+        "    iter[1]",
+        "partition 1 (warps 4-7)",
+        "  loop[2]",
+        "    iter[2]",
+    ]
+    whole = {row[0].strip(): [cell.strip() for cell in row] for row in found}
+    for partition in ("default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"):
+        assert whole[partition][8] == "100.0 %"
+        assert whole[partition][5:8] == ["", "", ""]
+
+
+def test_scopes_of_a_partition_stand_together_whatever_their_place_in_the_text(tmp_path: Path) -> None:
+    names = [row[0].strip() for row in rows(reported(tmp_path, "op(ttng.inval_barrier)=last", "loop"))]
+    assert names[0] == "default partition (warps 0-3)"
+    assert names.index("last") < names.index("partition 0 (warp 10)")
+
+
+def test_a_partition_of_which_nothing_was_selected_is_listed(tmp_path: Path) -> None:
+    found = rows(reported(tmp_path, "loop[1]"))
+    assert [row[0].strip() for row in found] == [
+        "default partition (4 warps, nothing selected)",
+        "partition 0 (warp 10)",
+        "loop[1]",
+        "partition 1 (4 warps, nothing selected)",
+    ]
+    assert [cell.strip() for cell in found[0][3:]] == ["-"] * 6 + [""]
+
+
+@pytest.mark.parametrize("width", [40, 79, 120])
+def test_a_narrow_terminal_has_the_rows_too(tmp_path: Path, width: int) -> None:
+    out = io.StringIO()
+    print_launches([reported(tmp_path, "func", "loop")], Console(file=out, width=width))
+    assert out.getvalue().count("100.0 %") == 3
+
+
+def test_what_shares_are_of_is_said(tmp_path: Path) -> None:
+    out = io.StringIO()
+    print_launches([reported(tmp_path, "func", "loop")], Console(file=out, width=300))
+    assert "totals and shares are over all warps of their partition" in out.getvalue()
+
+
+def test_the_json_has_the_partitions(tmp_path: Path) -> None:
+    report = reported(tmp_path, "func", "loop", "iter")
+    values = report.to_json()
+    assert [(one["name"], one["warps"], one["warp_count"], one["scopes"]) for one in values["partitions"]] == [
+        ("default partition", (0, 1, 2, 3), 4, (0, 1, 2)),
+        ("partition 0", (10,), 1, (3, 4)),
+        ("partition 1", (4, 5, 6, 7), 4, (5, 6)),
+    ]
+    for one in values["partitions"]:
+        inside = sum(values["scopes"][index]["self_ns"] for index in one["scopes"])
+        assert inside + one["outside_ns"] == one["whole_ns"]
+    assert [scope["partition"] for scope in values["scopes"]] == ["default partition"] * 3 + ["partition 0"] * 2 + [
+        "partition 1"
+    ] * 2
+
+
+def test_a_partition_is_called_what_the_code_calls_it(tmp_path: Path) -> None:
+    (path,) = FIXTURES.glob("3.6.0/cuda-90/gluon_warp_specialized.ttgir")
+    plan = make_plan(fixture_view(read(path)), parse_selectors(["loop"]))
+    titles = [one.title for one in report_on(decode_launch(save_specialised(tmp_path, plan))).summary.partitions]
+    assert titles == ["default partition: _sum_partition (warps 0-3)", "partition 0: _load_partition (warp 6)"]
