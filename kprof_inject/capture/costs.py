@@ -15,13 +15,15 @@ from kprof_inject.files import object_with, read_object
 class KernelCost:
     """What one build of a kernel takes; None is unknown. ``times_ns`` are of single launches, in their order.
 
-    ``spills`` counts as the driver does; ``ctas_per_sm`` is how many CTAs of it fit on an SM at once."""
+    ``spills`` counts as the driver does; ``ctas_per_sm`` is how many CTAs of it fit on an SM at once. ``not_timed``
+    says why there are no times, in words that follow *for*; empty if nobody said."""
 
     registers: int | None = None
     spills: int | None = None
     shared_bytes: int | None = None
     ctas_per_sm: int | None = None
     times_ns: tuple[float, ...] | None = None
+    not_timed: str = ""
 
 
 UNKNOWN_COST = KernelCost()
@@ -49,5 +51,10 @@ def _cost(path: Path, values: dict[str, Any]) -> KernelCost:
     except (TypeError, ValueError):
         raise KprofError(f"{path} is damaged: its times are no numbers", hint="capture again") from None
     return KernelCost(
-        values.get("registers"), values.get("spills"), values.get("shared_bytes"), values.get("ctas_per_sm"), times_ns
+        values.get("registers"),
+        values.get("spills"),
+        values.get("shared_bytes"),
+        values.get("ctas_per_sm"),
+        times_ns,
+        values.get("not_timed") or "",
     )

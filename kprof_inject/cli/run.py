@@ -102,6 +102,8 @@ def run_into(workspace: Workspace, choice: LaunchChoice, mode: Mode, program: tu
             say(f"{state.name}: {state.reason}")
     for autotuned in result.reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
+    for process in result.reports.unfinished:
+        say(str(process))
     say_faults(result.reports.errors)
     say(f"captured to {capture_folder}")
     if result.exit_code != INTERRUPTED:

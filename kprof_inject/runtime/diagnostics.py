@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
+from kprof_inject.runtime.interruptions import in_forked_child
+
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
     rb"|is closed without being opened|has duplicate end record|must appear in pairs)\n"
@@ -23,11 +25,12 @@ _FALSE_ALARM = re.compile(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class HeldMessages:
     """What was written to stderr so far, kept in a file."""
 
     _file: IO[bytes] | None
+    _stderr: int = -1
 
     def take(self) -> bytes:
         """All of it: it is then not written to stderr any more."""
@@ -38,6 +41,11 @@ class HeldMessages:
         self._file.seek(0)
         self._file.truncate()
         return written
+
+
+    def let_go(self) -> None:
+        """A forked child writes to stderr itself: what its parent holds back is the parent's to write."""
+        os.dup2(self._stderr, 2)
 
 
 @contextmanager
@@ -53,8 +61,9 @@ def without_false_alarms() -> Iterator[HeldMessages]:
         yield HeldMessages(None)
         return
     with tempfile.TemporaryFile() as held:
+        messages = HeldMessages(held, stderr)
+        in_forked_child(messages.let_go)
         os.dup2(held.fileno(), 2)
-        messages = HeldMessages(held)
         try:
             yield messages
         finally:

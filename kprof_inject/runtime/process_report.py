@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,25 +20,44 @@ class ProcessReport:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
-        self._lock = threading.RLock()
+        self._changes = 0
         self._kernels: dict[str, dict[str, Any]] = {}
         self._choices: list[dict[str, str]] = []
         self._errors: list[str] = []
         self._refused = False
         self.triton_version = ""
         self.gpu: bool | None = None
+        self._progress = {"launches": 0, "saved": 0}
+        self._has_ended = False
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
         """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented``, ``left alone`` for a reason."""
-        with self._lock:
-            self._kernels[variant] = {"name": name, "state": state, "reason": reason}
-            self.write()
+        self._kernels[variant] = {"name": name, "state": state, "reason": reason}
+        self.write()
 
     def add_choice(self, kernel: str, key: str, config: str) -> None:
         """What an autotuner chose for a kernel, for the arguments that ``key`` stands for."""
-        with self._lock:
-            self._choices.append({"kernel": kernel, "key": key, "config": config})
-            self.write()
+        self._choices.append({"kernel": kernel, "key": key, "config": config})
+        self.write()
+
+    def note_launches(self, launches: int, saved: int) -> None:
+        """How many launches with records were made so far, and how many of them were written to the disk."""
+        self._progress = {"launches": launches, "saved": saved}
+        self.write()
+
+    def forget_launches(self) -> None:
+        """Those were the parent's: this is a forked child."""
+        self._progress = {"launches": 0, "saved": 0}
+
+    def note_end(self) -> None:
+        """All that the process had to save is saved."""
+        self._has_ended = True
+        self.write()
+
+    def note_resumed(self) -> None:
+        """It did not end after all."""
+        self._has_ended = False
+        self.write()
 
     @contextmanager
     def guard(self, doing: str) -> Iterator[None]:
@@ -47,20 +65,33 @@ class ProcessReport:
         try:
             yield
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            with self._lock:
-                self._errors.append(f"{doing}: {type(error).__name__}: {error}")
-                self.write()
+            from kprof_inject.runtime.interruptions import is_of_signal_handler
+
+            if is_of_signal_handler(error):
+                raise
+            self._errors.append(f"{doing}: {type(error).__name__}: {error}")
+            self.write()
 
     def write(self) -> None:
         """Never raises: a full disk must not stop the program."""
+        self._changes += 1
+        while True:
+            changes = self._changes
+            self._write_once()
+            if self._changes == changes:
+                return  # else another thread knew more, and may have written before us
+
+    def _write_once(self) -> None:
         values = {
             "pid": os.getpid(),
             "argv": list(getattr(sys, "argv", ())) or list(sys.orig_argv),
             "triton_version": self.triton_version,
             "gpu": self.gpu,
-            "kernels": self._kernels,
-            "choices": self._choices,
-            "errors": self._errors,
+            "kernels": self._kernels.copy(),
+            "choices": self._choices.copy(),
+            "errors": self._errors.copy(),
+            **self._progress,
+            "ended": self._has_ended,
         }
         try:
             write_json(self._folder / f"{os.getpid()}-{self._started_ns}.json", values)
@@ -90,6 +121,29 @@ class AutotunerChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class UnfinishedProcess:
+    """A process that launched with records, and did not say that it saved what it had.
+
+    ``launches`` it had made when it last reported, and ``saved`` of them were on the disk."""
+
+    pid: int
+    launches: int
+    saved: int
+    is_running: bool
+
+    def __str__(self) -> str:
+        if self.is_running:
+            return (
+                f"process {self.pid} is still running: the capture has {self.saved} of its launches with records so far, "
+                "and gets the rest when it ends"
+            )
+        return (
+            f"process {self.pid} was ended before it could save what it had: of {self.launches} launches with records "
+            f"or more, {self.saved} had been saved"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Reports:
     """All processes of one step together."""
 
@@ -99,6 +153,7 @@ class Reports:
     kernels: tuple[KernelState, ...]
     choices: tuple[AutotunerChoice, ...]
     errors: tuple[str, ...]
+    unfinished: tuple[UnfinishedProcess, ...] = ()
 
 
 def read_reports(folder: Path) -> Reports:
@@ -118,4 +173,23 @@ def read_reports(folder: Path) -> Reports:
         tuple(kernels.values()),
         tuple(dict.fromkeys(AutotunerChoice(**choice) for value in values for choice in value["choices"])),
         tuple(error for value in values for error in value["errors"]),
+        tuple(
+            UnfinishedProcess(value["pid"], value["launches"], value["saved"], _is_running(value["pid"]))
+            for value in values
+            if value.get("launches") and not value.get("ended")
+        ),
     )
+
+
+def _is_running(pid: int) -> bool:
+    """On this machine. What waits for its parent to notice its end (Linux: "Z") has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True

@@ -60,6 +60,7 @@ def run(
         **asdict(choice),
     )
     workspace.empty_cache("run")  # what Inductor keeps may be instrumented with other records
+    workspace.empty_cache("instrumented")  # of processes that were killed
     exit_code = run_program(program, session)
     reports = read_reports(reports_folder)
     if not any(capture_folder.glob("*/launches.jsonl")):
@@ -67,6 +68,8 @@ def run(
         if left_out:
             reasons = "; ".join(f"{reason} ({count})" for reason, count in left_out.items())
             raise KprofError(f"no launch was saved: {reasons}", exit_code=exit_code or 1)
+        if reports.unfinished:
+            raise KprofError(f"no launch was saved: {'; '.join(map(str, reports.unfinished))}", exit_code=exit_code or 1)
         if seen and not exit_code:
             raise KprofError(
                 f"none of the {seen} launches with records was kept: --launches {choice.launches}",

@@ -122,6 +122,8 @@ def _why_careful(overhead: Overhead) -> str:
 
 def _no_run_time(clean: KernelCost, with_records: KernelCost) -> _Finding:
     for cost, which in ((clean, "without"), (with_records, "with")):
+        if cost.not_timed:
+            return _Finding(Level.UNKNOWN, f"unknown: no launch was timed {which} records, for {cost.not_timed}")
         if cost.times_ns is None:
             return _Finding(Level.UNKNOWN, f"unknown: the capture has no times {which} records")
     fewest = min(len(usable_times(cost.times_ns or ())) for cost in (clean, with_records))

@@ -56,10 +56,10 @@ def test_all_that_a_killed_program_had_written_is_decoded(endings: dict[str, tup
     assert ends_of(capture) == []
 
 
-def test_a_program_that_is_killed_after_a_while_leaves_a_launch(endings: dict[str, tuple[Ended, Path]]) -> None:
+def test_a_program_that_is_killed_after_a_while_leaves_its_last_launch(endings: dict[str, tuple[Ended, Path]]) -> None:
     ended, capture = endings["killed-later"]
     assert ended.exit_code == 137
-    assert numbers_in(capture) == [(0, 100)]
+    assert numbers_in(capture) == [(1, 101)]
 
 
 def test_each_process_that_launches_has_files_of_its_own(endings: dict[str, tuple[Ended, Path]]) -> None:

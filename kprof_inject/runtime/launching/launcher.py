@@ -11,6 +11,7 @@ from triton.runtime import _allocation
 
 from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
+from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.launch_buffers import CapturedKernel, Place
 from kprof_inject.runtime.launching.timing import LaunchTimer
@@ -41,8 +42,11 @@ class Builds(Protocol):
 class LaunchPlaces(Protocol):
     """Where launches write to."""
 
-    def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place | None:
-        """The place for one launch; None if launches are not wanted now. Raises ``NoDeviceMemory``."""
+    def number(self, kernel: CapturedKernel) -> int | None:
+        """The number of the launch that is to be made; None if launches are not wanted now."""
+
+    def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
+        """The place for that launch. Raises ``NoDeviceMemory``; it may then be asked again for another build."""
 
     def timer(self, variant: str) -> LaunchTimer: ...
 
@@ -86,27 +90,29 @@ class CapturingLauncher:
         if build is not self._first:
             function, metadata = build.kernel.function, build.kernel.packed_metadata
         # A signal handler of the program's may launch in the middle of this.
-        outer, _launching.buffer = _launching.buffer, place.buffer
+        outer = _launching.buffer
         try:
+            _launching.buffer = place.buffer
             timer = self._capture.timer(build.captured.variant)
             if timer.is_done:
                 result = build.launch(*grid, stream, function, metadata, *args)
             else:
                 result = timer.launch(stream, lambda: build.launch(*grid, stream, function, metadata, *args))
         except Exception as error:  # noqa: BLE001 (whatever the driver refuses)
+            if is_of_signal_handler(error):
+                raise
             place.failed()
             # If it fails without records too, that is what the program is to see.
             result = self._launch_clean(grid, stream, *args)
             self._give_up(f"its launch fails with records: {error}")
             return result
-        except BaseException:
-            place.failed()
-            raise
         finally:
             _launching.buffer = outer
         try:
             place.launched()
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            if is_of_signal_handler(error):
+                raise
             self._give_up(fault_of(error))
         return result
 
@@ -117,13 +123,15 @@ class CapturingLauncher:
     def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place] | None:
         ctas = grid[0] * grid[1] * grid[2]
         try:
+            number = self._capture.number(self._first.captured)
+            if number is None:
+                return None
             while True:
                 build = self._build  # another thread may choose a smaller one meanwhile
                 size_bytes = ctas * build.captured.cta_bytes
                 if size_bytes <= self._most_bytes:
                     try:
-                        place = self._capture.begin(build.captured, grid, stream)
-                        return (build, place) if place is not None else None
+                        return build, self._capture.begin(build.captured, number, grid, stream)
                     except NoDeviceMemory:
                         self._most_bytes = size_bytes // 2
                 smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
@@ -132,8 +140,12 @@ class CapturingLauncher:
                     return None
                 self._build = smaller
         except OSError as error:
+            if is_of_signal_handler(error):  # TimeoutError is one
+                raise
             self._give_up(f"the capture cannot be written: {error.strerror}")
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            if is_of_signal_handler(error):
+                raise
             self._give_up(fault_of(error))
         return None
 
