@@ -115,15 +115,16 @@ class _Forks(Generic[T]):
         # The job that each living fork has, if any.
         self._has: dict[Connection, int | None] = {}
         self._done: dict[int, _Values] = {}
-        # Whoever reads from this is told when the last that could write to it is no more: this process, for no fork
-        # keeps its end.
-        self._life = os.pipe()
+        # A pipe that this process alone can write to: who reads from it is told when this process has ended.
+        self._life: tuple[int, ...] = ()
         # The first job that no fork has had, and the first that has to wait for those before it to be taken.
         self._next, self._stop = 0, count + 1
 
     def start(self) -> None:
         """To be followed by ``end``, whatever happens."""
-        while len(self._has) < self._count and self._fork():
+        with suppress(OSError):  # there may be no more files: then nothing is forked either
+            self._life = os.pipe()
+        while self._life and len(self._has) < self._count and self._fork():
             self._assign()
 
     def given(self, number: int) -> Iterator[T]:

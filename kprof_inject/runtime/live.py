@@ -45,6 +45,9 @@ class LiveCapture:
     def number(self, kernel: CapturedKernel) -> int | None:
         return self._current.number(kernel) if self.enabled else None
 
+    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+        self._current.pass_over(kernel, number)
+
     def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
         return self._current.begin(kernel, number, grid, stream)
 

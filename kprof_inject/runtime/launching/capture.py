@@ -76,6 +76,8 @@ class LaunchCapture:
         """Begin as a process that has launched nothing."""
         self._left_out = Tally()
         self._launches = Tally()
+        self._launched_before: dict[str, int] = {}
+        self._passed_over: dict[tuple[str, int], None] = {}
         self._devices: set[int] = set()
         self._timers: dict[str, LaunchTimer] = {}
         self._part: dict[str, _Part] = {}
@@ -86,6 +88,10 @@ class LaunchCapture:
     def number(self, kernel: CapturedKernel) -> int | None:
         """The number of the launch that is to be made; None if the capture is over."""
         return None if self._has_ended else self._launches.add(kernel.variant_of_program)
+
+    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+        """That launch is made without records, or not at all."""
+        self._passed_over[kernel.variant_of_program, number] = None
 
     def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
         """The place that a launch writes to, in the launch path. Raises ``NoDeviceMemory``."""
@@ -113,7 +119,9 @@ class LaunchCapture:
         try:
             is_saved = part.copier.close(functools.partial(self._save_rest, part), _MOST_SECONDS_AT_END)
         finally:
-            if not is_saved:
+            if is_saved:
+                self._left_out.add_many("interrupted while they were launched", self._interrupted(part.copier.saved))
+            else:
                 # Without us, the program would end here whatever the device does.
                 waiting, reason = part.copier.unfinished()
                 self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
@@ -127,7 +135,24 @@ class LaunchCapture:
         to a folder of its own, and the numbers of launches go on."""
         launches = self._launches
         self._reset()
-        self._launches = launches
+        self._launches, self._launched_before = launches, launches.counts()
+
+    def _interrupted(self, saved: int) -> int:
+        """How many launches that were to be kept are neither saved, nor left out for another reason: an exception (Ctrl-C,
+        a time-out) ended them before it was known that they had been made."""
+        if self._filter.replaces:
+            newest = self._buffers.newest()
+            return sum(
+                (variant, number) not in self._passed_over
+                for variant, launches in self._launches.counts().items()
+                for number in range(newest.get(variant, self._launched_before.get(variant, 0) - 1) + 1, launches)
+            )
+        to_keep = sum(
+            self._filter.kept_of(launches) - self._filter.kept_of(self._launched_before.get(variant, 0))
+            for variant, launches in self._launches.counts().items()
+        )
+        passed_over = sum(self._filter.keeps(number) for _, number in self._passed_over)
+        return max(to_keep - passed_over - saved - sum(self._left_out.counts().values()), 0)
 
     def _add_times(self, writer: CaptureWriter) -> None:
         for variant, timer in list(self._timers.items()):
@@ -153,7 +178,7 @@ class LaunchCapture:
     def _new_buffers(self) -> LaunchBuffers:
         session = self._session
         if self._filter.replaces:
-            return LastLaunches(self._device, self._save, _MOST_ON_DEVICE * session.max_bytes, self._left_out)
+            return LastLaunches(self._device, self._save, _MOST_ON_DEVICE * session.max_bytes)
         return ChosenLaunches(
             self._device, self._filter, session.max_launches, session.max_bytes, self._save, self._left_out
         )

@@ -54,7 +54,7 @@ class BufferCopier:
     the disk or of the device ends the capture: what comes after is counted, and the program goes on.
 
     ``put`` takes no lock that its caller could be interrupted with. ``keep_up`` is called in the copier's thread about
-    once a second."""
+    once a second. ``saved`` is how many launches were written so far, replaced ones too."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class BufferCopier:
         self._largest_bytes = 0
         self._written: dict[str, _Written] = {}
         self._written_bytes = 0
-        self._saved = 0
+        self.saved = 0
         self._stopped = ""
         self._waits_for_device = False
         self._is_saving = False
@@ -164,10 +164,10 @@ class BufferCopier:
 
     def _next(self) -> _Waiting | None:
         while True:
-            if self._saved == 1 or time.monotonic() - self._kept_up_s >= _KEEP_UP_EVERY_S:
+            if self.saved == 1 or time.monotonic() - self._kept_up_s >= _KEEP_UP_EVERY_S:
                 self._kept_up_s = time.monotonic()
                 with self._report.guard("saying what is saved"):
-                    self._keep_up(self._saved)
+                    self._keep_up(self.saved)
             try:
                 return self._queue.get(timeout=_KEEP_UP_EVERY_S)
             except Empty:
@@ -216,7 +216,7 @@ class BufferCopier:
         self._written[kernel.variant_of_program] = _Written(
             name, launch.size_bytes, begun_ns, launch.index, launch.graph
         )
-        self._saved += 1
+        self.saved += 1
         self._written_bytes += launch.size_bytes
         if replaced is not None:
             self._writer.drop_launch(replaced.name)

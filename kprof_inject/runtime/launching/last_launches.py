@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.launching.launch_buffers import (
-    INTERRUPTED,
     FullBuffer,
     Grid,
     LaunchInfo,
@@ -22,7 +21,6 @@ from kprof_inject.runtime.launching.launch_buffers import (
     Place,
     Save,
 )
-from kprof_inject.runtime.launching.tally import Tally
 
 _SAVE_EVERY_NS = 1_000_000_000
 """How often a launch is saved though another may follow, for the case that the process is killed."""
@@ -35,12 +33,11 @@ class LastLaunches:
     In a CUDA graph, launches of different grids have buffers of their own: which of the graphs is replayed last is not
     known before the end."""
 
-    def __init__(self, device: Device, save: Save, max_bytes: int, left_out: Tally) -> None:
+    def __init__(self, device: Device, save: Save, max_bytes: int) -> None:
         self._device = device
         self._save = save
-        self._left_out = left_out
-        self._room = _Room(max_bytes)
-        self._own = OwnBuffers(device, save, left_out)
+        self._room = _Room(max_bytes, self._held_bytes)
+        self._own = OwnBuffers(device, save)
         self._rotations: dict[tuple[str, int, int], _Rotation] = {}
         self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
 
@@ -63,24 +60,31 @@ class LastLaunches:
         if shared is None:
             size_bytes = launch.size_bytes
             buffer = self._room.take(size_bytes, lambda: self._device.zeros_outside_graphs(size_bytes))
-            shared = self._graph_buffers.setdefault(key, _GraphBuffer(buffer))
+            shared = self._graph_buffers.setdefault(key, _GraphBuffer(buffer, size_bytes))
         return _InGraph(launch, shared)
+
+    def _held_bytes(self) -> int:
+        """Without those of launches that are being made: what an exception cuts off takes its buffer along."""
+        in_graphs = sum(shared.size_bytes for shared in list(self._graph_buffers.values()))
+        return in_graphs + sum(rotation.held_bytes() for rotation in list(self._rotations.values()))
 
     def save_rest(self) -> None:
         self._own.save_rest()
-        rotations = list(self._rotations.values())
-        newest: dict[str, int] = {}
-        for rotation in rotations:
-            newest[rotation.variant] = max(newest.get(rotation.variant, -1), rotation.newest())
+        for rotation in list(self._rotations.values()):
             for full in rotation.rest():
                 self._save(full)
-        for rotation in rotations:
-            self._left_out.add_many(INTERRUPTED, rotation.interrupted_after(newest[rotation.variant]))
         # Behind the others: the writer knows which of a graph and a launch was the last.
         for shared in list(self._graph_buffers.values()):
             if (launch := shared.launch) is not None:
                 with self._device.selected(launch.device):
-                    self._save(FullBuffer(launch, shared.claim.buffer, self._device.mark(launch.stream)))
+                    self._save(FullBuffer(launch, shared.buffer, self._device.mark(launch.stream)))
+
+    def newest(self) -> dict[str, int]:
+        found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
+        found += self._own.newest.copy().items()
+        in_graphs = [shared.launch for shared in list(self._graph_buffers.values()) if shared.launch is not None]
+        found += [(launch.kernel.variant_of_program, launch.index) for launch in in_graphs]
+        return {variant: max(index for other, index in found if other == variant) for variant in dict(found)}
 
     def unsaved(self) -> int:
         in_graphs = sum(shared.launch is not None for shared in list(self._graph_buffers.values()))
@@ -90,45 +94,30 @@ class LastLaunches:
 _GraphKey = tuple[str, int, int, Grid]
 
 
-class _Claim:
-    """A buffer, and its share of the room as long as it is held."""
-
-    __slots__ = ("_taken", "buffer", "size_bytes")
-
-    def __init__(self, buffer: Buffer, size_bytes: int, taken: dict[int, int]) -> None:
-        self.buffer = buffer
-        self.size_bytes = size_bytes
-        self._taken = taken
-        taken[id(self)] = size_bytes
-
-    def __del__(self) -> None:
-        self._taken.pop(id(self), None)
-
-
 class _Room:
-    """How many bytes all buffers may take."""
+    """How many bytes all buffers may take; ``held_bytes`` tells what they do take."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, held_bytes: Callable[[], int]) -> None:
         self._max_bytes = max_bytes
-        self._taken: dict[int, int] = {}
+        self._held_bytes = held_bytes
 
-    def take(self, size_bytes: int, make: Callable[[], Buffer]) -> _Claim:
+    def take(self, size_bytes: int, make: Callable[[], Buffer]) -> Buffer:
         """Raises ``NoDeviceMemory`` if there is no room here or on the device."""
-        left_bytes = self._max_bytes - sum(self._taken.copy().values())
+        left_bytes = self._max_bytes - self._held_bytes()
         if size_bytes > left_bytes:
             raise NoDeviceMemory(f"all buffers together would exceed the limit by {size_bytes - left_bytes}")
-        return _Claim(make(), size_bytes, self._taken)
+        return make()
 
 
 class _Slot:
     """One of a rotation's buffers, as the place of one launch after the other."""
 
-    __slots__ = ("_rotation", "buffer", "claim", "is_lent", "launch")
+    __slots__ = ("_rotation", "buffer", "is_lent", "launch", "size_bytes")
 
-    def __init__(self, rotation: _Rotation, claim: _Claim, launch: LaunchInfo) -> None:
+    def __init__(self, rotation: _Rotation, buffer: Buffer, launch: LaunchInfo) -> None:
         self._rotation = rotation
-        self.claim = claim
-        self.buffer = claim.buffer
+        self.buffer = buffer
+        self.size_bytes = launch.size_bytes
         self.launch = launch
         self.is_lent = False
         """True if the writer may read it: it is not written to any more."""
@@ -153,7 +142,7 @@ class _Rotation:
         # What is done to these is atomic: two threads never get one slot.
         self._free: deque[_Slot] = deque()
         self._last: deque[_Slot] = deque()
-        self._open: dict[int, None] = {}
+        self._newest = -1
         self._saved_ns = 0
         self._has_room = True
 
@@ -161,7 +150,6 @@ class _Rotation:
         """Raises ``NoDeviceMemory``."""
         slot = _taken(self._free.pop, launch.size_bytes) or self._another(launch)
         slot.launch = launch
-        self._open[launch.index] = None
         return slot
 
     def finish(self, slot: _Slot) -> None:
@@ -172,12 +160,12 @@ class _Rotation:
             slot.is_lent = True
             self._saved_ns = now_ns
         self._keep(slot)
-        self._open.pop(launch.index, None)
+        if launch.index > self._newest:
+            self._newest = launch.index
         if is_due:
             self._hand_over(slot)
 
     def give_back(self, slot: _Slot) -> None:
-        self._open.pop(slot.launch.index, None)
         self._free.append(slot)
 
     def rest(self) -> Iterator[FullBuffer]:
@@ -188,16 +176,15 @@ class _Rotation:
             with self._device.selected(slot.launch.device):
                 yield self._full(slot)
 
+    def newest(self) -> int:
+        """The number of the last launch that was made; -1: none yet."""
+        return max(self._newest, *(slot.launch.index for slot in self._last.copy()), -1)
+
+    def held_bytes(self) -> int:
+        return sum(slot.size_bytes for slot in (*self._free.copy(), *self._last.copy()))
+
     def unsaved(self) -> int:
         return int(any(not slot.is_lent for slot in list(self._last)))
-
-    def newest(self) -> int:
-        """The index of the last launch that was made; -1 if there is none."""
-        return max((slot.launch.index for slot in list(self._last)), default=-1)
-
-    def interrupted_after(self, index: int) -> int:
-        """How many launches after that one were begun, and are not known to have been made."""
-        return sum(begun > index for begun in list(self._open))
 
     def _keep(self, slot: _Slot) -> None:
         """Make this the last launch unless there is a newer one; the other's buffer is free then."""
@@ -251,7 +238,7 @@ def _taken(
         slot = take()
     except IndexError:
         return None
-    if slot.claim.size_bytes >= size_bytes and not slot.is_lent:
+    if slot.size_bytes >= size_bytes and not slot.is_lent:
         return slot
     if else_to is not None:
         else_to(slot)
@@ -262,7 +249,8 @@ def _taken(
 class _GraphBuffer:
     """What the launches of one grid in graphs write to, and the one captured last."""
 
-    claim: _Claim
+    buffer: Buffer
+    size_bytes: int
     launch: LaunchInfo | None = None
 
 
@@ -273,7 +261,7 @@ class _InGraph:
 
     @property
     def buffer(self) -> Buffer:
-        return self.shared.claim.buffer
+        return self.shared.buffer
 
     def launched(self) -> None:
         self.launch.host_end_ns = time.time_ns()

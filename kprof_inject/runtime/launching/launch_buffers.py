@@ -20,9 +20,6 @@ from kprof_inject.runtime.launching.tally import Tally
 
 Grid = tuple[int, int, int]
 
-INTERRUPTED = "interrupted while they were launched"
-"""Why a launch is left out that an exception (Ctrl-C, a time-out) ended before it was known to be made."""
-
 
 @dataclass(frozen=True, slots=True)
 class CapturedKernel:
@@ -111,6 +108,9 @@ class LaunchBuffers(Protocol):
     def unsaved(self) -> int:
         """How many launches that are to be kept are still in the buffers alone."""
 
+    def newest(self) -> dict[str, int]:
+        """The number of the last launch that was made and kept, of each variant of the program."""
+
 
 @dataclass(slots=True)
 class Scratch:
@@ -142,52 +142,55 @@ class _Unread:
 
 
 class OwnBuffers:
-    """A buffer for each launch alone, saved right behind it."""
+    """A buffer for each launch alone, saved right behind it.
 
-    def __init__(self, device: Device, save: Save, left_out: Tally) -> None:
+    ``newest`` is the number of the last launch that was made, of each variant of the program."""
+
+    def __init__(self, device: Device, save: Save) -> None:
         self._device = device
         self._save = save
-        self._left_out = left_out
         self._open: dict[_Own, None] = {}
+        self.newest: dict[str, int] = {}
 
     def place_for(self, launch: LaunchInfo) -> Place:
         """Raises ``NoDeviceMemory``."""
-        place = _Own(launch, self._device.zeros(launch.size_bytes, launch.stream), self._device, self._save, self._open)
+        place = _Own(launch, self._device.zeros(launch.size_bytes, launch.stream), self)
         self._open[place] = None
         return place
 
     def save_rest(self) -> None:
-        """Those whose launch was interrupted: they are saved if it had been made, and counted if that is not known."""
+        """Those that an exception kept from being saved when they had been made."""
         for place in list(self._open):
-            if place.launch.is_taken:
-                continue
-            if place.launch.host_end_ns:
-                place.hand_over()
-            else:
-                self._left_out.add(INTERRUPTED)
+            if place.launch.host_end_ns and not place.launch.is_taken:
+                self.hand_over(place)
 
     def unsaved(self) -> int:
-        return sum(not place.launch.is_taken for place in list(self._open))
+        return sum(place.launch.host_end_ns and not place.launch.is_taken for place in list(self._open))
+
+    def hand_over(self, place: _Own) -> None:
+        launch = place.launch
+        self._save(FullBuffer(launch, place.buffer, self._device.mark(launch.stream)))
+        variant = launch.kernel.variant_of_program
+        if launch.index > self.newest.get(variant, -1):
+            self.newest[variant] = launch.index
+
+    def close(self, place: _Own) -> None:
+        self._open.pop(place, None)
 
 
 @dataclass(slots=True, eq=False)
 class _Own:
     launch: LaunchInfo
     buffer: Buffer
-    device: Device
-    save: Save
-    open: dict[_Own, None]
+    buffers: OwnBuffers
 
     def launched(self) -> None:
         self.launch.host_end_ns = time.time_ns()
-        self.hand_over()
-        self.open.pop(self, None)
-
-    def hand_over(self) -> None:
-        self.save(FullBuffer(self.launch, self.buffer, self.device.mark(self.launch.stream)))
+        self.buffers.hand_over(self)
+        self.buffers.close(self)
 
     def failed(self) -> None:
-        self.open.pop(self, None)
+        self.buffers.close(self)
 
 
 class ChosenLaunches:
@@ -209,7 +212,7 @@ class ChosenLaunches:
         self._save = save
         self._left_out = left_out
         self._scratch = Scratch(device)
-        self._own = OwnBuffers(device, save, left_out)
+        self._own = OwnBuffers(device, save)
         self._kept: dict[tuple[str, int], None] = {}
         self._in_graphs: list[_InGraph] = []
 
@@ -242,6 +245,9 @@ class ChosenLaunches:
             if not place.has_failed:
                 with self._device.selected(place.launch.device):
                     self._save(FullBuffer(place.launch, place.buffer, self._device.mark(place.launch.stream)))
+
+    def newest(self) -> dict[str, int]:
+        return self._own.newest.copy()
 
     def unsaved(self) -> int:
         return self._own.unsaved() + sum(not place.has_failed for place in self._in_graphs)

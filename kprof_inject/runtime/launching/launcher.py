@@ -45,6 +45,9 @@ class LaunchPlaces(Protocol):
     def number(self, kernel: CapturedKernel) -> int | None:
         """The number of the launch that is to be made; None if launches are not wanted now."""
 
+    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+        """That launch is made without records, or not at all."""
+
     def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
         """The place for that launch. Raises ``NoDeviceMemory``; it may then be asked again for another build."""
 
@@ -86,7 +89,7 @@ class CapturingLauncher:
         chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
         if chosen is None:
             return self._launch_clean(grid, stream, *args)
-        build, place = chosen
+        build, place, number = chosen
         if build is not self._first:
             function, metadata = build.kernel.function, build.kernel.packed_metadata
         # A signal handler of the program's may launch in the middle of this.
@@ -102,6 +105,7 @@ class CapturingLauncher:
             if is_of_signal_handler(error):
                 raise
             place.failed()
+            self._capture.pass_over(build.captured, number)
             # If it fails without records too, that is what the program is to see.
             result = self._launch_clean(grid, stream, *args)
             self._give_up(f"its launch fails with records: {error}")
@@ -120,34 +124,35 @@ class CapturingLauncher:
         clean = self._builds.clean()
         return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
-    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place] | None:
-        ctas = grid[0] * grid[1] * grid[2]
+    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place, int] | None:
+        """The build, the place and the number of the launch; None if it is to go without records."""
+        number = self._capture.number(self._first.captured)
+        if number is None:
+            return None
         try:
-            number = self._capture.number(self._first.captured)
-            if number is None:
-                return None
-            while True:
-                build = self._build  # another thread may choose a smaller one meanwhile
-                size_bytes = ctas * build.captured.cta_bytes
-                if size_bytes <= self._most_bytes:
-                    try:
-                        return build, self._capture.begin(build.captured, number, grid, stream)
-                    except NoDeviceMemory:
-                        self._most_bytes = size_bytes // 2
-                smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
-                if smaller is None or smaller is build:
-                    self._give_up(_no_room(ctas, size_bytes, self._most_bytes))
-                    return None
-                self._build = smaller
-        except OSError as error:
-            if is_of_signal_handler(error):  # TimeoutError is one
-                raise
-            self._give_up(f"the capture cannot be written: {error.strerror}")
+            return *self._begin(grid, stream, number), number
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             if is_of_signal_handler(error):
                 raise
-            self._give_up(fault_of(error))
-        return None
+            self._capture.pass_over(self._first.captured, number)
+            self._give_up(_reason_of(error))
+            return None
+
+    def _begin(self, grid: tuple[int, int, int], stream: int, number: int) -> tuple[RecordingBuild, Place]:
+        """Raises ``_NoRoom`` if no build is small enough, and what fails."""
+        ctas = grid[0] * grid[1] * grid[2]
+        while True:
+            build = self._build  # another thread may choose a smaller one meanwhile
+            size_bytes = ctas * build.captured.cta_bytes
+            if size_bytes <= self._most_bytes:
+                try:
+                    return build, self._capture.begin(build.captured, number, grid, stream)
+                except NoDeviceMemory:
+                    self._most_bytes = size_bytes // 2
+            smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
+            if smaller is None or smaller is build:
+                raise _NoRoom(ctas, size_bytes, self._most_bytes)
+            self._build = smaller
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True
@@ -157,8 +162,20 @@ class CapturingLauncher:
         return getattr(self._first.launch, name)
 
 
-def _no_room(ctas: int, size_bytes: int, most_bytes: int) -> str:
-    return (
-        f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a smaller "
-        "one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
-    )
+class _NoRoom(Exception):
+    """No build is small enough for a grid."""
+
+    def __init__(self, ctas: int, size_bytes: int, most_bytes: int) -> None:
+        super().__init__(
+            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a smaller "
+            "one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+        )
+
+
+def _reason_of(error: Exception) -> str:
+    """Why launches go without records from now on."""
+    if isinstance(error, _NoRoom):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"the capture cannot be written: {error.strerror}"
+    return fault_of(error)
