@@ -42,7 +42,6 @@ class HeldMessages:
         self._file.truncate()
         return written
 
-
     def let_go(self) -> None:
         """A forked child writes to stderr itself: what its parent holds back is the parent's to write."""
         os.dup2(self._stderr, 2)

@@ -1,7 +1,7 @@
 """Calls what has to be done when this process ends, whichever way Python hears of it.
 
-``atexit`` misses children of ``multiprocessing`` that were forked: they leave by ``os._exit``. It misses ``os.execv`` and
-its family, too, by which the process becomes another program.
+``atexit`` misses children of ``multiprocessing`` that were forked: they leave by ``os._exit``. It misses ``os.execv``
+and its family, too, by which the process becomes another program.
 
 It runs before the program's own code, so it imports what every Python process has anyway.
 """
@@ -53,9 +53,9 @@ def _end() -> None:
 
 
 def _call(callback: "Callback") -> None:
-    try:
+    try:  # noqa: SIM105 (contextlib is not to be imported here)
         callback()
-    except BaseException:  # noqa: BLE001, S110 (a handler's: whoever presses Ctrl-C again does not want to wait)
+    except BaseException:  # noqa: BLE001 (a handler's: whoever presses Ctrl-C again does not want to wait)
         pass
 
 

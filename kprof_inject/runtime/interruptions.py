@@ -16,8 +16,8 @@ _in_child: list[weakref.WeakMethod[Callable[[], None]]] = []
 def in_forked_child(method: Callable[[], None]) -> None:
     """Have a bound method called in each forked child, for as long as its object lives.
 
-    Of the threads that the parent had, the child has the one that forked: a lock that another one held is held for good,
-    and what another one had begun is never ended."""
+    Of the threads that the parent had, the child has the one that forked: a lock that another one held is held for
+    good, and what another one had begun is never ended."""
     _in_child[:] = [one for one in _in_child if one() is not None]
     _in_child.append(weakref.WeakMethod(method))
 
@@ -33,8 +33,8 @@ os.register_at_fork(after_in_child=_call_in_child)
 
 
 def is_of_signal_handler(error: BaseException) -> bool:
-    """True for what a signal handler of the program's has raised in the midst of our code: a time-out, say. It is for the
-    program, as it would be without us."""
+    """True for what a signal handler of the program's has raised in the midst of our code: a time-out, say. It is for
+    the program, as it would be without us."""
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

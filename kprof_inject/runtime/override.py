@@ -159,7 +159,7 @@ class _PlannedBuilds:
         except KprofError as error:
             self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
             return self._plain()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self.give_up(fault_of(error))
@@ -205,7 +205,7 @@ class _PlannedBuilds:
         one: the program, and Triton's caches, already hold this object."""
         try:
             self._load_with_records(kernel, load)
-        except Exception as error:  # noqa: BLE001 (shared memory, registers, whatever the driver refuses)
+        except Exception as error:
             if is_of_signal_handler(error):
                 kernel._run = kernel.module = None
                 raise

@@ -64,7 +64,7 @@ class ProcessReport:
         """Keep a failure of ours from reaching the program; it is reported instead."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        except Exception as error:
             from kprof_inject.runtime.interruptions import is_of_signal_handler
 
             if is_of_signal_handler(error):
@@ -134,8 +134,8 @@ class UnfinishedProcess:
     def __str__(self) -> str:
         if self.is_running:
             return (
-                f"process {self.pid} is still running: the capture has {self.saved} of its launches with records so far, "
-                "and gets the rest when it ends"
+                f"process {self.pid} is still running: {self.saved} of its launches with records are saved so far, and "
+                "the capture gets the rest when it ends"
             )
         return (
             f"process {self.pid} was ended before it could save what it had: of {self.launches} launches with records "

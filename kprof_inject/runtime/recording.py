@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import triton.compiler.compiler
@@ -96,8 +97,8 @@ _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_s
 
 
 class _Effects(ExitStack):
-    """What a compilation changes in the process. It is undone at the end; in a child that another thread forks meanwhile,
-    where nothing comes to that end, it is undone at once."""
+    """What a compilation changes in the process. It is undone at the end; in a child that another thread forks
+    meanwhile, where nothing comes to that end, it is undone at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Ctrl-C while threads launch, and programs that time themselves: what only a device proves. The figures are printed."""
+"""Ctrl-C while threads launch, and programs that time themselves: what only a device proves. Prints the figures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def test_a_program_that_times_itself_reads_what_it_reads_alone(runs: ProgramRuns
     ran = figures(runs.start_kprof("run", workspace, "--", SELF_TIMED).wait().stdout)
     for name, bare_us in alone.items():
         changes = [f"{100 * (found[name] / bare_us - 1):+.1f} %" for found in (dumped, ran)]
-        print(f"{name}: {bare_us:.2f} µs alone; dump {dumped[name]:.2f} ({changes[0]}), run {ran[name]:.2f} ({changes[1]})")
+        print(
+            f"{name}: {bare_us:.2f} µs alone; dump {dumped[name]:.2f} ({changes[0]}), "
+            f"run {ran[name]:.2f} ({changes[1]})"
+        )
     for name, bare_us in alone.items():
         assert dumped[name] <= 1.1 * bare_us, name
         # Around a single short launch it is the host that is timed, and records have a cost of their own: they may add

@@ -197,7 +197,7 @@ def test_a_handler_may_end_the_process_in_the_midst_of_a_launch(fake_runs: FakeR
 
 
 def assert_all_is_told(folder: Path, path: str, line: int, whole: Counter[int], newest: int) -> None:
-    """Launches that were made are saved; the one that was cut off is saved, or said to be left out, or was not begun."""
+    """Launches that were made are saved; the one that was cut off is saved, said to be left out, or was not begun."""
     numbers = Counter(n for _, n in numbers_in(folder))
     (end,) = ends_of(folder)
     told = left_out(folder)

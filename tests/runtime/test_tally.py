@@ -24,7 +24,7 @@ def test_no_two_get_one_number_and_none_is_lost() -> None:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert sorted(sum(numbers, [])) == list(range(threads * each))
+    assert sorted(number for of_thread in numbers for number in of_thread) == list(range(threads * each))
     assert tally.counts() == {"launch": threads * each}
 
 

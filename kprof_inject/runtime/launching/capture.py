@@ -138,8 +138,8 @@ class LaunchCapture:
         self._launches, self._launched_before = launches, launches.counts()
 
     def _interrupted(self, saved: int) -> int:
-        """How many launches that were to be kept are neither saved, nor left out for another reason: an exception (Ctrl-C,
-        a time-out) ended them before it was known that they had been made."""
+        """How many launches that were to be kept are neither saved, nor left out for another reason: an exception
+        (Ctrl-C, a time-out) ended them before it was known that they had been made."""
         if self._filter.replaces:
             newest = self._buffers.newest()
             return sum(

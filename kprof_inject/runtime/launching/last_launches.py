@@ -1,8 +1,8 @@
 """``--launches last``: a few buffers for each kernel and stream, which its launches write to in turn.
 
-What the last launch wrote stays where it is while the next one is made. Then its buffer is free again, so a launch costs
-neither memory nor a copy. Nothing here takes a lock: a launch has its buffer to itself, whoever launches beside it or in
-the midst of it, and one that an exception ends takes its buffer along and leaves the others.
+What the last launch wrote stays where it is while the next one is made. Then its buffer is free again, so a launch
+costs neither memory nor a copy. Nothing here takes a lock: a launch has its buffer to itself, whoever launches beside
+it or in the midst of it, and one that an exception ends takes its buffer along and leaves the others.
 """
 
 from __future__ import annotations
@@ -230,9 +230,7 @@ class _Rotation:
         return FullBuffer(slot.launch, slot.buffer, self._device.mark(slot.launch.stream))
 
 
-def _taken(
-    take: Callable[[], _Slot], size_bytes: int, else_to: Callable[[_Slot], None] | None = None
-) -> _Slot | None:
+def _taken(take: Callable[[], _Slot], size_bytes: int, else_to: Callable[[_Slot], None] | None = None) -> _Slot | None:
     """A slot that has the size and that nobody reads, if ``take`` gives one."""
     try:
         slot = take()

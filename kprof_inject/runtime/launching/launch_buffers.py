@@ -2,9 +2,9 @@
 
 A launch that is kept has a buffer of its own. What is not wanted goes to a scratch buffer that nobody reads.
 
-Nothing here takes a lock. Ctrl-C, or what a signal handler raises, may end a launch at any line, and a handler may launch
-in the midst of another launch: whatever they leave behind, the next launch finds its place, and the end of the process
-says which launches were interrupted.
+Nothing here takes a lock. Ctrl-C, or what a signal handler raises, may end a launch at any line, and a handler may
+launch in the midst of another launch: whatever they leave behind, the next launch finds its place, and at its end the
+process says how many launches were interrupted.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ Save = Callable[[FullBuffer], None]
 
 
 class Place(Protocol):
-    """Where one launch writes. ``launched`` or ``failed`` is called once, right after the launch; neither if an exception
-    that is no failure of the launch comes between."""
+    """Where one launch writes. ``launched`` or ``failed`` is called once, right after the launch; neither if an
+    exception that is no failure of the launch comes between."""
 
     @property
     def buffer(self) -> Buffer: ...
@@ -222,7 +222,9 @@ class ChosenLaunches:
         if self._max_launches and len(self._kept) >= self._max_launches:
             return self._not_kept(launch, f"more than --max-launches {self._max_launches}")
         size_bytes = launch.size_bytes
-        if launch.graph and size_bytes > self._room_in_graphs - sum(place.launch.size_bytes for place in self._in_graphs):
+        if launch.graph and size_bytes > self._room_in_graphs - sum(
+            place.launch.size_bytes for place in self._in_graphs
+        ):
             return self._not_kept(launch, "the buffers of CUDA graphs reached the size limit")
         if launch.graph:
             in_graph = _InGraph(launch, self._device.zeros_outside_graphs(size_bytes))

@@ -101,7 +101,7 @@ class CapturingLauncher:
                 result = build.launch(*grid, stream, function, metadata, *args)
             else:
                 result = timer.launch(stream, lambda: build.launch(*grid, stream, function, metadata, *args))
-        except Exception as error:  # noqa: BLE001 (whatever the driver refuses)
+        except Exception as error:
             if is_of_signal_handler(error):
                 raise
             place.failed()
@@ -114,7 +114,7 @@ class CapturingLauncher:
             _launching.buffer = outer
         try:
             place.launched()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self._give_up(fault_of(error))
@@ -131,7 +131,7 @@ class CapturingLauncher:
             return None
         try:
             return *self._begin(grid, stream, number), number
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        except Exception as error:
             if is_of_signal_handler(error):
                 raise
             self._capture.pass_over(self._first.captured, number)
@@ -167,8 +167,8 @@ class _NoRoom(Exception):
 
     def __init__(self, ctas: int, size_bytes: int, most_bytes: int) -> None:
         super().__init__(
-            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a smaller "
-            "one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a "
+            "smaller one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
         )
 
 

@@ -3,8 +3,8 @@
 The stream is held until the host has queued both events and the launch between them. Without that, what is timed of a
 short kernel is the host, which works longer where we capture.
 
-A program that times itself by events would read the hold, and our events, in its own figures. From the first time that it
-records one, nothing of the kind is put around its launches any more.
+A program that times itself by events would read the hold, and our events, in its own figures. From the first time
+that it records one, nothing of the kind is put around its launches any more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ctrl-C at random moments while three threads launch one kernel on one stream, in one process that is profiled.
 
-Each attempt: the main thread and two others launch, SIGINT comes, the others must go on at once, and then the capture is
-ended as at the end of a process. Prints, in seconds, what that took at the longest.
+Each attempt: the main thread and two others launch, SIGINT comes, the others must go on at once, and then the capture
+is ended as at the end of a process. Prints, in seconds, what that took at the longest.
 """
 
 import argparse
@@ -44,14 +44,22 @@ def attempt(profile, x, out, delay_s, pause_s):
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in (0, 1)]
     for thread in threads:
         thread.start()
-    interrupter = threading.Thread(target=lambda: (time.sleep(delay_s), os.kill(os.getpid(), signal.SIGINT)))
+    caught = threading.Event()
+
+    def interrupt():
+        time.sleep(delay_s)
+        while not caught.is_set():  # Python drops what comes while an object is deleted
+            os.kill(os.getpid(), signal.SIGINT)
+            caught.wait(0.5)
+
+    interrupter = threading.Thread(target=interrupt)
     try:
         interrupter.start()
         while True:
             launch(decay_kernel, x, out[2], STEPS)
             time.sleep(pause_s)
     except KeyboardInterrupt:
-        pass
+        caught.set()
     went_on_s = progress_of(counts, counts.copy())
     stop.set()
     for thread in (*threads, interrupter):

@@ -1,4 +1,4 @@
-"""Times one kernel of three lengths by CUDA events of its own, in three ways; prints the median of each in microseconds.
+"""Times one kernel of three lengths by CUDA events of its own, in three ways; prints each median in microseconds.
 
 ``single``: an event before and behind each launch. ``batch``: around 20 launches. ``do_bench``: Triton's own.
 """
