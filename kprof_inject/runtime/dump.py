@@ -64,7 +64,7 @@ class DumpStep:
                 kernel_loading.around_load(kernel, functools.partial(self._load, variant.key, kernel))
         return kernel
 
-    @functools.cached_property
+    @property  # a cached one has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
         from kprof_inject.runtime.devices.of_process import devices_of_process

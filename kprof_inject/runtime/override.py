@@ -84,6 +84,8 @@ class WorkspacePlans:
         if is_compile_worker():
             self._leave_alone(variant, "a worker process of Inductor's compiled it; set compile_threads to 1")
             return None
+        if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
+            plain()  # the program named its cache itself, and may look for what it finds there without us
         return PlannedKernel(workspace, kernel, scope_table, variant.target)
 
     def _leave_alone(self, variant: Variant, reason: str) -> None:
@@ -120,14 +122,7 @@ class RunStep:
             if reason := _why_not(variant):
                 self.report.add_kernel(variant.key, variant.name, "left alone", reason)
                 return plain()
-            if not _caches_in_workspace(self.session):
-                plain()  # the program named the folder itself, and may look for what it would find there without us
             return _PlannedBuilds(self, variant, planned, plain).compile()
-
-
-def _caches_in_workspace(session: Session) -> bool:
-    """Whether Triton caches where we told it to."""
-    return Path(session.workspace) in Path(knobs.cache.dir).absolute().parents
 
 
 def _why_not(variant: Variant) -> str:

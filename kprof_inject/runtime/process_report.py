@@ -29,6 +29,7 @@ class ProcessReport:
         self.gpu: bool | None = None
         self._progress = {"launches": 0, "saved": 0}
         self._has_ended = False
+        self._written_by = 0
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
         """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented``, ``left alone`` for a reason."""
@@ -50,9 +51,10 @@ class ProcessReport:
         self._progress = {"launches": 0, "saved": 0}
 
     def note_end(self) -> None:
-        """All that the process had to save is saved."""
+        """All that the process had to save is saved. A forked child that had nothing to say of itself says nothing."""
         self._has_ended = True
-        self.write()
+        if self._written_by == os.getpid():
+            self.write()
 
     def note_resumed(self) -> None:
         """It did not end after all."""
@@ -75,6 +77,7 @@ class ProcessReport:
     def write(self) -> None:
         """Never raises: a full disk must not stop the program."""
         self._changes += 1
+        self._written_by = os.getpid()
         while True:
             changes = self._changes
             self._write_once()
