@@ -14,7 +14,7 @@ from fake_runs import FakeRuns
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.launching import timing
 from kprof_inject.runtime.launching.autotuning import benchmarking
-from kprof_inject.timeline.trust import Level, judge
+from kprof_inject.timeline.trust import judge
 
 LAUNCHES = 12
 
@@ -81,8 +81,8 @@ def test_a_program_that_records_times_of_its_own_has_nothing_of_ours_between(
     assert queued == []
     (launch,) = read_capture(run.folder).launches
     verdict = judge(launch.kernel)
-    assert verdict.level is Level.UNKNOWN
-    assert "with records, for the program times its launches itself by CUDA events" in verdict.text
+    assert verdict.overhead is None
+    assert "no launch was timed with records, for the program times its launches itself by CUDA events" in verdict.text
 
 
 @pytest.mark.parametrize(
