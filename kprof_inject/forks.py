@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -114,12 +115,16 @@ class _Forks(Generic[T]):
         # The job that each living fork has, if any.
         self._has: dict[Connection, int | None] = {}
         self._done: dict[int, _Values] = {}
+        # A pipe that this process alone can write to: who reads from it is told when this process has ended.
+        self._life: tuple[int, ...] = ()
         # The first job that no fork has had, and the first that has to wait for those before it to be taken.
         self._next, self._stop = 0, count + 1
 
     def start(self) -> None:
         """To be followed by ``end``, whatever happens."""
-        while len(self._has) < self._count and self._fork():
+        with suppress(OSError):  # there may be no more files: then nothing is forked either
+            self._life = os.pipe()
+        while self._life and len(self._has) < self._count and self._fork():
             self._assign()
 
     def given(self, number: int) -> Iterator[T]:
@@ -150,6 +155,8 @@ class _Forks(Generic[T]):
                 process.close()
         for values in self._done.values():
             os.close(values.file)
+        for end in self._life:
+            os.close(end)
 
     def _fork(self) -> bool:
         """False if there may be no more processes, or files."""
@@ -176,6 +183,8 @@ class _Forks(Generic[T]):
         # Ctrl-C reaches all processes of a terminal: the parent ends its forks.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.close(self._life[1])
+        threading.Thread(target=_end_with, args=(self._life[0],), daemon=True).start()
         for connection in not_ours:
             connection.close()
         try:
@@ -214,6 +223,13 @@ class _Forks(Generic[T]):
     def _forget(self, fork: Connection) -> None:
         del self._has[fork]
         fork.close()
+
+
+def _end_with(life: int) -> None:
+    """End this process when the one that made it has ended, however that went, and whatever a job here is at."""
+    while os.read(life, 1):
+        pass
+    os._exit(1)
 
 
 @contextmanager

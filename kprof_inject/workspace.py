@@ -188,15 +188,16 @@ class Workspace:
         return self.folder / "calibration"
 
     def cache_folder(self, step: str) -> Path:
-        """Where compilers may cache in ``step``."""
-        return self.folder / "cache" / step
+        """Where compilers may cache in ``step`` of this process."""
+        return self.folder / "cache" / f"{step}-{os.getpid()}"
 
     def new_cache_folder(self, step: str) -> Path:
         """Where the program's compilers may cache while this process runs it: nothing is there. What processes that
-        have ended left is removed; that of others is theirs."""
-        ours = self.cache_folder(f"{step}-{os.getpid()}")
-        for folder in ours.parent.glob(f"{step}-*"):
-            if folder == ours or not _is_alive(folder.name.removeprefix(f"{step}-")):
+        have ended left is removed, of whatever step; that of others is theirs."""
+        ours = self.cache_folder(step)
+        for folder in ours.parent.glob("*-*"):
+            pid = folder.name.rpartition("-")[2]
+            if folder == ours or not (pid.isdecimal() and is_running(int(pid))):
                 shutil.rmtree(folder, ignore_errors=True)
         return ours
 
@@ -299,11 +300,16 @@ def _is_begun(capture_folder: Path) -> bool:
     return any(capture_folder.iterdir())
 
 
-def _is_alive(pid: str) -> bool:
+def is_running(pid: int) -> bool:
+    """Whether there is such a process on this machine. One that waits for its parent to notice its end (Linux: "Z") has
+    ended."""
     try:
-        os.kill(int(pid), 0)
-    except PermissionError:  # it is another user's
-        return True
-    except (OSError, ValueError, OverflowError):
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
         return False
-    return True
+    except OSError:  # another user's
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True

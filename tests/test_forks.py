@@ -193,6 +193,26 @@ def test_whatever_becomes_of_sigterm_nobody_waits_for_a_job(handler: Callable[..
         signal.signal(signal.SIGTERM, before)
 
 
+def test_forks_end_with_a_parent_that_is_killed_in_the_midst_of_their_jobs() -> None:
+    program = """
+import os, signal, time
+from kprof_inject.forks import forked
+def job():
+    os.write(1, b"%d\\n" % os.getpid())
+    time.sleep(60)
+    yield from ()
+def end():
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+import threading
+threading.Thread(target=end).start()
+list(forked(3)([job] * 6))
+"""
+    # Whoever holds an end of its stdout is alive.
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=20)
+    assert (ended.returncode, len(ended.stdout.split())) == (-signal.SIGKILL, 3)
+
+
 @pytest.mark.parametrize("spare", range(12))
 def test_with_few_files_to_open_what_can_be_forked_is(spare: int) -> None:
     """In a process of its own, which has so many files fewer."""

@@ -65,10 +65,12 @@ class CaptureWriter:
         self._append(LAUNCHES_FILE, {"drop": name})
         (self._folder / name).unlink()
 
-    def add_times(self, variant: str, times_ns: Sequence[float]) -> None:
-        """Save device times of single launches; nothing for a variant of which no launch was saved."""
+    def add_times(self, variant: str, times_ns: Sequence[float], not_timed: str = "") -> None:
+        """Save device times of single launches, and why others were not timed; nothing for a variant of which no launch
+        was saved."""
         if variant in self._kernels:
-            write_json(self._folder / KERNELS_FOLDER / variant / TIMING_FILE, {"times_ns": list(times_ns)})
+            timing = {"times_ns": list(times_ns), **({"not_timed": not_timed} if not_timed else {})}
+            write_json(self._folder / KERNELS_FOLDER / variant / TIMING_FILE, timing)
 
     def add_clock_reading(self, reading: dict[str, int]) -> None:
         """Save what a device's timer read at a time of the host's."""

@@ -116,6 +116,8 @@ def run_into(
             say(f"{state.name}: {state.reason}")
     for autotuned in result.reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
+    for process in result.reports.unfinished:
+        say(str(process))
     say_faults(result.reports.errors)
     say_unreached(result.reports.unreached)
     say(f"captured to {capture_folder}")

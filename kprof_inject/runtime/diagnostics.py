@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
+from kprof_inject.runtime.interruptions import in_forked_child
 
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
@@ -24,11 +25,12 @@ _FALSE_ALARM = re.compile(
 )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class HeldMessages:
     """What was written to stderr so far, kept in a file."""
 
     _file: IO[bytes] | None
+    _stderr: int = -1
 
     def take(self) -> bytes:
         """All of it: it is then not written to stderr any more."""
@@ -39,6 +41,10 @@ class HeldMessages:
         self._file.seek(0)
         self._file.truncate()
         return written
+
+    def let_go(self) -> None:
+        """A forked child writes to stderr itself: what its parent holds back is the parent's to write."""
+        os.dup2(self._stderr, 2)
 
 
 @contextmanager
@@ -59,8 +65,9 @@ def without_false_alarms() -> Iterator[HeldMessages]:
         except OSError:  # a program without a stderr: there is nothing to keep clean
             yield HeldMessages(None)
             return
+        messages = HeldMessages(held, stderr)
+        in_forked_child(messages.let_go)
         os.dup2(held.fileno(), 2)
-        messages = HeldMessages(held)
         try:
             yield messages
         finally:

@@ -20,7 +20,7 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.devices.loaded_kernel import resources_of
 from kprof_inject.runtime.endings import at_end
 from kprof_inject.runtime.launching import autotuning, kernel_loading
-from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher
+from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.variants import Variant, variant_of
@@ -34,7 +34,9 @@ def install(session: Session, report: ProcessReport) -> None:
     kernel_loading.install()
     autotuning.install()
     autotuning.report_choices(report)
+    watch_programs_events()
     wrap_compiler(step.compile)
+    at_end(report.note_end, report.note_resumed)
     at_end(functools.partial(note_gpu, report, os.getpid()))
     at_end(step.finish)
 
@@ -62,7 +64,7 @@ class DumpStep:
                 kernel_loading.around_load(kernel, functools.partial(self._load, variant.key, kernel))
         return kernel
 
-    @functools.cached_property
+    @property  # a cached one has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
         from kprof_inject.runtime.devices.of_process import devices_of_process
@@ -74,19 +76,22 @@ class DumpStep:
         # A forked child cannot ask its parent's devices.
         for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
             with self._report.guard("timing a kernel"):
-                self._save_run(kernel.variant, kernel.resources, kernel.timer.times_ns())
+                timer = kernel.timer
+                self._save_run(kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed)
 
     def _load(self, variant: str, kernel: Any, load: kernel_loading.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device)
             timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
-            kernel._run = TimingLauncher(kernel._run, timed.timer)
+            if not isinstance(kernel._run, TimingLauncher):  # an exception had cut off an earlier attempt
+                kernel._run = TimingLauncher(kernel._run, timed.timer)
             self._timed.append(timed)
-            self._save_run(variant, timed.resources, [])
+            self._save_run(variant, timed.resources, [], "")
 
-    def _save_run(self, variant: str, resources: dict[str, Any], times_ns: list[float]) -> None:
-        self._workspace.write_clean_run(variant, str(os.getpid()), {**resources, "times_ns": times_ns})
+    def _save_run(self, variant: str, resources: dict[str, Any], times_ns: list[float], not_timed: str) -> None:
+        why = {"not_timed": not_timed} if not_timed else {}
+        self._workspace.write_clean_run(variant, str(os.getpid()), {**resources, "times_ns": times_ns, **why})
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from kprof_inject.runtime.launching.launch_buffers import CapturedKernel, Place
 from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.override import RunStep
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.recording import PlannedKernel
+from kprof_inject.runtime.recording import PlannedKernel, remove_binaries
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.variants import Variant
 from kprof_inject.workspace import DumpedKernel, Workspace
@@ -43,8 +43,14 @@ class LiveCapture:
         self._device = device
         self._folder, self._current = self._next()
 
-    def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place | None:
-        return self._current.begin(kernel, grid, stream) if self.enabled else None
+    def number(self, kernel: CapturedKernel) -> int | None:
+        return self._current.number(kernel) if self.enabled else None
+
+    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+        self._current.pass_over(kernel, number)
+
+    def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
+        return self._current.begin(kernel, number, grid, stream)
 
     def timer(self, variant: str) -> LaunchTimer:
         return self._current.timer(variant)
@@ -106,6 +112,7 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
         capture.enabled = False
         capture.close()
         unwrap()
+        remove_binaries(Workspace(Path(session.workspace)))
 
 
 @functools.cache

@@ -23,11 +23,19 @@ from kprof_inject.runtime.dump import note_gpu
 from kprof_inject.runtime.endings import at_end
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.inductor import is_compile_worker, packages_binaries
+from kprof_inject.runtime.interruptions import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.launching import autotuning, kernel_loading
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchPlaces, RecordingBuild
+from kprof_inject.runtime.launching.timing import watch_programs_events
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.recording import PlannedKernel, compile_with_records, describe, scope_ids_of
+from kprof_inject.runtime.recording import (
+    PlannedKernel,
+    compile_with_records,
+    describe,
+    remove_binaries,
+    scope_ids_of,
+)
 from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.variants import Variant, variant_of
 from kprof_inject.workspace import Workspace
@@ -41,9 +49,12 @@ def install(session: Session, report: ProcessReport) -> None:
     kernel_loading.install()
     autotuning.install()
     autotuning.report_choices(report)
+    watch_programs_events()
     wrap_compiler(step.compile)
+    at_end(report.note_end, report.note_resumed)
+    at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
     at_end(functools.partial(note_gpu, report, os.getpid()))
-    at_end(capture.finish)
+    at_end(capture.finish, capture.resume)
 
 
 class Plans(Protocol):
@@ -73,6 +84,8 @@ class WorkspacePlans:
         if is_compile_worker():
             self._leave_alone(variant, "a worker process of Inductor's compiled it; set compile_threads to 1")
             return None
+        if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
+            plain()  # the program named its cache itself, and may look for what it finds there without us
         return PlannedKernel(workspace, kernel, scope_table, variant.target)
 
     def _leave_alone(self, variant: Variant, reason: str) -> None:
@@ -91,6 +104,10 @@ class RunStep:
         self.capture = capture
         self._plans = plans
         # Triton's knobs and the backend's instrumentation are global to the process.
+        self.lock = threading.RLock()
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
         self.lock = threading.RLock()
 
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
@@ -137,7 +154,9 @@ class _PlannedBuilds:
         except KprofError as error:
             self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
             return self._plain()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
             self.give_up(fault_of(error))
             return self._plain()
         kernel_loading.around_load(kernel, functools.partial(self._load, kernel))
@@ -180,17 +199,26 @@ class _PlannedBuilds:
         """Put our launcher in place when Triton has made its own. A kernel that the driver refuses becomes the clean
         one: the program, and Triton's caches, already hold this object."""
         try:
-            load()
-            build = self._build_of(kernel, self._variant.key, self._mode)
-            self._require_same_residency(kernel, build.captured.description)
-        except Exception as error:  # noqa: BLE001 (shared memory, registers, whatever the driver refuses)
+            self._load_with_records(kernel, load)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                kernel._run = kernel.module = None
+                raise
             self.give_up(f"it does not load with records: {error}")
             clean = self.clean()
             vars(kernel).clear()
             vars(kernel).update(vars(clean))
             clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
             self._clean = kernel
-            return
+        except BaseException:
+            # Triton takes a kernel that has a launcher for loaded: with its own alone, records would have no buffer.
+            kernel._run = kernel.module = None
+            raise
+
+    def _load_with_records(self, kernel: Any, load: kernel_loading.Load) -> None:
+        load()
+        build = self._build_of(kernel, self._variant.key, self._mode)
+        self._require_same_residency(kernel, build.captured.description)
         most_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
         kernel._run = CapturingLauncher(build, self, self._step.capture, most_bytes)
         clean_run = build.captured.description["clean"]

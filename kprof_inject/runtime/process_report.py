@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from kprof_inject.files import read_object, write_json
 from kprof_inject.printable import printable
 from kprof_inject.runtime.children import UNREACHED_ENDING
 from kprof_inject.runtime.faults import say
+from kprof_inject.workspace import is_running
 
 
 class ProcessReport:
@@ -24,46 +24,81 @@ class ProcessReport:
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
         self._started_ns = time.time_ns()
-        self._lock = threading.RLock()
+        self._changes = 0
         self._kernels: dict[str, dict[str, Any]] = {}
         self._choices: list[dict[str, str]] = []
         self._errors: list[str] = []
         self._refused = False
         self.triton_version = ""
         self.gpu: bool | None = None
+        self._progress = {"launches": 0, "saved": 0}
+        self._has_ended = False
+        self._written_by = 0
 
     def add_kernel(self, variant: str, name: str, state: str, reason: str = "") -> None:
         """``state`` is ``dumped``, ``passed over`` by ``--kernel``, ``instrumented``, ``left alone`` for a reason."""
-        with self._lock:
-            self._kernels[variant] = {"name": name, "state": state, "reason": reason}
-            self.write()
+        self._kernels[variant] = {"name": name, "state": state, "reason": reason}
+        self.write()
 
     def add_choice(self, kernel: str, key: str, config: str) -> None:
         """What an autotuner chose for a kernel, for the arguments that ``key`` stands for."""
-        with self._lock:
-            self._choices.append({"kernel": kernel, "key": key, "config": config})
+        self._choices.append({"kernel": kernel, "key": key, "config": config})
+        self.write()
+
+    def note_launches(self, launches: int, saved: int) -> None:
+        """How many launches with records were made so far, and how many of them were written to the disk."""
+        self._progress = {"launches": launches, "saved": saved}
+        self.write()
+
+    def forget_launches(self) -> None:
+        """Those were the parent's: this is a forked child."""
+        self._progress = {"launches": 0, "saved": 0}
+
+    def note_end(self) -> None:
+        """All that the process had to save is saved. A forked child that had nothing to say of itself says nothing."""
+        self._has_ended = True
+        if self._written_by == os.getpid():
             self.write()
+
+    def note_resumed(self) -> None:
+        """It did not end after all."""
+        self._has_ended = False
+        self.write()
 
     @contextmanager
     def guard(self, doing: str) -> Iterator[None]:
         """Keep a failure of ours from reaching the program; it is reported instead."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            with self._lock:
-                self._errors.append(f"{doing}: {type(error).__name__}: {error}")
-                self.write()
+        except Exception as error:
+            from kprof_inject.runtime.interruptions import is_of_signal_handler
+
+            if is_of_signal_handler(error):
+                raise
+            self._errors.append(f"{doing}: {type(error).__name__}: {error}")
+            self.write()
 
     def write(self) -> None:
         """Never raises: a full disk must not stop the program."""
+        self._changes += 1
+        self._written_by = os.getpid()
+        while True:
+            changes = self._changes
+            self._write_once()
+            if self._changes == changes:
+                return  # else another thread knew more, and may have written before us
+
+    def _write_once(self) -> None:
         values = {
             "pid": os.getpid(),
             "argv": list(getattr(sys, "argv", ())) or list(sys.orig_argv),
             "triton_version": self.triton_version,
             "gpu": self.gpu,
-            "kernels": self._kernels,
-            "choices": self._choices,
-            "errors": self._errors,
+            "kernels": self._kernels.copy(),
+            "choices": self._choices.copy(),
+            "errors": self._errors.copy(),
+            **self._progress,
+            "ended": self._has_ended,
         }
         try:
             write_json(self._folder / f"{os.getpid()}-{self._started_ns}.json", values)
@@ -93,6 +128,29 @@ class AutotunerChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class UnfinishedProcess:
+    """A process that launched with records, and did not say that it saved what it had.
+
+    ``launches`` it had made when it last reported, and ``saved`` of them were on the disk."""
+
+    pid: int
+    launches: int
+    saved: int
+    is_running: bool
+
+    def __str__(self) -> str:
+        if self.is_running:
+            return (
+                f"process {self.pid} is still running: {self.saved} of its launches with records are saved so far, and "
+                "the capture gets the rest when it ends"
+            )
+        return (
+            f"process {self.pid} was ended before it could save what it had: of {self.launches} launches with records "
+            f"or more, {self.saved} had been saved"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Reports:
     """All processes of one step together. ``unreached`` are commands of Python processes that started without us."""
 
@@ -103,6 +161,7 @@ class Reports:
     kernels: tuple[KernelState, ...]
     choices: tuple[AutotunerChoice, ...]
     errors: tuple[str, ...]
+    unfinished: tuple[UnfinishedProcess, ...] = ()
 
 
 def read_reports(folder: Path) -> Reports:
@@ -125,6 +184,11 @@ def read_reports(folder: Path) -> Reports:
         tuple(kernels.values()),
         tuple(dict.fromkeys(AutotunerChoice(**choice) for value in values for choice in value["choices"])),
         tuple(error for value in values for error in value["errors"]),
+        tuple(
+            UnfinishedProcess(value["pid"], value["launches"], value["saved"], is_running(value["pid"]))
+            for value in values
+            if value.get("launches") and not value.get("ended")
+        ),
     )
 
 

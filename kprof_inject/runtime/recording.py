@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import shutil
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import triton.compiler.compiler
@@ -19,6 +21,7 @@ from kprof_inject.runtime.checking.compiler_messages import errors_in
 from kprof_inject.runtime.devices.loaded_kernel import resources_of
 from kprof_inject.runtime.diagnostics import without_false_alarms
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
+from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.runtime.launching.launch_buffers import CapturedKernel
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
@@ -39,11 +42,9 @@ def compile_with_records(compile_plain: Callable[[], Any], planned: PlannedKerne
 
     Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result."""
     shared_bytes = _device_properties(planned.target).get("max_shared_mem") or shared_bytes_of(planned.target)
-    with (
-        _overriding(planned),
-        instrumented(planned.target, mode, shared_bytes),
-        without_false_alarms() as messages,
-    ):
+    with _Effects() as effects, without_false_alarms() as messages:
+        effects.enter_context(_overriding(planned))
+        effects.enter_context(instrumented(planned.target, mode, shared_bytes))
         try:
             kernel = compile_plain()
         except Exception as error:  # the compiler's errors have no common base
@@ -94,6 +95,30 @@ def describe(
 _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
 
 
+class _Effects(ExitStack):
+    """What a compilation changes in the process. It is undone at the end; in a child that another thread forks
+    meanwhile, where nothing comes to that end, it is undone at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+        in_forked_child(self._undo_in_child)
+
+    def _undo_in_child(self) -> None:
+        if threading.get_ident() != self._thread:
+            self.close()
+
+
+def _binaries_folder(workspace: Workspace) -> Path:
+    """Where this process keeps its binaries with records."""
+    return workspace.cache_folder("instrumented")
+
+
+def remove_binaries(workspace: Workspace) -> None:
+    """Remove what this process compiled with records. What a killed one left, the next run removes."""
+    shutil.rmtree(_binaries_folder(workspace), ignore_errors=True)
+
+
 @contextmanager
 def _overriding(planned: PlannedKernel) -> Iterator[None]:
     """Have Triton replace the TTGIR of the next compilation by the kernel's own, and keep the binary apart.
@@ -107,7 +132,7 @@ def _overriding(planned: PlannedKernel) -> Iterator[None]:
         knobs.compilation.always_compile = True
         knobs.compilation.store_binary_only = False
         knobs.cache.override_dir = str(planned.workspace.override_folder / planned.kernel.variant)
-        knobs.cache.dir = str(planned.workspace.cache_folder("instrumented") / str(os.getpid()))
+        knobs.cache.dir = str(_binaries_folder(planned.workspace))
         # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
         compiler.print = _say_nothing
         try:

@@ -70,6 +70,10 @@ def run(
         if left_out:
             reasons = "; ".join(f"{reason} ({count})" for reason, count in left_out.items())
             raise KprofError(f"no launch was saved: {reasons}", exit_code=exit_code or 1)
+        if reports.unfinished:
+            raise KprofError(
+                f"no launch was saved: {'; '.join(map(str, reports.unfinished))}", exit_code=exit_code or 1
+            )
         if seen and not exit_code:
             raise KprofError(
                 f"none of the {seen} launches with records was kept: --launches {choice.launches}",

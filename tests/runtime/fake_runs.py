@@ -60,9 +60,9 @@ class FakeRuns:
         assert planned.exit_code == 0, planned.stderr
         return dumped
 
-    def plain(self) -> Ended:
+    def plain(self, *ending: str) -> Ended:
         """The program by itself."""
-        return run_child([sys.executable, LAUNCHES], self.folder, env=environment(self.folder))
+        return run_child([sys.executable, LAUNCHES, *ending], self.folder, env=environment(self.folder))
 
     def start(self, *options: str, ending: str) -> subprocess.Popen[str]:
         """Start the program with records, in a workspace that it shares with no other that runs meanwhile."""

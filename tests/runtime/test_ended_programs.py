@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from fake_runs import FakeRuns
 from programs.child import Ended
 
 OPTIONS = {"killed": ["--launches", "all"], "children": ["--launches", "all"]}
-ENDINGS = ["exit", "raise", "os-exit", "killed", "killed-later", "children"]
+ENDINGS = ["exit", "raise", "os-exit", "killed", "killed-later", "children", "workers", "own-caches"]
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +59,10 @@ def test_all_that_a_killed_program_had_written_is_decoded(endings: dict[str, tup
     assert ends_of(capture) == []
 
 
-def test_a_program_that_is_killed_after_a_while_leaves_a_launch(endings: dict[str, tuple[Ended, Path]]) -> None:
+def test_a_program_that_is_killed_after_a_while_leaves_its_last_launch(endings: dict[str, tuple[Ended, Path]]) -> None:
     ended, capture = endings["killed-later"]
     assert ended.exit_code == 137
-    assert numbers_in(capture) == [(0, 100)]
+    assert numbers_in(capture) == [(1, 101)]
 
 
 def test_each_process_that_launches_has_files_of_its_own(endings: dict[str, tuple[Ended, Path]]) -> None:
@@ -76,10 +79,64 @@ def test_each_process_that_launches_has_files_of_its_own(endings: dict[str, tupl
     assert (len(ends_of(capture)), left_out(capture)) == (5, {})
 
 
+def test_a_process_that_becomes_another_program_saves_before_that(endings: dict[str, tuple[Ended, Path]]) -> None:
+    """What it launches when that failed, too."""
+    ended, capture = endings["workers"]
+    assert "exec 0\n" in ended.stdout
+    by_process = [numbers_in(folder) for folder in _one_by_one(capture)]
+    assert [(1, 61)] in by_process and [(2, 62)] in by_process
+
+
+def test_of_a_process_that_was_terminated_it_is_said_what_is_missing(endings: dict[str, tuple[Ended, Path]]) -> None:
+    ended, capture = endings["workers"]
+    assert "terminated -15\n" in ended.stdout
+    (said,) = [line for line in ended.stderr.splitlines() if "ended before it could save" in line]
+    assert said.endswith("of 3 launches with records or more, 1 had been saved")
+    assert [(0, 70)] in [numbers_in(folder) for folder in _one_by_one(capture)]
+
+
+def test_of_a_process_that_goes_on_it_is_said_that_it_does(endings: dict[str, tuple[Ended, Path]]) -> None:
+    ended, capture = endings["workers"]
+    pid = re.findall(r"^detached (\d+)$", ended.stdout, re.MULTILINE)[0]
+    (said,) = [line for line in ended.stderr.splitlines() if "is still running" in line]
+    assert f"process {pid} is still running" in said
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [(1, 81)] in [numbers_in(folder) for folder in _one_by_one(capture)]
+
+
+def test_children_that_are_forked_while_another_thread_compiles_launch_and_speak(
+    endings: dict[str, tuple[Ended, Path]],
+) -> None:
+    ended, capture = endings["workers"]
+    assert f"while compiling {[0] * 8}\n" in ended.stdout
+    assert sorted(re.findall(r"^child \d+$", ended.stderr, re.MULTILINE)) == [f"child {n}" for n in range(90, 98)]
+    saved = Counter(n for folder in _one_by_one(capture) for _, n in numbers_in(folder))
+    assert all(saved[n] == 1 for n in range(90, 98))
+
+
+def test_a_program_finds_the_same_in_a_cache_that_it_names_itself(
+    planned_once: FakeRuns, endings: dict[str, tuple[Ended, Path]]
+) -> None:
+    ended, capture = endings["own-caches"]
+    alone = planned_once.plain("own-caches")
+    assert "scale.cubin" in alone.stdout and "power.cubin" in alone.stdout
+    assert (ended.exit_code, ended.stdout) == (0, alone.stdout)
+    assert len(list(capture.glob("*/kernels/*"))) == 2
+
+
+def test_binaries_with_records_are_removed(endings: dict[str, tuple[Ended, Path]]) -> None:
+    """Those of processes that could do it; what the killed ones left, the next run removes."""
+    for ending in ("exit", "os-exit", "children"):
+        workspace = endings[ending][1].parents[1]
+        assert list((workspace / "cache").glob("instrumented-*")) == []
+
+
 def _one_by_one(capture: Path) -> Iterator[Path]:
     """A capture of each process alone."""
     for process in sorted(path.parent for path in capture.glob("*/process.json")):
         alone = capture.with_name(f"{capture.name}-{process.name}")
-        alone.mkdir()
-        shutil.copytree(process, alone / process.name)
+        if not alone.exists():
+            shutil.copytree(process, alone / process.name)
         yield alone

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -131,6 +132,39 @@ def test_processes_are_read_together(tmp_path: Path) -> None:
     }
     assert len(reports.kernels) == 2
     assert reports.errors == ("saving a launch: OSError: disk full",)
+
+
+def test_who_launched_and_did_not_come_to_an_end_is_unfinished(tmp_path: Path) -> None:
+    ended, killed, running, idle = (ProcessReport(str(tmp_path)) for _ in range(4))
+    for report in (ended, killed, running):
+        report.note_launches(5, 2)
+    idle.write()
+    ended.note_end()
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
+    path = killed._folder / f"{os.getpid()}-{killed._started_ns}.json"
+    path.write_text(path.read_text().replace(str(os.getpid()), gone.stdout.strip()))
+
+    unfinished = sorted(read_reports(tmp_path).unfinished, key=lambda process: process.is_running)
+    assert [(process.launches, process.saved, process.is_running) for process in unfinished] == [
+        (5, 2, False),
+        (5, 2, True),
+    ]
+    assert "ended before it could save what it had: of 5 launches" in str(unfinished[0])
+    assert f"process {os.getpid()} is still running: 2 of its launches" in str(unfinished[1])
+    running.note_end()
+    running.note_resumed()
+    assert len(read_reports(tmp_path).unfinished) == 2
+
+
+def test_a_forked_child_that_had_nothing_to_say_leaves_no_report(tmp_path: Path) -> None:
+    report = ProcessReport(str(tmp_path))
+    report.write()
+    pid = os.fork()
+    if pid == 0:
+        report.note_end()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_no_process_reported(tmp_path: Path) -> None:

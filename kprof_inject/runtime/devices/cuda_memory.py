@@ -93,10 +93,13 @@ class CudaEvent:
         self._driver.functions.cuEventDestroy_v2(self._handle)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Chunk:
+    """``used_bytes`` from its begin on may be other than zero."""
+
     address: int
     size_bytes: int
+    used_bytes: int
 
 
 class CudaBuffer:
@@ -109,6 +112,11 @@ class CudaBuffer:
     def data_ptr(self) -> int:
         return self._chunk.address
 
+    def note_zeroed(self, size_bytes: int) -> None:
+        """So many bytes from its begin on are zero again."""
+        if size_bytes >= self._chunk.used_bytes:
+            self._chunk.used_bytes = 0
+
     def __del__(self) -> None:
         self._free.append(self._chunk)
 
@@ -116,7 +124,8 @@ class CudaBuffer:
 class CudaMemory:
     """Keeps what it once took: to give memory back, the driver waits for the device.
 
-    What work on a stream has left is used again on that stream alone, where it is behind that work."""
+    What work on a stream has left is used again on that stream alone, where it is behind that work. What was fetched is
+    zero again: it goes to a launch without a word on the program's stream."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -127,9 +136,9 @@ class CudaMemory:
     def zeros(self, size_bytes: int, device: int, stream: int) -> CudaBuffer:
         free = self._free[device, stream]
         chunk = _taken_from(free, size_bytes) or self._new_chunk(size_bytes)
-        self._driver.call(
-            "cuMemsetD8Async", ctypes.c_uint64(chunk.address), 0, ctypes.c_size_t(size_bytes), ctypes.c_void_p(stream)
-        )
+        if chunk.used_bytes:
+            self._zero(chunk.address, chunk.used_bytes, ctypes.c_void_p(stream))
+        chunk.used_bytes = size_bytes
         return CudaBuffer(chunk, free)
 
     def zeros_now(self, size_bytes: int, device: int) -> CudaBuffer:
@@ -137,12 +146,12 @@ class CudaMemory:
         never serves anything else."""
         stream = self._stream(device)
         chunk = self._new_chunk(size_bytes)
-        self._driver.call("cuMemsetD8Async", ctypes.c_uint64(chunk.address), 0, ctypes.c_size_t(size_bytes), stream)
+        self._zero(chunk.address, size_bytes, stream)
         self._driver.call("cuStreamSynchronize", stream)
         return CudaBuffer(chunk, [])
 
     def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
-        """The buffer's bytes, good until the next call."""
+        """The buffer's bytes, good until the next call. Nobody may write to it any more: it is zero then."""
         staging, room = self._staging
         if room < size_bytes:
             if staging:
@@ -154,7 +163,9 @@ class CudaMemory:
         stream = self._stream(device)
         source = ctypes.c_uint64(buffer.data_ptr())
         self._driver.call("cuMemcpyDtoHAsync_v2", staging, source, ctypes.c_size_t(size_bytes), stream)
+        self._zero(buffer.data_ptr(), size_bytes, stream)
         self._driver.call("cuStreamSynchronize", stream)
+        buffer.note_zeroed(size_bytes)
         return memoryview((ctypes.c_char * size_bytes).from_address(staging.value or 0)).cast("B")
 
     def _new_chunk(self, size_bytes: int) -> _Chunk:
@@ -162,7 +173,10 @@ class CudaMemory:
         address = ctypes.c_uint64()
         with relaxed_capture():  # another thread may be capturing
             self._driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
-        return _Chunk(address.value, size_bytes)
+        return _Chunk(address.value, size_bytes, size_bytes)
+
+    def _zero(self, address: int, size_bytes: int, stream: ctypes.c_void_p) -> None:
+        self._driver.call("cuMemsetD8Async", ctypes.c_uint64(address), 0, ctypes.c_size_t(size_bytes), stream)
 
     def urgent_stream(self, device: int) -> ctypes.c_void_p:
         """A stream of ours whose work goes before the program's."""

@@ -56,7 +56,8 @@ class TorchDevice:
     def timing_mark(self, stream: int) -> Event:
         with _on(stream):
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            event.record()
+            # By the class below, where the program's events are not watched.
+            torch._C._CudaEventBase.record(event, torch.cuda.current_stream())
         return event
 
     def hold(self, stream: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
+import shutil
 import sys
-import threading
 import time
-from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import triton
 
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.clock_readings import DeviceClocks
-from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.runtime.launching.copier import BufferCopier
 from kprof_inject.runtime.launching.last_launches import LastLaunches
 from kprof_inject.runtime.launching.launch_buffers import (
@@ -29,6 +31,7 @@ from kprof_inject.runtime.launching.launch_buffers import (
     Place,
 )
 from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launching.tally import Tally
 from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
@@ -40,65 +43,116 @@ _MOST_SECONDS_AT_END = 60.0
 """How long the end of a program may wait for the device."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What one process saves: its folder, and the thread that writes there."""
+
+    pid: int
+    folder: Path
+    writer: CaptureWriter
+    clocks: DeviceClocks
+    copier: BufferCopier
+
+
 class LaunchCapture:
-    """One capture of this process: gives each launch its buffer, and has the kept ones copied and written."""
+    """One capture of this process: gives each launch its buffer, and has the kept ones copied and written.
+
+    Nothing that a launch does here takes a lock, so no exception, signal handler or fork can find one held."""
 
     def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
         self._session = session
         self._report = report
         self._device = device
         self._filter = parse_launches(session.launches)
-        self._left_out: Counter[str] = Counter()
-        self._launches: Counter[str] = Counter()
-        self._devices: set[int] = set()
-        self._pid = 0
-        self._timers: dict[str, LaunchTimer] = {}
-        self._writer: CaptureWriter | None = None
-        self._clocks: DeviceClocks | None = None
-        self._copier: BufferCopier | None = None
-        self._buffers = self._new_buffers()
-        self._lock = threading.RLock()  # a signal handler of the program's may launch, too
+        self._reset()
+        in_forked_child(self._begin_in_child)
 
-    def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place:
+    def _begin_in_child(self) -> None:
+        """A forked child has its parent's objects, and neither its devices nor its thread."""
+        self._reset()
+        self._report.forget_launches()
+
+    def _reset(self) -> None:
+        """Begin as a process that has launched nothing."""
+        self._left_out = Tally()
+        self._launches = Tally()
+        self._launched_before: dict[str, int] = {}
+        self._passed_over: dict[tuple[str, int], None] = {}
+        self._devices: set[int] = set()
+        self._timers: dict[str, LaunchTimer] = {}
+        self._part: dict[str, _Part] = {}
+        self._has_ended = False
+        self._noted = (0, 0)
+        self._buffers = self._new_buffers()
+
+    def number(self, kernel: CapturedKernel) -> int | None:
+        """The number of the launch that is to be made; None if the capture is over."""
+        return None if self._has_ended else self._launches.add(kernel.variant_of_program)
+
+    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+        """That launch is made without records, or not at all."""
+        self._passed_over[kernel.variant_of_program, number] = None
+
+    def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
         """The place that a launch writes to, in the launch path. Raises ``NoDeviceMemory``."""
-        if self._copier is None:  # at the end of the process, threads can no longer be started
-            self._start_copier()
-        with self._lock:
-            index = self._launches[kernel.variant_of_program]
-            self._launches[kernel.variant_of_program] = index + 1
-        launch = LaunchInfo(
-            kernel,
-            index,
-            grid,
-            self._device.current(),
-            stream,
-            time.time_ns(),
-            self._device.is_capturing(),
-        )
-        self._devices.add(launch.device)
-        try:
-            return self._buffers.place_for(launch)
-        except NoDeviceMemory:
-            with self._lock:  # this launch comes again, with a smaller buffer
-                self._launches[kernel.variant_of_program] -= 1
-            raise
+        if not self._part:
+            self._start()
+        device = self._device.current()
+        self._devices.add(device)
+        launch = LaunchInfo(kernel, number, grid, device, stream, time.time_ns(), self._device.is_capturing())
+        return self._buffers.place_for(launch)
 
     def timer(self, variant: str) -> LaunchTimer:
         """Times launches of a variant; what it took is saved at the end."""
-        return self._timers.setdefault(variant, LaunchTimer(self._device))
+        timer = self._timers.get(variant)
+        return self._timers.setdefault(variant, LaunchTimer(self._device)) if timer is None else timer
 
     def finish(self) -> None:
-        """Save what is left, and say what was left out. The capture is over then. Never raises."""
-        # A forked child has its parent's objects, and neither its devices nor its thread.
-        if self._copier is None or self._writer is None or self._clocks is None or self._pid != os.getpid():
+        """Save what is left, and say what was left out. The capture is over then.
+
+        Raises nothing of its own. What a signal handler raises meanwhile ends the wait, and goes on to the caller."""
+        part = self._part.get(_PART)
+        if part is None or part.pid != os.getpid() or self._has_ended:
             return
-        unsaved = self._buffers.unsaved()
-        if not self._copier.close(self._save_rest, _MOST_SECONDS_AT_END):
-            # Without us, the program would end here whatever the device does.
-            self._left_out["the device did not finish in time"] += max(unsaved, 1)
-        with self._report.guard("ending the capture"):
-            self._add_times(self._writer)
-            self._writer.finish({"left_out": dict(self._left_out), "launches": dict(self._launches)})
+        self._has_ended = True
+        is_saved = False
+        try:
+            is_saved = part.copier.close(functools.partial(self._save_rest, part), _MOST_SECONDS_AT_END)
+        finally:
+            if is_saved:
+                self._left_out.add_many("interrupted while they were launched", self._interrupted(part.copier.saved))
+            else:
+                # Without us, the program would end here whatever the device does.
+                waiting, reason = part.copier.unfinished()
+                self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
+            with self._report.guard("ending the capture"):
+                self._add_times(part.writer)
+                counts = {"left_out": self._left_out.counts(), "launches": self._launches.counts()}
+                part.writer.finish(counts)
+
+    def resume(self) -> None:
+        """Go on after ``finish``, as a process that did not end after all does. What it launches from now on is written
+        to a folder of its own, and the numbers of launches go on."""
+        launches = self._launches
+        self._reset()
+        self._launches, self._launched_before = launches, launches.counts()
+
+    def _interrupted(self, saved: int) -> int:
+        """How many launches that were to be kept are neither saved, nor left out for another reason: an exception
+        (Ctrl-C, a time-out) ended them before it was known that they had been made."""
+        if self._filter.replaces:
+            newest = self._buffers.newest()
+            return sum(
+                (variant, number) not in self._passed_over
+                for variant, launches in self._launches.counts().items()
+                for number in range(newest.get(variant, self._launched_before.get(variant, 0) - 1) + 1, launches)
+            )
+        to_keep = sum(
+            self._filter.kept_of(launches) - self._filter.kept_of(self._launched_before.get(variant, 0))
+            for variant, launches in self._launches.counts().items()
+        )
+        passed_over = sum(self._filter.keeps(number) for _, number in self._passed_over)
+        return max(to_keep - passed_over - saved - sum(self._left_out.counts().values()), 0)
 
     def _add_times(self, writer: CaptureWriter) -> None:
         for variant, timer in list(self._timers.items()):
@@ -106,51 +160,66 @@ class LaunchCapture:
                 times_ns = timer.times_ns()
             except RuntimeError:  # the device failed, and tells nothing any more
                 return
-            writer.add_times(variant, times_ns)
+            writer.add_times(variant, times_ns, timer.not_timed)
 
-    def _save_rest(self) -> None:
+    def _save_rest(self, part: _Part) -> None:
         """Wait for the devices, and save what is still on them."""
         try:
-            with self._device.unaffected_by_graphs():
+            with self._device.unaffected_by_graphs(), part.copier.waiting_for_device():
                 for device in sorted(self._devices):
                     self._device.synchronise(device)
         except Exception as error:  # noqa: BLE001 (a failure of the device's is the program's affair)
-            self._left_out[f"the device failed: {first_line(error)}"] += self._buffers.unsaved()
+            self._left_out.add_many(f"the device failed: {first_line(error)}", self._buffers.unsaved())
             return
         self._buffers.save_rest()
-        if self._clocks is not None:
-            for device in sorted(self._devices):
-                self._clocks.read(device)
+        for device in sorted(self._devices):
+            part.clocks.read(device)
 
     def _new_buffers(self) -> LaunchBuffers:
-        if self._filter.replaces:
-            return LastLaunches(self._device, self._save, _MOST_ON_DEVICE * self._session.max_bytes)
         session = self._session
+        if self._filter.replaces:
+            return LastLaunches(self._device, self._save, _MOST_ON_DEVICE * session.max_bytes)
         return ChosenLaunches(
             self._device, self._filter, session.max_launches, session.max_bytes, self._save, self._left_out
         )
 
     def _save(self, full: FullBuffer) -> None:
-        if self._copier is not None:
-            self._copier.put(full)
+        if (part := self._part.get(_PART)) is not None:
+            part.copier.put(full)
 
-    def _start_copier(self) -> None:
-        with self._lock:
-            if self._copier is not None:
-                return
-            self._pid = os.getpid()
-            folder = Path(self._session.capture, f"{os.getpid()}-{time.time_ns()}")
-            self._writer = CaptureWriter(folder, _process_info(self._session, self._device))
-            self._clocks = DeviceClocks(self._device.read_clock, self._writer)
-            self._copier = BufferCopier(
-                self._device,
-                self._writer,
-                self._report,
-                self._left_out,
-                self._session.max_bytes,
-                self._filter.replaces,
-                self._clocks,
-            )
+    def _start(self) -> None:
+        """Begin to write. If two threads, or a launch and a signal handler's, do so at once, the first has it."""
+        folder = Path(self._session.capture, f"{os.getpid()}-{time.time_ns()}")
+        writer = CaptureWriter(folder, _process_info(self._session, self._device))
+        clocks = DeviceClocks(self._device.read_clock, writer)
+        copier = BufferCopier(
+            self._device,
+            writer,
+            self._report,
+            self._left_out,
+            self._session.max_bytes,
+            self._filter.replaces,
+            clocks,
+            self._note_progress,
+        )
+        part = _Part(os.getpid(), folder, writer, clocks, copier)
+        if self._part.setdefault(_PART, part) is not part:
+            copier.close(_nothing, _MOST_SECONDS_AT_END)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _note_progress(self, saved: int) -> None:
+        """Have the report say what is lost if the process is killed from now on."""
+        progress = (sum(self._launches.counts().values()), saved)
+        if progress != self._noted:
+            self._noted = progress
+            self._report.note_launches(*progress)
+
+
+_PART = "part"
+
+
+def _nothing() -> None:
+    pass
 
 
 def _process_info(session: Session, device: Device) -> dict[str, Any]:

@@ -6,6 +6,7 @@ The place is the class, not the object: Inductor pickles kernels with all that t
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ from triton.compiler.compiler import CompiledKernel
 
 Load = Callable[[], None]
 
-_lock = threading.RLock()
+_lock = threading.RLock()  # a forked child has one of its own
 _around: WeakKeyDictionary[Any, Callable[[Load], None]] = WeakKeyDictionary()
 
 
@@ -37,6 +38,14 @@ def install() -> None:
             _around.pop(kernel, None)
 
     CompiledKernel._init_handles = load
+
+
+def _begin_in_child() -> None:
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def around_load(kernel: Any, call: Callable[[Load], None]) -> None:

@@ -1,18 +1,22 @@
 """Which buffer each launch writes to, where the launches that are kept are known by their number.
 
 A launch that is kept has a buffer of its own. What is not wanted goes to a scratch buffer that nobody reads.
+
+Nothing here takes a lock. Ctrl-C, or what a signal handler raises, may end a launch at any line, and a handler may
+launch in the midst of another launch: whatever they leave behind, the next launch finds its place, and at its end the
+process says how many launches were interrupted.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kprof_inject.runtime.devices.device import Buffer, Device, Event
 from kprof_inject.runtime.launching.launches import LaunchFilter
+from kprof_inject.runtime.launching.tally import Tally
 
 Grid = tuple[int, int, int]
 
@@ -37,7 +41,7 @@ class CapturedKernel:
 @dataclass(slots=True)  # not frozen: it is made in the launch path, and takes three times as long to make then
 class LaunchInfo:
     """One launch. ``index`` counts the launches of the variant in this process; ``host_ns`` is when it was made, and
-    ``host_end_ns`` when that had been done."""
+    ``host_end_ns`` when that had been done (0: not yet)."""
 
     kernel: CapturedKernel
     index: int
@@ -47,6 +51,8 @@ class LaunchInfo:
     host_ns: int
     graph: bool
     host_end_ns: int = 0
+    is_taken: bool = False
+    """True once the thread that writes has it."""
 
     @property
     def size_bytes(self) -> int:
@@ -79,7 +85,8 @@ Save = Callable[[FullBuffer], None]
 
 
 class Place(Protocol):
-    """Where one launch writes. ``launched`` or ``failed`` is called once, right after the launch."""
+    """Where one launch writes. ``launched`` or ``failed`` is called once, right after the launch; neither if an
+    exception that is no failure of the launch comes between."""
 
     @property
     def buffer(self) -> Buffer: ...
@@ -101,6 +108,9 @@ class LaunchBuffers(Protocol):
     def unsaved(self) -> int:
         """How many launches that are to be kept are still in the buffers alone."""
 
+    def newest(self) -> dict[str, int]:
+        """The number of the last launch that was made and kept, of each variant of the program."""
+
 
 @dataclass(slots=True)
 class Scratch:
@@ -114,7 +124,9 @@ class Scratch:
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
             size = max(launch.size_bytes, 2 * buffers[-1][0] if buffers else 0)
-            buffers.append((size, self.device.zeros_outside_graphs(size)))
+            made = (size, self.device.zeros_outside_graphs(size))
+            buffers.append(made)
+            return _Unread(made[1])  # another thread may have made a smaller one meanwhile
         return _Unread(buffers[-1][1])
 
 
@@ -129,6 +141,58 @@ class _Unread:
         pass
 
 
+class OwnBuffers:
+    """A buffer for each launch alone, saved right behind it.
+
+    ``newest`` is the number of the last launch that was made, of each variant of the program."""
+
+    def __init__(self, device: Device, save: Save) -> None:
+        self._device = device
+        self._save = save
+        self._open: dict[_Own, None] = {}
+        self.newest: dict[str, int] = {}
+
+    def place_for(self, launch: LaunchInfo) -> Place:
+        """Raises ``NoDeviceMemory``."""
+        place = _Own(launch, self._device.zeros(launch.size_bytes, launch.stream), self)
+        self._open[place] = None
+        return place
+
+    def save_rest(self) -> None:
+        """Those that an exception kept from being saved when they had been made."""
+        for place in list(self._open):
+            if place.launch.host_end_ns and not place.launch.is_taken:
+                self.hand_over(place)
+
+    def unsaved(self) -> int:
+        return sum(place.launch.host_end_ns and not place.launch.is_taken for place in list(self._open))
+
+    def hand_over(self, place: _Own) -> None:
+        launch = place.launch
+        self._save(FullBuffer(launch, place.buffer, self._device.mark(launch.stream)))
+        variant = launch.kernel.variant_of_program
+        if launch.index > self.newest.get(variant, -1):
+            self.newest[variant] = launch.index
+
+    def close(self, place: _Own) -> None:
+        self._open.pop(place, None)
+
+
+@dataclass(slots=True, eq=False)
+class _Own:
+    launch: LaunchInfo
+    buffer: Buffer
+    buffers: OwnBuffers
+
+    def launched(self) -> None:
+        self.launch.host_end_ns = time.time_ns()
+        self.buffers.hand_over(self)
+        self.buffers.close(self)
+
+    def failed(self) -> None:
+        self.buffers.close(self)
+
+
 class ChosenLaunches:
     """Keeps the launches whose number the filter wants, at most ``max_launches`` of them (0: no limit)."""
 
@@ -139,7 +203,7 @@ class ChosenLaunches:
         max_launches: int,
         max_graph_bytes: int,
         save: Save,
-        left_out: Counter[str],
+        left_out: Tally,
     ) -> None:
         self._device = device
         self._filter = launch_filter
@@ -148,67 +212,59 @@ class ChosenLaunches:
         self._save = save
         self._left_out = left_out
         self._scratch = Scratch(device)
-        self._kept = 0
-        self._in_graphs: list[tuple[LaunchInfo, Buffer]] = []
+        self._own = OwnBuffers(device, save)
+        self._kept: dict[tuple[str, int], None] = {}
+        self._in_graphs: list[_InGraph] = []
 
     def place_for(self, launch: LaunchInfo) -> Place:
         if not self._filter.keeps(launch.index):
             return self._scratch.place_for(launch)
-        if self._max_launches and self._kept >= self._max_launches:
-            self._left_out[f"more than --max-launches {self._max_launches}"] += 1
-            return self._scratch.place_for(launch)
-        if launch.graph and launch.size_bytes > self._room_in_graphs:
-            self._left_out["the buffers of CUDA graphs reached the size limit"] += 1
-            return self._scratch.place_for(launch)
+        if self._max_launches and len(self._kept) >= self._max_launches:
+            return self._not_kept(launch, f"more than --max-launches {self._max_launches}")
+        size_bytes = launch.size_bytes
+        if launch.graph and size_bytes > self._room_in_graphs - sum(
+            place.launch.size_bytes for place in self._in_graphs
+        ):
+            return self._not_kept(launch, "the buffers of CUDA graphs reached the size limit")
         if launch.graph:
-            buffer = self._device.zeros_outside_graphs(launch.size_bytes)
-            self._room_in_graphs -= launch.size_bytes
-            place: Place = _InGraph(launch, buffer, self._in_graphs)
+            in_graph = _InGraph(launch, self._device.zeros_outside_graphs(size_bytes))
+            # From here on, and whatever becomes of the launch: a graph may have the buffer's address.
+            self._in_graphs.append(in_graph)
+            place: Place = in_graph
         else:
-            place = own_place(launch, self._device, self._save)
-        self._kept += 1
+            place = self._own.place_for(launch)
+        if self._max_launches:
+            self._kept[launch.kernel.variant_of_program, launch.index] = None
         return place
 
+    def _not_kept(self, launch: LaunchInfo, reason: str) -> Place:
+        self._left_out.add(reason)
+        return self._scratch.place_for(launch)
+
     def save_rest(self) -> None:
-        for launch, buffer in self._in_graphs:
-            with self._device.selected(launch.device):
-                self._save(FullBuffer(launch, buffer, self._device.mark(launch.stream)))
+        self._own.save_rest()
+        for place in self._in_graphs:
+            if not place.has_failed:
+                with self._device.selected(place.launch.device):
+                    self._save(FullBuffer(place.launch, place.buffer, self._device.mark(place.launch.stream)))
+
+    def newest(self) -> dict[str, int]:
+        return self._own.newest.copy()
 
     def unsaved(self) -> int:
-        return len(self._in_graphs)
+        return self._own.unsaved() + sum(not place.has_failed for place in self._in_graphs)
 
 
-def own_place(launch: LaunchInfo, device: Device, save: Save) -> Place:
-    """A buffer for one launch alone, saved right behind it. Raises ``NoDeviceMemory``."""
-    return _Own(launch, device.zeros(launch.size_bytes, launch.stream), device, save)
-
-
-@dataclass(frozen=True, slots=True)
-class _Own:
-    launch: LaunchInfo
-    buffer: Buffer
-    device: Device
-    save: Save
-
-    def launched(self) -> None:
-        self.launch.host_end_ns = time.time_ns()
-        self.save(FullBuffer(self.launch, self.buffer, self.device.mark(self.launch.stream)))
-
-    def failed(self) -> None:
-        pass
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _InGraph:
     """Each replay writes to the same buffer, so the last one's records are there at the end."""
 
     launch: LaunchInfo
     buffer: Buffer
-    kept: list[tuple[LaunchInfo, Buffer]]
+    has_failed: bool = False
 
     def launched(self) -> None:
         self.launch.host_end_ns = time.time_ns()
-        self.kept.append((self.launch, self.buffer))
 
     def failed(self) -> None:
-        pass
+        self.has_failed = True

@@ -11,6 +11,7 @@ from triton.runtime import _allocation
 
 from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
+from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.launch_buffers import CapturedKernel, Place
 from kprof_inject.runtime.launching.timing import LaunchTimer
@@ -41,8 +42,14 @@ class Builds(Protocol):
 class LaunchPlaces(Protocol):
     """Where launches write to."""
 
-    def begin(self, kernel: CapturedKernel, grid: tuple[int, int, int], stream: int) -> Place | None:
-        """The place for one launch; None if launches are not wanted now. Raises ``NoDeviceMemory``."""
+    def number(self, kernel: CapturedKernel) -> int | None:
+        """The number of the launch that is to be made; None if launches are not wanted now."""
+
+    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+        """That launch is made without records, or not at all."""
+
+    def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
+        """The place for that launch. Raises ``NoDeviceMemory``; it may then be asked again for another build."""
 
     def timer(self, variant: str) -> LaunchTimer: ...
 
@@ -82,31 +89,34 @@ class CapturingLauncher:
         chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
         if chosen is None:
             return self._launch_clean(grid, stream, *args)
-        build, place = chosen
+        build, place, number = chosen
         if build is not self._first:
             function, metadata = build.kernel.function, build.kernel.packed_metadata
         # A signal handler of the program's may launch in the middle of this.
-        outer, _launching.buffer = _launching.buffer, place.buffer
+        outer = _launching.buffer
         try:
+            _launching.buffer = place.buffer
             timer = self._capture.timer(build.captured.variant)
             if timer.is_done:
                 result = build.launch(*grid, stream, function, metadata, *args)
             else:
                 result = timer.launch(stream, lambda: build.launch(*grid, stream, function, metadata, *args))
-        except Exception as error:  # noqa: BLE001 (whatever the driver refuses)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
             place.failed()
+            self._capture.pass_over(build.captured, number)
             # If it fails without records too, that is what the program is to see.
             result = self._launch_clean(grid, stream, *args)
             self._give_up(f"its launch fails with records: {error}")
             return result
-        except BaseException:
-            place.failed()
-            raise
         finally:
             _launching.buffer = outer
         try:
             place.launched()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
             self._give_up(fault_of(error))
         return result
 
@@ -114,28 +124,35 @@ class CapturingLauncher:
         clean = self._builds.clean()
         return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
-    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place] | None:
-        ctas = grid[0] * grid[1] * grid[2]
+    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place, int] | None:
+        """The build, the place and the number of the launch; None if it is to go without records."""
+        number = self._capture.number(self._first.captured)
+        if number is None:
+            return None
         try:
-            while True:
-                build = self._build  # another thread may choose a smaller one meanwhile
-                size_bytes = ctas * build.captured.cta_bytes
-                if size_bytes <= self._most_bytes:
-                    try:
-                        place = self._capture.begin(build.captured, grid, stream)
-                        return (build, place) if place is not None else None
-                    except NoDeviceMemory:
-                        self._most_bytes = size_bytes // 2
-                smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
-                if smaller is None or smaller is build:
-                    self._give_up(_no_room(ctas, size_bytes, self._most_bytes))
-                    return None
-                self._build = smaller
-        except OSError as error:
-            self._give_up(f"the capture cannot be written: {error.strerror}")
-        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
-            self._give_up(fault_of(error))
-        return None
+            return *self._begin(grid, stream, number), number
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self._capture.pass_over(self._first.captured, number)
+            self._give_up(_reason_of(error))
+            return None
+
+    def _begin(self, grid: tuple[int, int, int], stream: int, number: int) -> tuple[RecordingBuild, Place]:
+        """Raises ``_NoRoom`` if no build is small enough, and what fails."""
+        ctas = grid[0] * grid[1] * grid[2]
+        while True:
+            build = self._build  # another thread may choose a smaller one meanwhile
+            size_bytes = ctas * build.captured.cta_bytes
+            if size_bytes <= self._most_bytes:
+                try:
+                    return build, self._capture.begin(build.captured, number, grid, stream)
+                except NoDeviceMemory:
+                    self._most_bytes = size_bytes // 2
+            smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)
+            if smaller is None or smaller is build:
+                raise _NoRoom(ctas, size_bytes, self._most_bytes)
+            self._build = smaller
 
     def _give_up(self, reason: str) -> None:
         self._given_up = True
@@ -145,8 +162,20 @@ class CapturingLauncher:
         return getattr(self._first.launch, name)
 
 
-def _no_room(ctas: int, size_bytes: int, most_bytes: int) -> str:
-    return (
-        f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a smaller "
-        "one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
-    )
+class _NoRoom(Exception):
+    """No build is small enough for a grid."""
+
+    def __init__(self, ctas: int, size_bytes: int, most_bytes: int) -> None:
+        super().__init__(
+            f"a grid of {ctas} CTAs needs a buffer of {size_bytes} bytes, there is room for {most_bytes}, and a "
+            "smaller one holds too few records for each CTA; raise --max-bytes, select less, or record fewer --warps"
+        )
+
+
+def _reason_of(error: Exception) -> str:
+    """Why launches go without records from now on."""
+    if isinstance(error, _NoRoom):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"the capture cannot be written: {error.strerror}"
+    return fault_of(error)

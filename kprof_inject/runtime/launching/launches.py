@@ -30,6 +30,9 @@ class LaunchFilter(Protocol):
 
     def keeps(self, index: int) -> bool: ...
 
+    def kept_of(self, launches: int) -> int:
+        """How many of so many launches it keeps; with ``replaces``, how many it is after."""
+
 
 @dataclass(frozen=True, slots=True)
 class LastLaunch:
@@ -39,6 +42,9 @@ class LastLaunch:
 
     def keeps(self, index: int) -> bool:
         return True
+
+    def kept_of(self, launches: int) -> int:
+        return min(launches, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,10 @@ class LaunchRange:
     def keeps(self, index: int) -> bool:
         inside = self.first <= index and (self.stop is None or index < self.stop)
         return inside and (index - self.first) % self.step == 0
+
+    def kept_of(self, launches: int) -> int:
+        stop = launches if self.stop is None else min(launches, self.stop)
+        return len(range(self.first, stop, self.step))
 
 
 _WORDS: dict[str, LaunchFilter] = {

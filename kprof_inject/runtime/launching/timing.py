@@ -2,29 +2,80 @@
 
 The stream is held until the host has queued both events and the launch between them. Without that, what is timed of a
 short kernel is the host, which works longer where we capture.
+
+A program that times itself by events would read the hold, and our events, in its own figures. From the first time
+that it records one, nothing of the kind is put around its launches any more.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from kprof_inject.runtime.devices.device import Device, Event
+from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 
 # The first launches load code and fill caches.
 _WARM_UP = 3
 _SAMPLES = 50
 
+TIMES_ITSELF = "the program times its launches itself by CUDA events, whose figures ours would change"
+"""In words that follow *for*."""
+
+
+class _ProgramsEvents:
+    """Whether the program has recorded an event that a time can be read from. An autotuner's do not count: the launches
+    that it compares are not timed here."""
+
+    were_recorded = False
+
+
+programs_events = _ProgramsEvents()
+
+
+def watch_programs_events() -> None:
+    """Notice when the program times itself. Called once, right after Triton was imported."""
+    after_import({"torch.cuda.streams": watch_events_of})
+
+
+def watch_events_of(module: ModuleType) -> None:
+    """Of torch's module of events. What is recorded by other means than torch's is not noticed."""
+    event: Any = module.Event
+    make, record = event.__new__, event.record
+    with_time: WeakSet[Any] = WeakSet()  # an event does not tell
+
+    @functools.wraps(make)
+    def make_and_note(cls: Any, enable_timing: bool = False, *args: Any, **kwargs: Any) -> Any:
+        made = make(cls, enable_timing, *args, **kwargs)
+        if enable_timing:
+            with_time.add(made)
+        return made
+
+    @functools.wraps(record)
+    def record_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not programs_events.were_recorded and self in with_time and not is_benchmarking():
+            programs_events.were_recorded = True
+        return record(self, *args, **kwargs)
+
+    event.__new__ = staticmethod(make_and_note)
+    event.record = record_and_note
+
 
 class LaunchTimer:
     """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark.
-    If the device fails at it, no more are timed."""
+    If the device fails at it, or the program times itself, no more are timed."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._seen = 0
         self._events: list[tuple[Event, Event]] = []
+        self.not_timed = ""
+        """Why launches were not timed that would have been."""
 
     @property
     def is_done(self) -> bool:
@@ -33,6 +84,9 @@ class LaunchTimer:
 
     def launch(self, stream: int, launch: Callable[[], Any]) -> Any:
         """Make a launch, and time it if it is one to be timed."""
+        if programs_events.were_recorded:
+            self.not_timed = TIMES_ITSELF
+            self._stop()
         start = None if self._seen < _WARM_UP or self.is_done else self._begin(stream)
         self._seen += 1
         result = launch()
@@ -46,15 +100,20 @@ class LaunchTimer:
                 return None
             self._device.hold(stream)
             return self._device.timing_mark(stream)
-        except Exception:  # noqa: BLE001 (whatever it is, the program must go on)
-            self._stop()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stop_for(error)
             return None
 
     def _end(self, start: Event, stream: int) -> None:
         try:
             self._events.append((start, self._device.timing_mark(stream)))
-        except Exception:  # noqa: BLE001 (whatever it is, the program must go on)
-            self._stop()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+            self._stop_for(error)
+
+    def _stop_for(self, error: Exception) -> None:
+        if is_of_signal_handler(error):
+            raise error
+        self._stop()
 
     def _stop(self) -> None:
         self._seen = _WARM_UP + _SAMPLES

@@ -1,0 +1,86 @@
+"""Ctrl-C while threads launch, and programs that time themselves: what only a device proves. Prints the figures."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program_runs import PROGRAMS, ProgramRuns, Run, copy_of
+
+ATTEMPTS = 100
+PROCESSES = 8
+LIMIT_S = 2.0
+SELF_TIMED = PROGRAMS / "self_timed.py"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
+    with ProgramRuns(tmp_path) as runs:
+        yield runs
+
+
+@pytest.mark.parametrize("launches", ["last", "all"])
+def test_ctrl_c_at_random_moments_while_three_threads_launch(runs: ProgramRuns, launches: str) -> None:
+    begun = time.monotonic()
+    ended = runs.start_program("interrupted", "--attempts", str(ATTEMPTS), "--launches", launches).wait()
+    found = ended.last(r"attempts (\d+) hangs (\d+) without_launch (\d+) others_went_on_s (\S+) end_s (\S+)")
+    print(f"{launches}: {found[0]}; {time.monotonic() - begun:.0f} s in all")
+    assert (int(found[1]), int(found[2]), int(found[3])) == (ATTEMPTS, 0, 0), ended
+    assert float(found[4]) <= LIMIT_S and float(found[5]) <= LIMIT_S
+
+
+def test_a_process_that_ctrl_c_ends_while_it_launches_is_gone_at_once(runs: ProgramRuns) -> None:
+    prepared = runs.prepare("ending", "func", arguments=("--pause", "0"))
+    arguments = (PROGRAMS / "ending.py", "--ending", "never", "--pause", "0")
+    workspaces = [copy_of(prepared, runs.folder / f"interrupted-{number}") for number in range(PROCESSES)]
+    started = [runs.start_kprof("run", workspace, "--", *arguments) for workspace in workspaces]
+    moments, took_s = random.Random(14), []
+    for workspace, running in zip(workspaces, started, strict=True):
+        deadline = time.monotonic() + 120
+        while "sum " not in running.stdout():
+            assert time.monotonic() < deadline and not running.ended(), running.wait(exit_code=None)
+            time.sleep(0.01)
+        (pid,) = map(int, re.findall(r"^pid (\d+)$", running.stdout(), re.MULTILINE))
+        time.sleep(moments.uniform(0.0, 0.1))
+        begun = time.monotonic()
+        os.kill(pid, signal.SIGINT)
+        while not any(workspace.glob("captures/*/*/end.json")):
+            assert time.monotonic() - begun < 60, "it hangs"
+            time.sleep(0.005)
+        took_s.append(time.monotonic() - begun)
+        ended = running.wait(exit_code=130)
+        assert ended.stderr.count("Traceback") == 1, ended
+        assert len(Run(workspace).launches) == 1
+    print(f"{PROCESSES} processes saved what they had within {max(took_s):.2f} s after Ctrl-C")
+    assert max(took_s) <= LIMIT_S
+
+
+def test_a_program_that_times_itself_reads_what_it_reads_alone(runs: ProgramRuns) -> None:
+    alone = figures(runs.start(SELF_TIMED).wait().stdout)
+    workspace = runs.folder / "timed"
+    dumped = figures(runs.start_kprof("dump", "-o", workspace, "--", SELF_TIMED).wait().stdout)
+    runs.start_kprof("insert", workspace, "--at", "func").wait()
+    ran = figures(runs.start_kprof("run", workspace, "--", SELF_TIMED).wait().stdout)
+    for name, bare_us in alone.items():
+        changes = [f"{100 * (found[name] / bare_us - 1):+.1f} %" for found in (dumped, ran)]
+        print(
+            f"{name}: {bare_us:.2f} µs alone; dump {dumped[name]:.2f} ({changes[0]}), "
+            f"run {ran[name]:.2f} ({changes[1]})"
+        )
+    for name, bare_us in alone.items():
+        assert dumped[name] <= 1.1 * bare_us, name
+        # Around a single short launch it is the host that is timed, and records have a cost of their own: they may add
+        # microseconds, and nothing may hold the stream.
+        assert ran[name] <= 1.1 * bare_us or (bare_us < 50 and ran[name] <= bare_us + 10), name
+    reported = runs.start_kprof("report", workspace).wait().stdout
+    assert "the program times its launches itself by CUDA events" in " ".join(reported.split())
+
+
+def figures(stdout: str) -> dict[str, float]:
+    return {name: float(value) for name, value in re.findall(r"^(\w+ \d+) ([\d.]+)$", stdout, re.MULTILINE)}

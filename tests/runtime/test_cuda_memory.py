@@ -1,0 +1,71 @@
+"""Our memory on a device, by a driver that only notes what it is told."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import count
+from typing import Any
+
+from kprof_inject.runtime.devices.cuda_memory import CudaMemory, Driver
+
+PROGRAMS_STREAM = 77
+
+
+class _Functions:
+    """The driver's functions, each of which succeeds. ``zeroed`` has the stream and the size of each memset."""
+
+    def __init__(self) -> None:
+        self.zeroed: list[tuple[int, int]] = []
+        self._numbers = count(1 << 20, 1 << 20)
+        self._host: list[Any] = []
+
+    def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
+        address._obj.value = next(self._numbers)
+        return 0
+
+    def cuStreamCreateWithPriority(self, stream: Any, *_: Any) -> int:
+        stream._obj.value = next(self._numbers)
+        return 0
+
+    def cuMemHostAlloc(self, address: Any, size: Any, _: int) -> int:
+        self._host.append(ctypes.create_string_buffer(size.value))
+        address._obj.value = ctypes.addressof(self._host[-1])
+        return 0
+
+    def cuMemsetD8Async(self, address: Any, value: int, size: Any, stream: Any) -> int:
+        self.zeroed.append((stream.value, size.value))
+        return 0
+
+    def cuMemcpyDtoHAsync_v2(self, *_: Any) -> int:
+        return 0
+
+    cuMemFreeHost = cuStreamSynchronize = cuMemcpyDtoHAsync_v2
+
+
+def zeroed_by_program(functions: _Functions) -> list[int]:
+    return [size for stream, size in functions.zeroed if stream == PROGRAMS_STREAM]
+
+
+def test_what_was_fetched_goes_to_the_next_launch_without_a_word_on_its_stream() -> None:
+    functions = _Functions()
+    memory = CudaMemory(Driver(functions))
+    addresses = set()
+    for _ in range(5):
+        buffer = memory.zeros(1000, 0, PROGRAMS_STREAM)
+        addresses.add(buffer.data_ptr())
+        assert len(memory.fetch(buffer, 1000, 0)) == 1000
+        del buffer
+    assert len(addresses) == 1
+    assert len(zeroed_by_program(functions)) == 1  # of memory that nobody had had before
+
+
+def test_what_was_not_fetched_or_in_part_alone_is_zeroed_before_it_is_used_again() -> None:
+    functions = _Functions()
+    memory = CudaMemory(Driver(functions))
+    buffer = memory.zeros(1000, 0, PROGRAMS_STREAM)
+    del buffer
+    buffer = memory.zeros(600, 0, PROGRAMS_STREAM)
+    memory.fetch(buffer, 500, 0)
+    del buffer
+    memory.zeros(900, 0, PROGRAMS_STREAM)
+    assert zeroed_by_program(functions) == [1 << 16, 1000, 600]

@@ -1,0 +1,109 @@
+"""Which launches are timed, and that a program's own timings have nothing of ours in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_gpu.device import FakeDevice
+from fake_runs import FakeRuns
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.runtime.launching import timing
+from kprof_inject.runtime.launching.autotuning import benchmarking
+from kprof_inject.timeline.trust import judge
+
+LAUNCHES = 12
+
+
+class _BaseEvent:
+    def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> Any:
+        return super().__new__(cls)
+
+    def record(self, stream: Any = None) -> str:
+        return f"recorded on {stream}"
+
+
+@pytest.fixture
+def event(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """torch's class of events, of a torch that has some."""
+
+    class Event(_BaseEvent):
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> Any:
+            return super().__new__(cls, enable_timing, blocking=blocking)
+
+        def record(self, stream: Any = None) -> str:
+            return super().record(stream)
+
+    monkeypatch.setattr(timing, "programs_events", timing._ProgramsEvents())
+    timing.watch_events_of(SimpleNamespace(Event=Event))  # type: ignore[arg-type]
+    yield Event
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What of ours stands on the program's streams, beside launches."""
+    names: list[str] = []
+    for name in ("hold", "timing_mark"):
+        original = getattr(FakeDevice, name)
+
+        def note(*args: Any, name: str = name, original: Any = original) -> Any:
+            names.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(FakeDevice, name, note)
+    return names
+
+
+def times_of(runs: FakeRuns, event: Any, record: Any) -> tuple[list[float], str]:
+    with runs.here() as run:
+        record()
+        run.launch(*range(LAUNCHES))
+    (path,) = run.folder.glob("*/kernels/*/timing.json")
+    timed = json.loads(path.read_text())
+    return timed["times_ns"], timed.get("not_timed", "")
+
+
+def test_a_program_that_records_times_of_its_own_has_nothing_of_ours_between(
+    fake_runs: FakeRuns, event: Any, queued: list[str]
+) -> None:
+    with fake_runs.here() as run:
+        run.launch(1)  # saved at once, lest nothing is left of a program that is killed
+        queued.clear()
+        for n in range(LAUNCHES):
+            start, end = event(enable_timing=True), event(True)
+            assert start.record("a stream") == "recorded on a stream"
+            run.launch(n)
+            end.record()
+    assert queued == []
+    (launch,) = read_capture(run.folder).launches
+    verdict = judge(launch.kernel)
+    assert verdict.overhead is None
+    assert "no launch was timed with records, for the program times its launches itself by CUDA events" in verdict.text
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(lambda event: event().record(), id="an event without time"),
+        pytest.param(lambda event: event(enable_timing=True), id="one that is never recorded"),
+        pytest.param(lambda event: benchmarking(event(enable_timing=True).record)(), id="an autotuner's"),
+    ],
+)
+def test_what_is_no_timing_of_the_programs_own_leaves_ours_on(fake_runs: FakeRuns, event: Any, record: Any) -> None:
+    times_ns, why = times_of(fake_runs, event, lambda: record(event))
+    assert (len(times_ns), why) == (LAUNCHES - 3, "")
+
+
+def test_launches_before_the_programs_first_event_stay_timed(fake_runs: FakeRuns, event: Any) -> None:
+    with fake_runs.here() as run:
+        run.launch(*range(8))
+        event(True).record()
+        run.launch(*range(8))
+    (path,) = run.folder.glob("*/kernels/*/timing.json")
+    timed = json.loads(path.read_text())
+    assert len(timed["times_ns"]) == 5
+    assert timed["not_timed"] == timing.TIMES_ITSELF
