@@ -1,8 +1,8 @@
 """Calls what has to be done when this process ends, whichever way Python hears of it.
 
 ``atexit`` calls ``end``: the start-up hook saw to it, before the program registered anything. But ``atexit`` misses
-children of ``multiprocessing`` that were forked, which leave by ``os._exit``; and it misses ``os.execv`` and its family, by
-which the process becomes another program.
+children of ``multiprocessing`` that were forked, which leave by ``os._exit``; and it misses ``os.execv`` and its
+family, by which the process becomes another program.
 """
 
 import os
