@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.schema import KernelRecord, LaunchRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
 
 _SMS, _WARPS, _ITERATIONS, _SLOTS = 132, 4, 63, 256
@@ -25,11 +27,14 @@ def write_capture(folder: Path, scopes: int) -> None:
     """A capture of one launch with about so many scopes."""
     ctas = -(-scopes // SCOPES_OF_A_CTA)
     words = _words(ctas)
-    writer = CaptureWriter(folder / "process", {"pid": 1})
-    writer.add_kernel("v0", _kernel(words.shape[1] * 4), "module {}\n", {})
+    writer = CaptureWriter(folder / "process", ProcessRecord(pid=1))
+    writer.add_kernel(
+        "v0", msgspec.convert(_kernel(words.shape[1] * 4), KernelRecord, str_keys=True), "module {}\n", {}
+    )
     launch = {"variant": "v0", "index": 0, "grid": [ctas, 1, 1], "device": 0, "stream": 0, "host_ns": 0}
-    writer.add_launch({**launch, "buffer_bytes": words.nbytes}, memoryview(words).cast("B"))
-    writer.finish({"left_out": {}})
+    record = msgspec.convert({**launch, "buffer_bytes": words.nbytes, "file": "named-later"}, LaunchRecord)
+    writer.add_launch(record, memoryview(words).cast("B"))
+    writer.finish({})
 
 
 def _records() -> list[tuple[int, bool, int]]:

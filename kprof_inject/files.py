@@ -1,9 +1,11 @@
-"""Writing files so that a reader never sees half of one."""
+"""Files: written so that a reader never sees half of one, and read so that nothing but a file of bounded size is."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import stat
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,6 +57,46 @@ def source_text(path: Path) -> str | None:
         return path.read_bytes().decode(errors="replace")
     except (OSError, ValueError):  # not ours to read, too long a name, a NUL in it
         return None
+
+
+def _leads_out(path: Path, within: Path) -> bool:
+    """Whether a symbolic link makes ``path``, which is below the folder ``within``, lie outside of it."""
+    part, folder = str(path), str(within)  # this is asked for each launch, and texts are much faster than paths
+    while len(part) > len(folder):
+        if os.path.islink(part):
+            return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within))
+        part = os.path.dirname(part)
+    return False
+
+
+def open_regular(path: Path, within: Path | None = None) -> io.FileIO:
+    """Open a file to read it, unbuffered. Raises ``KprofError`` at once if it cannot be read, or is a pipe, a device or
+    a folder; and if it lies outside of the folder ``within``, where a symbolic link may have led."""
+    if within is not None and _leads_out(path, within):
+        raise KprofError(f"{path} leads out of {within}", hint="put the file itself there instead of a link to it")
+    try:
+        # Without O_NONBLOCK, to open a pipe is to wait for somebody who writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise KprofError(f"cannot read {path}: {error}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise KprofError(f"cannot read {path}: it is no regular file")
+    return io.FileIO(descriptor, "rb")
+
+
+def read_regular(path: Path, most_bytes: int, within: Path | None = None) -> bytes:
+    """All bytes of a file. Raises as ``open_regular`` does, and for a file of more than ``most_bytes``."""
+    with open_regular(path, within) as file:
+        try:
+            data = file.read(most_bytes + 1)
+        except OSError as error:
+            raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > most_bytes:
+        raise KprofError(f"{path} is too large: no file of its kind has more than {most_bytes} bytes")
+    return data
 
 
 def read_object(path: Path, *keys: str) -> dict[str, Any]:

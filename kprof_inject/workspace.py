@@ -16,13 +16,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+from msgspec import Struct
+
+from kprof_inject.capture.schema import (
+    MOST_TEXT_BYTES,
+    DumpedKernelRecord,
+    Record,
+    ScopeTableRecord,
+    TimedResources,
+    decode,
+    encode,
+    read_json,
+)
 from kprof_inject.errors import KprofError
-from kprof_inject.files import read_object, read_text, write_json, write_text
+from kprof_inject.files import decode_text, read_object, read_regular, write_bytes, write_json, write_text
 from kprof_inject.printable import printable
 
 WORKSPACE_VERSION = 1
 
 _MARK = "workspace.json"
+_DUMP_AGAIN = "dump again: kprof-inject dump"
 _LOCK = "workspace.lock"
 _held: set[IO[bytes]] = set()
 """The lock files that this process holds."""
@@ -95,37 +109,51 @@ def _require_ours(folder: Path) -> None:
             f"{folder} is not empty and no workspace of kprof-inject",
             hint="name another folder with -o",
         )
+    _require_no_links(folder)
+
+
+def _require_no_links(folder: Path) -> None:
+    """Raise ``KprofError`` if what is written to a workspace would land elsewhere. What lies deeper is emptied before
+    anything is written there."""
+    for path in (*folder.glob("*"), *folder.glob("*/*")):
+        if path.is_symlink():
+            raise KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """One compiled variant that ``dump`` saved. ``info`` holds ``name``, ``override_key`` and ``file_name`` (the
-    folder and the file that Triton looks for in an override folder), ``target``, ``options``, ``metadata`` and
-    ``triton_version``."""
+    """One compiled variant that ``dump`` saved."""
 
     variant: str
-    info: dict[str, Any]
+    info: DumpedKernelRecord
     ttgir_path: Path
 
     @property
     def name(self) -> str:
-        return str(self.info["name"])
+        return self.info.name
 
     def ttgir(self) -> str:
-        return read_text(self.ttgir_path)
+        data = read_regular(self.ttgir_path, MOST_TEXT_BYTES, _workspace_of_kernel(self.ttgir_path.parent))
+        return decode_text(data, str(self.ttgir_path))
 
 
 def snapshot_beside(ttgir_path: Path) -> dict[str, str]:
     """The source texts that ``dump`` saved beside a kernel's TTGIR; none for a file from elsewhere."""
     path = ttgir_path.parent / "sources.json"
-    return _texts(path) if path.is_file() and (ttgir_path.parent / "kernel.json").is_file() else {}
+    return _texts(path, path.parent) if path.is_file() and (ttgir_path.parent / "kernel.json").is_file() else {}
 
 
-def _texts(path: Path) -> dict[str, str]:
-    texts = read_object(path)
-    if not all(isinstance(text, str) for text in texts.values()):
-        raise KprofError(f"{path} is damaged: not every value is a text", hint="dump again")
-    return texts
+def _texts(path: Path, within: Path) -> dict[str, str]:
+    return decode(read_regular(path, MOST_TEXT_BYTES, within), dict[str, str], str(path), _DUMP_AGAIN)
+
+
+def _workspace_of_kernel(folder: Path) -> Path:
+    """``kernels/VARIANT`` stands in it."""
+    return folder.parent.parent
+
+
+class _Mark(Struct, frozen=True):
+    version: int | None = None
 
 
 class Workspace:
@@ -162,12 +190,13 @@ class Workspace:
         """An existing workspace. Raises ``KprofError`` if it is none or of another version."""
         if not (folder / _MARK).exists():
             raise KprofError(f"{folder} is no workspace", hint=cls._where_to_look(folder))
-        version = read_object(folder / _MARK).get("version")
+        version = decode(read_json(folder / _MARK, folder), _Mark, str(folder / _MARK), _DUMP_AGAIN).version
         if version != WORKSPACE_VERSION:
             raise KprofError(
                 f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
                 hint=f"dump again: kprof-inject dump -o {folder} -- PROG",
             )
+        _require_no_links(folder)
         return cls(folder)
 
     @property
@@ -238,13 +267,13 @@ class Workspace:
         return captures[-1]
 
     def _captures(self) -> Iterator[Path]:
-        return (path for path in (self.folder / "captures").glob("*") if path.name.isdigit())
+        return (path for path in (self.folder / "captures").glob("*") if path.name.isdecimal())
 
-    def write_kernel(self, variant: str, info: dict[str, Any], ttgir: str, sources: dict[str, str]) -> None:
+    def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
         folder = self.kernels_folder / variant
         write_text(folder / "kernel.ttgir", ttgir)
-        write_json(folder / "sources.json", sources)
-        write_json(folder / "kernel.json", info)  # last: its presence makes the kernel
+        _write(folder / "sources.json", sources)
+        _write(folder / "kernel.json", info)  # last: its presence makes the kernel
 
     def kernels(self) -> list[DumpedKernel]:
         """The dumped kernels, ordered by name."""
@@ -253,22 +282,23 @@ class Workspace:
 
     def kernel(self, variant: str) -> DumpedKernel:
         folder = self.kernels_folder / variant
-        info = read_object(folder / "kernel.json", "name", "override_key", "file_name")
-        return DumpedKernel(variant, info, folder / "kernel.ttgir")
+        return DumpedKernel(variant, self._read(folder / "kernel.json", DumpedKernelRecord), folder / "kernel.ttgir")
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
-        return _texts(self.kernels_folder / variant / "sources.json")
+        return _texts(self.kernels_folder / variant / "sources.json", self.folder)
 
-    def write_clean_run(self, variant: str, process: str, run: dict[str, Any]) -> None:
+    def write_clean_run(self, variant: str, process: str, run: TimedResources) -> None:
         """Save what one process saw of a kernel without records: its resources, and ``times_ns`` of launches."""
-        write_json(self.kernels_folder / variant / f"clean-{process}.json", run)
+        _write(self.kernels_folder / variant / f"clean-{process}.json", run)
 
-    def clean_run(self, variant: str) -> dict[str, Any]:
-        """The same of all processes: the resources of one, and the times of all; empty if none loaded the kernel."""
-        runs = [read_object(path, "times_ns") for path in sorted((self.kernels_folder / variant).glob("clean-*.json"))]
+    def clean_run(self, variant: str) -> TimedResources:
+        """The same of all processes: the resources of one, and the times of all; nothing known if none loaded the
+        kernel."""
+        paths = sorted((self.kernels_folder / variant).glob("clean-*.json"))
+        runs = [self._read(path, TimedResources) for path in paths]
         if not runs:
-            return {}
-        return {**runs[0], "times_ns": [time for run in runs for time in run["times_ns"]]}
+            return TimedResources()
+        return msgspec.structs.replace(runs[0], times_ns=tuple(time for run in runs for time in run.times_ns or ()))
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
         """Save a kernel's plan; returns the path of its instrumented TTGIR.
@@ -287,13 +317,19 @@ class Workspace:
         shutil.rmtree(self.override_folder, ignore_errors=True)
 
     def override_path(self, kernel: DumpedKernel) -> Path:
-        folder = self.override_folder / kernel.variant / str(kernel.info["override_key"])
-        return folder / f"{kernel.info['file_name']}.ttgir"
+        return self.override_folder / kernel.variant / kernel.info.override_key / f"{kernel.info.file_name}.ttgir"
 
-    def scope_table(self, variant: str) -> dict[str, Any] | None:
+    def scope_table(self, variant: str) -> ScopeTableRecord | None:
         """The plan's scope table, or None if this variant has no plan."""
         path = self.plans_folder / variant / "scopes.json"
-        return read_object(path) if path.exists() else None
+        return self._read(path, ScopeTableRecord) if path.exists() else None
+
+    def _read(self, path: Path, kind: type[Record]) -> Record:
+        return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)
+
+
+def _write(path: Path, record: Any) -> None:
+    write_bytes(path, msgspec.json.format(encode(record), indent=1) + b"\n")
 
 
 def _is_begun(capture_folder: Path) -> bool:

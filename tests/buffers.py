@@ -6,15 +6,18 @@ hide here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.schema import ClockRecord, KernelRecord, LaunchRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
 
 PREAMBLE = 0xDEADBEEF
@@ -175,15 +178,47 @@ def launch_json(words: NDArray[np.uint32], *, variant: str = "v0", index: int = 
     }
 
 
+class JsonWriter:
+    """Writes a capture as the program does, from JSON values."""
+
+    def __init__(self, folder: Path, process: Mapping[str, Any]) -> None:
+        self._writer = CaptureWriter(folder, msgspec.convert(process, ProcessRecord))
+
+    def add_kernel(self, variant: str, kernel: Mapping[str, Any], ttgir: str, sources: Mapping[str, str]) -> None:
+        self._writer.add_kernel(variant, msgspec.convert(kernel, KernelRecord, str_keys=True), ttgir, sources)
+
+    def add_launch(self, launch: Mapping[str, Any], buffer: memoryview) -> str:
+        return self._writer.add_launch(msgspec.convert({**launch, "file": "named-later"}, LaunchRecord), buffer)
+
+    def drop_launch(self, name: str) -> None:
+        self._writer.drop_launch(name)
+
+    def add_times(self, variant: str, times_ns: Sequence[float]) -> None:
+        self._writer.add_times(variant, times_ns)
+
+    def add_clock_reading(self, reading: Mapping[str, int]) -> None:
+        self._writer.add_clock_reading(msgspec.convert(reading, ClockRecord))
+
+    def finish(self, left_out: Mapping[str, int] | None = None) -> None:
+        self._writer.finish(left_out or {})
+
+
+def make_format_1(capture: Path) -> None:
+    """Have a capture be one of format 1: without checksums, and so open to any edit."""
+    for path in [*capture.glob("*.json"), *capture.glob("*/*.json*"), *capture.glob("*/kernels/*/*.json")]:
+        text = re.sub(r',\s*"crc32":\s*\d+\s*}', "}", path.read_text())
+        path.write_text(text.replace('"version": 2', '"version": 1') if path.name == "process.json" else text)
+
+
 def save_launches(
     folder: Path, kernel: dict[str, Any], buffers: Sequence[NDArray[np.uint32]], *, variant: str = "v0"
 ) -> tuple[Launch, ...]:
     """A capture of one process that launched one kernel, written to disk and read back."""
-    writer = CaptureWriter(folder / f"process-{variant}", {"pid": 7})
+    writer = JsonWriter(folder / f"process-{variant}", {"pid": 7})
     writer.add_kernel(variant, kernel, "module {}\n", {})
     for index, words in enumerate(buffers):
         writer.add_launch(launch_json(words, variant=variant, index=index, host_ns=index), memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
     return read_capture(folder).launches
 
 

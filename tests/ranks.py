@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from buffers import Cta, Scope, buffer_words, end, kernel_json, launch_json, start
+from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
-from kprof_inject.capture.format import CLOCK_FILE
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 BEGIN_NS = 1_764_000_000_000_000_000
@@ -41,7 +40,7 @@ def save_process(
     **info: Any,
 ) -> None:
     """A process whose kernel ran at these host times, by these devices' timers: a device for each timer."""
-    writer = CaptureWriter(folder / name, {"pid": 7, "host": "a", "boot_id": "b", "device_names": ["H200"] * 2, **info})
+    writer = JsonWriter(folder / name, {"pid": 7, "host": "a", "boot_id": "b", "device_names": ["H200"] * 2, **info})
     for reading in readings:
         writer.add_clock_reading(reading)
     devices = list(dict.fromkeys(timer for timer, _ in launches))
@@ -52,7 +51,7 @@ def save_process(
         writer.add_kernel("v0", kernel_json([Scope("matmul")], words, 1, name="matmul"), "module {}\n", {})
         launch = launch_json(words, index=index, host_ns=host_ns) | {"device": devices.index(timer)}
         writer.add_launch(launch, memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
 
 
 def clock_file(folder: Path, name: str) -> Path:

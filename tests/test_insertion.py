@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from golden import FIXTURES, fixture_id, fixtures, read
 from planning import fixture_sources, insertion_of
 
+from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.cli.console import diff_of
 from kprof_inject.cli.plan_table import plan_json
 from kprof_inject.errors import KprofError
@@ -111,7 +113,7 @@ def test_a_selector_of_another_kernel_is_refused() -> None:
 def workspace_of(folder: Path, **kernels: str) -> Workspace:
     workspace = Workspace.create(folder / "ws")
     for name, text in kernels.items():
-        info = {"name": name, "override_key": f"KEY_{name}", "file_name": name}
+        info = DumpedKernelRecord(name=name, override_key=f"KEY_{name}", file_name=name)
         workspace.write_kernel(f"{name}-0", info, text, {})
     return workspace
 
@@ -137,7 +139,7 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
     for insertion in insertions:
         assert insertion.insertion is not None
         plan = {**scope_table(insertion.insertion.plan), "most_records": 2}
-        assert workspace.scope_table(insertion.kernel.variant) == plan
+        assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTableRecord)
 
 
 def test_a_kernel_in_which_nothing_matches_has_no_plan(tmp_path: Path) -> None:

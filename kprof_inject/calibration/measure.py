@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def cost_in(timelines: Sequence[Timeline], key: CostKey) -> MeasuredCost:
     beside_work = [max(cycles, 0.0) for cycles in beside_work_in(timelines)]
     quartiles = [np.percentile(gaps, (25, 75)) for gaps in (*loop, *straight)]
     return MeasuredCost(
-        key,
+        **asdict(key),
         cycles=(after_start + after_end) / 2,
         after_start_cycles=after_start,
         after_end_cycles=after_end,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from kprof_inject.calibration.child import measure_in_child
 from kprof_inject.calibration.request import Request
-from kprof_inject.capture.format import RECORD_COSTS_FILE
-from kprof_inject.capture.reader import Process, read_capture
+from kprof_inject.capture.reader import Capture, Process, read_capture
 from kprof_inject.capture.record_cost import CostKey, MeasuredCost, read_costs, write_costs
+from kprof_inject.capture.schema import RECORD_COSTS_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.workspace import Workspace
 
@@ -19,7 +19,8 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
     """Save what a record of the capture's launches costs beside them, and measure it first where the workspace does not
     know it. Yields what is to be said, before what takes time. Never raises: the capture is good without."""
     try:
-        needed = _needed(capture_folder)
+        capture = read_capture(capture_folder)
+        needed = _needed(capture)
         if not needed:
             return
         known = _known(workspace)
@@ -27,7 +28,7 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
             if request.key not in known:
                 yield from _measure(workspace, request, executable, known)
         if found := [known[key] for key in needed if key in known]:
-            write_costs(capture_folder / RECORD_COSTS_FILE, found)
+            write_costs(capture_folder / RECORD_COSTS_FILE, found, capture.processes[0].info.run)
     except KprofError as error:
         yield f"what a record costs is not known: {error.what}"
     except OSError as error:
@@ -49,19 +50,19 @@ def _measure(
     write_costs(_costs_file(workspace), known.values())
 
 
-def _needed(capture_folder: Path) -> dict[CostKey, tuple[Request, str]]:
+def _needed(capture: Capture) -> dict[CostKey, tuple[Request, str]]:
     """What is to be measured for a capture's launches, and the Python that made them."""
     needed: dict[CostKey, tuple[Request, str]] = {}
-    for process in read_capture(capture_folder).processes:
+    for process in capture.processes:
         for launch in process.launches:
             if launch.device_name:
-                key = CostKey.of(launch.device_name, str(process.info.get("triton")), launch.kernel.mode)
+                key = CostKey.of(launch.device_name, process.info.triton, launch.kernel.mode)
                 needed.setdefault(key, (Request(key, launch.origin.device_uuid(launch.device)), _executable(process)))
     return needed
 
 
 def _executable(process: Process) -> str:
-    return str(process.info.get("executable") or sys.executable)
+    return process.info.executable or sys.executable
 
 
 def _known(workspace: Workspace) -> dict[CostKey, MeasuredCost]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_cost import CostKey, MeasuredCost
+from kprof_inject.capture.schema import Text, decode, encode, read_json
 from kprof_inject.errors import KprofError
-from kprof_inject.files import read_object, write_json
+from kprof_inject.files import write_bytes, write_json
 
 _REQUEST_FILE = "request.json"
 _RESULT_FILE = "result.json"
@@ -35,13 +38,18 @@ class Request:
     @classmethod
     def read(cls, folder: Path) -> Request:
         """What is asked for in ``folder``. Raises ``KprofError``."""
-        values = read_object(folder / _REQUEST_FILE, "key", "device_uuid")
-        return cls(CostKey(**values["key"]), values["device_uuid"])
+        path = folder / _REQUEST_FILE
+        return decode(read_json(path, folder), cls, str(path))
+
+
+class _Failure(Struct, frozen=True):
+    error: Text = ""
 
 
 def write_result(folder: Path, result: MeasuredCost | KprofError) -> None:
     """Answer the request in ``folder``."""
-    write_json(folder / _RESULT_FILE, {"error": result.what} if isinstance(result, KprofError) else result.to_json())
+    answer = _Failure(result.what) if isinstance(result, KprofError) else result
+    write_bytes(folder / _RESULT_FILE, encode(answer) + b"\n")
 
 
 def read_result(folder: Path) -> MeasuredCost | None:
@@ -49,7 +57,8 @@ def read_result(folder: Path) -> MeasuredCost | None:
     path = folder / _RESULT_FILE
     if not path.exists():
         return None
-    values = read_object(path)
-    if "error" in values:
-        raise KprofError(str(values["error"]))
-    return MeasuredCost.from_json(values, path)
+    answer = read_json(path, folder)
+    failure = decode(answer, _Failure, str(path))
+    if failure.error:
+        raise KprofError(failure.error)
+    return decode(answer, MeasuredCost, str(path))

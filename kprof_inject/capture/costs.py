@@ -1,14 +1,10 @@
-"""What a capture says a kernel costs: by itself, and with records in it."""
+"""What a kernel costs: by itself, and with records in it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from kprof_inject.capture.format import KERNEL_FILE, TIMING_FILE
-from kprof_inject.errors import KprofError
-from kprof_inject.files import object_with, read_object
+from kprof_inject.capture.schema import KernelRecord, TimingRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +25,17 @@ class KernelCost:
 UNKNOWN_COST = KernelCost()
 
 
-def cost_with_records(folder: Path, kernel: dict[str, Any]) -> KernelCost:
-    """Of the kernel as it was captured. ``kernel`` is what its ``kernel.json`` in ``folder`` holds."""
-    path = folder / TIMING_FILE
-    # A program that was killed saved no times.
-    timing = read_object(path, "times_ns") if path.exists() else {}
-    return _cost(path, {**kernel, "shared_bytes": kernel["metadata"].get("shared"), **timing})
+def cost_with_records(kernel: KernelRecord, timing: TimingRecord | None) -> KernelCost:
+    """Of the kernel as it was captured. A program that was killed saved no times."""
+    shared_bytes = kernel.known_metadata.shared
+    times_ns, not_timed = (timing.times_ns, timing.not_timed or "") if timing else (None, "")
+    return KernelCost(kernel.registers, kernel.spills, shared_bytes, kernel.ctas_per_sm, times_ns, not_timed)
 
 
-def clean_cost(folder: Path, kernel: dict[str, Any]) -> KernelCost:
+def clean_cost(kernel: KernelRecord) -> KernelCost:
     """Of the same kernel without records. Captures made before its times were taken know its shared memory alone."""
-    path = folder / KERNEL_FILE
-    metadata, clean = (object_with((), kernel.get(key) or {}, path) for key in ("clean_metadata", "clean"))
-    return _cost(path, {"shared_bytes": metadata.get("shared"), **clean})
-
-
-def _cost(path: Path, values: dict[str, Any]) -> KernelCost:
-    times = values.get("times_ns")
-    try:
-        times_ns = None if times is None else tuple(map(float, times))
-    except (TypeError, ValueError):
-        raise KprofError(f"{path} is damaged: its times are no numbers", hint="capture again") from None
+    clean = kernel.clean
+    shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
     return KernelCost(
-        values.get("registers"),
-        values.get("spills"),
-        values.get("shared_bytes"),
-        values.get("ctas_per_sm"),
-        times_ns,
-        values.get("not_timed") or "",
+        clean.registers, clean.spills, shared_bytes, clean.ctas_per_sm, clean.times_ns, clean.not_timed or ""
     )

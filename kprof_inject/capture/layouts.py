@@ -20,6 +20,7 @@ from kprof_inject.capture.row_checks import (
     sound_times,
     usual_size,
 )
+from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
 
 PREAMBLE = 0xDEADBEEF
@@ -135,17 +136,7 @@ class UntimedLayout(_HeaderLayout):
         return None
 
 
-LAYOUTS: dict[str, Layout] = {"timed": TimedLayout(), "untimed": UntimedLayout()}
-
-
-def layout_named(name: str) -> Layout:
-    """Raises ``KprofError`` for a name that no class here has."""
-    if name not in LAYOUTS:
-        raise KprofError(
-            f"the capture's buffer layout {name!r} is unknown",
-            hint=f"this version reads {', '.join(sorted(LAYOUTS))}; update kprof-inject",
-        )
-    return LAYOUTS[name]
+LAYOUTS: dict[LayoutName, Layout] = {"timed": TimedLayout(), "untimed": UntimedLayout()}
 
 
 def _rows(words: NDArray[np.uint32], sound: NDArray[np.bool_]) -> NDArray[np.uint32]:

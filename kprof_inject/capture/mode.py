@@ -41,14 +41,8 @@ class Mode:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Mode:
-        """The first captures say nothing of warps and stores: all warps, and stores where they were."""
-        return cls(
-            str(values["buffer"]),
-            int(values["buffer_bytes"]),
-            int(values["clock_bits"]),
-            tuple(int(warp) for warp in values.get("warps", ())),
-            bool(values.get("sched_stores", False)),
-        )
+        """What ``to_json`` gave; a capture's is a ``ModeRecord``."""
+        return cls(**{**values, "warps": tuple(values["warps"])})
 
 
 DEFAULT_MODE = Mode()

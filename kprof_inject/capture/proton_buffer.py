@@ -14,6 +14,7 @@ from kprof_inject.capture.proton_header import ProtonHeader, read_header
 from kprof_inject.capture.proton_names import checked_names
 from kprof_inject.capture.proton_payload import Recording, recording_of
 from kprof_inject.capture.reader import Capture, Kernel, Launch, Process
+from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 from kprof_inject.errors import KprofError
 
@@ -49,7 +50,7 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
         graph=False,
         offset_bytes=header.payload_offset,
     )
-    return Capture(path, (Process(origin, {}, (launch,), True, {}, 0),))
+    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
 
 
 def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import LAYOUTS, RawCtas
+from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
 
 # An entry's first word, high to low: end flag, scope id, event flag (Triton 3.9), nothing, clock bits 42 to 32.
@@ -37,7 +38,7 @@ class Recording:
     ran). ``clock_bits`` is as in ``Mode``, ``stores_moved`` its ``sched_stores``; ``scope_ids`` are those that entries
     bear, ascending."""
 
-    layout: str
+    layout: LayoutName
     ring_bytes: int
     clock_bits: int
     stores_moved: bool
@@ -57,7 +58,7 @@ def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[i
 
 
 class _Reading(NamedTuple):
-    layout: str
+    layout: LayoutName
     ctas: RawCtas
 
 

@@ -1,37 +1,58 @@
-"""Reads a capture. Needs numpy alone."""
+"""Reads a capture. Needs msgspec and numpy alone."""
 
 from __future__ import annotations
 
-import json
+import io
+import math
+import os
+import zlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.costs import UNKNOWN_COST, KernelCost, clean_cost, cost_with_records
-from kprof_inject.capture.format import (
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.origin import HostReading, Origin, Place
+from kprof_inject.capture.record_cost import CostKey, MeasuredCost, RecordCost, cost_of, read_costs
+from kprof_inject.capture.schema import (
+    CAPTURE_AGAIN,
     CLOCK_FILE,
     END_FILE,
-    FORMAT_VERSION,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
+    MOST_TEXT_BYTES,
     PROCESS_FILE,
     RECORD_COSTS_FILE,
     SOURCES_FILE,
+    TIMING_FILE,
     TTGIR_FILE,
+    ClockRecord,
+    DropRecord,
+    EndRecord,
+    KernelRecord,
+    LaunchRecord,
+    LayoutName,
+    ProcessRecord,
+    Record,
+    TimingRecord,
+    decode,
+    decode_launch_line,
+    decode_process,
+    read_json,
+    require_same_recording,
+    require_seal,
 )
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.origin import Origin, Place
-from kprof_inject.capture.origin_reader import host_readings, origin_of
-from kprof_inject.capture.record_cost import CostKey, MeasuredCost, RecordCost, cost_of, read_costs
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.files import object_with, read_object, read_text
+from kprof_inject.files import decode_text, open_regular, read_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +66,7 @@ class Kernel:
     name: str
     num_warps: int
     stride_bytes: int
-    layout: str
+    layout: LayoutName
     scope_ids: dict[int, str]
     scopes: ScopeTable
     sm_clock_hz: float
@@ -56,14 +77,23 @@ class Kernel:
     with_records: KernelCost = UNKNOWN_COST
     record_cost: RecordCost | None = None
     sm_count: int | None = None
+    checksums: tuple[int | None, int | None] = (None, None)
+    """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
+    capture_folder: Path | None = None
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""
-        return read_text(self.folder / TTGIR_FILE)
+        return decode_text(self._file(TTGIR_FILE, self.checksums[0]), str(self.folder / TTGIR_FILE))
 
     def sources(self) -> dict[str, str]:
         """The text of each source file that the module refers to, by the path it is referred to by."""
-        return read_object(self.folder / SOURCES_FILE)
+        return decode(self._file(SOURCES_FILE, self.checksums[1]), dict[str, str], str(self.folder / SOURCES_FILE))
+
+    def _file(self, name: str, crc32: int | None) -> bytes:
+        path = self.folder / name
+        data = read_regular(path, MOST_TEXT_BYTES, self.capture_folder)
+        _require_crc32(zlib.crc32(data), crc32, path)
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +116,12 @@ class Launch:
     graph: bool
     host_end_ns: int | None = None
     offset_bytes: int = 0
+    crc32: int | None = None
+    """Of the buffer; None in captures of format 1."""
+    process: ProcessRecord | None = None
+    """What the process said of itself; None where nothing is known."""
+    capture_folder: Path | None = None
+    """The buffer lies in it; None for a file of the user's own."""
 
     @property
     def device_name(self) -> str:
@@ -99,19 +135,19 @@ class Launch:
 
     def words(self) -> NDArray[np.uint32]:
         """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
-        try:
-            raw = np.fromfile(self.path, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
-        except OSError as error:
-            raise KprofError(f"cannot read {self.path}: {error.strerror}") from None
-        stride = self.kernel.stride_bytes // 4
-        hint = "capture again: kprof-inject run"
-        if raw.size * 4 != self.buffer_bytes:
-            wrong = f"{raw.size * 4} bytes, where {self.buffer_bytes} were saved"
-            raise KprofError(f"{self.path} is damaged: {wrong}", hint=hint)
-        if stride == 0 or raw.size % stride:
-            wrong = f"{self.buffer_bytes} bytes are no whole number of rows of {self.kernel.stride_bytes}"
-            raise KprofError(f"{self.path} is damaged: {wrong}", hint=hint)
-        return raw.reshape(-1, stride)
+        with open_regular(self.path, self.capture_folder) as file:
+            size = os.fstat(file.fileno()).st_size - self.offset_bytes
+            if size != self.buffer_bytes:
+                raise KprofError(
+                    f"{self.path} is damaged: {size} bytes, where {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
+                )
+            try:
+                raw = np.fromfile(file, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
+            except OSError as error:
+                raise KprofError(f"cannot read {self.path}: {error.strerror}") from None
+        if self.crc32 is not None:
+            _require_crc32(zlib.crc32(raw.data), self.crc32, self.path)
+        return raw.reshape(-1, self.kernel.stride_bytes // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +157,7 @@ class Process:
     ``damaged_readings`` counts the lines of its clock file that are no readings of the host's clock."""
 
     origin: Origin
-    info: dict[str, Any]
+    info: ProcessRecord
     launches: tuple[Launch, ...]
     ended: bool
     left_out: dict[str, int]
@@ -147,102 +183,226 @@ class Capture:
         return tuple(sorted(launches, key=lambda launch: launch.host_ns))
 
 
-_LAUNCH_KEYS = ("variant", "index", "grid", "device", "stream", "host_ns", "buffer_bytes", "file")
-_KERNEL_KEYS = ("name", "metadata", "layout", "scope_ids", "scope_table", "sm_clock_hz", "mode")
-
-
 def is_capture(folder: Path) -> bool:
     return any(folder.glob(f"*/{PROCESS_FILE}"))
 
 
 def seen_launches(folder: Path) -> int:
     """How many launches with records a capture's processes made, kept or not. Those that were killed do not tell."""
-    ends = [read_object(path) for path in folder.glob(f"*/{END_FILE}")]
-    return sum(count for end in ends for count in end.get("launches", {}).values())
+    return sum(sum(end.launches.values()) for end in _ends(folder))
 
 
 def left_out_launches(folder: Path) -> Counter[str]:
     """How many launches a capture's processes did not save, by the reason."""
-    return sum((Counter(read_object(path).get("left_out", {})) for path in folder.glob(f"*/{END_FILE}")), Counter())
+    return sum((Counter(end.left_out) for end in _ends(folder)), Counter())
+
+
+def _ends(folder: Path) -> Iterator[EndRecord]:
+    files = [_ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
+    return (end for file in files if (end := file.read_if_there(END_FILE, EndRecord)) is not None)
 
 
 def read_capture(folder: Path) -> Capture:
-    """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none."""
+    """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none, or if what it
+    holds is not what was saved."""
     if not is_capture(folder):
         raise KprofError(f"{folder} is no capture", hint="make one: kprof-inject profile -- PROG, or run after insert")
-    costs = read_costs(folder / RECORD_COSTS_FILE)
-    return Capture(folder, tuple(_process(path.parent, costs) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))))
+    files = [_ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
+    _require_one_run(folder, [file.process for file in files])
+    first = files[0].process
+    costs = read_costs(folder / RECORD_COSTS_FILE, first.run if first.version > 1 else "")
+    return Capture(folder, tuple(_process(file, costs) for file in files))
 
 
-def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
-    info = read_object(folder / PROCESS_FILE, "version", "pid")
-    if info.get("version") != FORMAT_VERSION:
+def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
+    if len({(process.version, process.run) for process in processes}) > 1:
         raise KprofError(
-            f"{folder} has capture format {info.get('version')}, this program reads {FORMAT_VERSION}",
-            hint="capture again with this version, or read it with the version that wrote it",
+            f"the processes in {folder} are of several captures", hint="keep each capture in a folder of its own"
         )
-    end = read_object(folder / END_FILE, "left_out") if (folder / END_FILE).exists() else None
-    readings, damaged_readings = host_readings(folder / CLOCK_FILE)
-    origin = origin_of(folder, info, readings)
-    kernels: dict[tuple[str, str], Kernel] = {}
+    names = [process.process for process in processes if process.process]
+    if len(set(names)) < len(names):
+        raise KprofError(f"{folder} holds a process twice", hint="take the copy out of it")
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessFiles:
+    """The folder of one process, and what its ``process.json`` says."""
+
+    folder: Path
+    process: ProcessRecord
+
+    @classmethod
+    def open(cls, folder: Path) -> _ProcessFiles:
+        path = folder / PROCESS_FILE
+        return cls(folder, decode_process(read_json(path, folder.parent), str(path)))
+
+    def read(self, name: str, kind: type[Record]) -> Record:
+        path = self.folder / name
+        text = read_json(path, self.folder.parent)
+        self.require_seal(text, name, str(path))
+        return decode(text, kind, str(path))
+
+    def read_if_there(self, name: str, kind: type[Record]) -> Record | None:
+        """None if there is no such file."""
+        return self.read(name, kind) if os.path.lexists(self.folder / name) else None
+
+    def lines(self, name: str) -> Iterator[tuple[bytes, str]]:
+        """All lines that were written to their end, and what to call each; of a killed program the last may be cut."""
+        path = self.folder / name
+        if not os.path.lexists(path):
+            return
+        with io.BufferedReader(open_regular(path, self.folder.parent)) as file:
+            number = 0
+            while (line := file.readline(_LONGEST_LINE_BYTES)).endswith(b"\n"):
+                number += 1
+                yield line, f"{path}:{number}"
+        if len(line) == _LONGEST_LINE_BYTES:
+            raise KprofError(f"{path}:{number + 1}: no line has {len(line)} bytes", hint=CAPTURE_AGAIN)
+
+    def require_seal(self, text: bytes, name: str, where: str) -> None:
+        """Captures of format 1 have no checksums."""
+        if self.process.version > 1:
+            require_seal(text, f"{self.process.process}/{name}", where)
+
+
+_LONGEST_LINE_BYTES = 1 << 20
+
+
+def _process(files: _ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
+    end = files.read_if_there(END_FILE, EndRecord)
+    readings, damaged_readings = _host_readings(files)
+    origin = _origin(files, readings)
+    kernels: dict[tuple[str, str], _BuiltKernel] = {}
     launches: dict[str, Launch] = {}
-    for line in _complete_lines(folder / LAUNCHES_FILE):
-        if "drop" in line:
-            launches.pop(line["drop"], None)
+    lines = 0
+    for line, where in files.lines(LAUNCHES_FILE):
+        lines += 1
+        record = _launch_line(files, line, lines, where)
+        name = record.drop if isinstance(record, DropRecord) else record.file
+        if isinstance(record, DropRecord):
+            if launches.pop(name, None) is None:
+                raise KprofError(f"{where}: $.drop: no launch before it has the file {name!r}", hint=CAPTURE_AGAIN)
             continue
-        variant = object_with(_LAUNCH_KEYS, line, folder / LAUNCHES_FILE)["variant"]
-        device_name = origin.device_name(line["device"])
-        if (variant, device_name) not in kernels:
-            kernel = _kernel(folder / KERNELS_FOLDER / variant, variant)
-            cost = cost_of(CostKey.of(device_name, str(info.get("triton")), kernel.mode), costs)
-            kernels[variant, device_name] = replace(kernel, record_cost=cost)
-        launches[line["file"]] = Launch(
-            kernels[variant, device_name],
-            origin,
-            line["index"],
-            (line["grid"][0], line["grid"][1], line["grid"][2]),
-            line["device"],
-            line["stream"],
-            line["host_ns"],
-            folder / line["file"],
-            line["buffer_bytes"],
-            bool(line.get("graph")),
-            line.get("host_end_ns"),
+        if name in launches:
+            raise KprofError(f"{where}: $.file: another launch has it: {name!r}", hint=CAPTURE_AGAIN)
+        key = record.variant, origin.device_name(record.device)
+        if key not in kernels:
+            kernels[key] = _kernel(files, record.variant, key[1], costs)
+        launches[name] = _launch(files, origin, kernels[key], record, where)
+    if end is not None and end.launch_lines is not None and lines < end.launch_lines:
+        raise KprofError(
+            f"{files.folder / LAUNCHES_FILE} has {lines} lines, where {end.launch_lines} were written: launches are "
+            "missing",
+            hint=CAPTURE_AGAIN,
         )
-    left_out = dict(end["left_out"]) if end else {}
-    return Process(origin, info, tuple(launches.values()), end is not None, left_out, damaged_readings)
+    left_out = end.left_out if end else {}
+    return Process(origin, files.process, tuple(launches.values()), end is not None, left_out, damaged_readings)
 
 
-def _complete_lines(path: Path) -> list[dict[str, Any]]:
-    """All lines that were written to their end; of a killed program the last may be cut."""
-    if not path.exists():
-        return []
-    lines = read_text(path).split("\n")[:-1]
-    try:
-        values = [json.loads(line) for line in lines]
-    except ValueError as error:
-        raise KprofError(f"{path} is damaged: {error}", hint="capture again: kprof-inject run") from None
-    for number, value in enumerate(values, 1):
-        if not isinstance(value, dict):
-            raise KprofError(f"{path} is damaged: line {number} is no object", hint="capture again: kprof-inject run")
-    return values
+def _launch_line(files: _ProcessFiles, line: bytes, number: int, where: str) -> LaunchRecord | DropRecord:
+    """Raises ``KprofError`` if the line is damaged, or if one before it is missing."""
+    files.require_seal(line, LAUNCHES_FILE, where)
+    record = decode_launch_line(line, where)
+    if files.process.version > 1 and record.line != number:
+        raise KprofError(
+            f"{where}: $.line: expected {number}, got {record.line}: lines are missing", hint=CAPTURE_AGAIN
+        )
+    return record
 
 
-def _kernel(folder: Path, variant: str) -> Kernel:
-    values = read_object(folder / KERNEL_FILE, *_KERNEL_KEYS)
-    return Kernel(
+@dataclass(frozen=True, slots=True)
+class _BuiltKernel:
+    kernel: Kernel
+    cta_bytes: int
+
+
+def _kernel(
+    files: _ProcessFiles, variant: str, device_name: str, costs: Mapping[CostKey, MeasuredCost]
+) -> _BuiltKernel:
+    folder = f"{KERNELS_FOLDER}/{variant}"
+    record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
+    require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
+    timing = files.read_if_there(f"{folder}/{TIMING_FILE}", TimingRecord)
+    known, mode = record.known_metadata, Mode(*msgspec.structs.astuple(record.mode))
+    kernel = Kernel(
         variant,
-        values["name"],
-        values["metadata"]["num_warps"],
-        values["metadata"]["profile_scratch_size"],
-        values["layout"],
-        {int(scope_id): name for scope_id, name in values["scope_ids"].items()},
-        ScopeTable.from_json(values["scope_table"]),
-        float(values["sm_clock_hz"]),
-        Mode.from_json(values["mode"]),
-        values["metadata"],
-        folder,
-        clean_cost(folder, values),
-        cost_with_records(folder, values),
-        sm_count=values.get("sm_count") or None,
+        record.name,
+        known.num_warps,
+        known.profile_scratch_size,
+        record.layout,
+        record.scope_ids,
+        ScopeTable.of(record.scope_table),
+        record.sm_clock_hz,
+        mode,
+        record.metadata,
+        files.folder / folder,
+        clean_cost(record),
+        cost_with_records(record, timing),
+        cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
+        record.sm_count or None,
+        (record.ttgir_crc32, record.sources_crc32),
+        files.folder.parent,
     )
+    return _BuiltKernel(kernel, record.cta_bytes)
+
+
+def _launch(files: _ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:
+    ctas = math.prod(record.grid)
+    # The first captures left out that a cluster's CTAs each have a row.
+    allowed = {ctas * built.cta_bytes} | ({ctas * built.kernel.stride_bytes} if files.process.version == 1 else set())
+    if record.buffer_bytes not in allowed:
+        raise KprofError(
+            f"{where}: $.buffer_bytes: expected {ctas * built.cta_bytes} for a grid of {ctas}, got "
+            f"{record.buffer_bytes}",
+            hint=CAPTURE_AGAIN,
+        )
+    return Launch(
+        built.kernel,
+        origin,
+        record.index,
+        record.grid,
+        record.device,
+        record.stream,
+        record.host_ns,
+        files.folder / record.file,
+        record.buffer_bytes,
+        record.graph,
+        record.host_end_ns,
+        crc32=record.buffer_crc32,
+        process=files.process,
+        capture_folder=files.folder.parent,
+    )
+
+
+def _origin(files: _ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
+    process = files.process
+    return Origin(
+        files.folder.name,
+        process.pid,
+        process.rank,
+        process.host,
+        process.boot_id,
+        process.device_names,
+        process.device_uuids,
+        readings,
+    )
+
+
+def _host_readings(files: _ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
+    """The readings, and how many lines hold none: a trace does without, so that a damaged line stops no reader."""
+    readings: list[HostReading] = []
+    lines = 0
+    for line, where in files.lines(CLOCK_FILE):
+        lines += 1
+        with suppress(KprofError):
+            files.require_seal(line, CLOCK_FILE, where)
+            readings.append(HostReading(*msgspec.structs.astuple(decode(line, ClockRecord, where))))
+    return tuple(readings), lines - len(readings)
+
+
+def _require_crc32(found: int, saved: int | None, path: Path) -> None:
+    if saved is not None and found != saved:
+        raise KprofError(
+            f"{path} is not what was saved: its checksum does not match",
+            hint=f"it was edited, damaged, or taken from another capture; {CAPTURE_AGAIN}",
+        )

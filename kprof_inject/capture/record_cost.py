@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import (
+    BufferKind,
+    ClockBits,
+    Count,
+    Cycles,
+    Name,
+    decode,
+    encode,
+    read_json,
+    require_seal,
+    sealed,
+)
 from kprof_inject.capture.shipped_record_costs import SHIPPED
-from kprof_inject.errors import KprofError
-from kprof_inject.files import object_with, read_object, write_json
+from kprof_inject.files import write_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +65,9 @@ class CostKey:
         return cls(device_name, triton, mode.buffer, mode.clock_bits, mode.sched_stores, bool(mode.warps))
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredCost:
-    """What was measured: all in cycles from a record's clock reading to that of the next record of the same warp.
+class MeasuredCost(Struct, frozen=True):
+    """What was measured for one ``CostKey``, whose fields come first: all in cycles from a record's clock reading to
+    that of the next record of the same warp.
 
     ``after_start_cycles`` and ``after_end_cycles`` are what follows the start and what follows the end of a scope, in a
     loop, where the next record stands right behind; ``cycles`` is their mean. The two ``beside_work`` are what is left
@@ -62,80 +75,59 @@ class MeasuredCost:
     what was measured of a place in the code without work, half lies within ``spread_cycles``; ``samples`` is how many
     there were in all."""
 
-    key: CostKey
-    cycles: float
-    after_start_cycles: float
-    after_end_cycles: float
-    after_start_beside_work_cycles: float
-    after_end_beside_work_cycles: float
-    straight_cycles: float
-    spread_cycles: float
-    samples: int
+    device_name: Name
+    triton: Name
+    buffer: BufferKind
+    clock_bits: ClockBits
+    sched_stores: bool
+    some_warps: bool
+    cycles: Cycles
+    after_start_cycles: Cycles
+    after_end_cycles: Cycles
+    after_start_beside_work_cycles: Cycles
+    after_end_beside_work_cycles: Cycles
+    straight_cycles: Cycles
+    spread_cycles: Cycles
+    samples: Count
+
+    @property
+    def key(self) -> CostKey:
+        return CostKey(self.device_name, self.triton, self.buffer, self.clock_bits, self.sched_stores, self.some_warps)
 
     @property
     def record_cost(self) -> RecordCost:
         """What is to be subtracted for a record of this key."""
         start = [self.after_start_cycles, self.after_start_beside_work_cycles]
         end = [self.after_end_cycles, self.after_end_beside_work_cycles]
-        if not self.key.sched_stores:
+        if not self.sched_stores:
             # The same instructions: how the compiler mixes them with the work was not the kind of record's doing.
             start = end = start + end
         error_cycles = max((max(costs) - min(costs)) / 2 for costs in (start, end))
         return RecordCost(_middle(start), _middle(end), error_cycles, "measured")
-
-    def to_json(self) -> dict[str, Any]:
-        values = asdict(self)
-        return {**values.pop("key"), **values}
-
-    @classmethod
-    def from_json(cls, values: Any, path: Path) -> MeasuredCost:
-        """``path`` is where the values come from, for the ``KprofError`` that those of another form raise."""
-        found = object_with((*_KEY_TYPES, *_NUMBERS), values, path)
-        numbers = {name: found[name] for name in _NUMBERS}
-        if any(type(found[name]) is not kind for name, kind in _KEY_TYPES.items()) or not all(
-            type(number) in (int, float) and 0 <= number < math.inf for number in numbers.values()
-        ):
-            raise KprofError(f"{path} is damaged: the cost of a record is none")
-        return cls(CostKey(**{name: found[name] for name in _KEY_TYPES}), **numbers)
 
 
 def _middle(costs: Sequence[float]) -> float:
     return (min(costs) + max(costs)) / 2
 
 
-_KEY_TYPES = {
-    "device_name": str,
-    "triton": str,
-    "buffer": str,
-    "clock_bits": int,
-    "sched_stores": bool,
-    "some_warps": bool,
-}
-_NUMBERS = (
-    "cycles",
-    "after_start_cycles",
-    "after_end_cycles",
-    "after_start_beside_work_cycles",
-    "after_end_beside_work_cycles",
-    "straight_cycles",
-    "spread_cycles",
-    "samples",
-)
+class _CostsFile(Struct, frozen=True):
+    costs: tuple[MeasuredCost, ...]
 
 
-def read_costs(path: Path) -> dict[CostKey, MeasuredCost]:
-    """The costs that were saved in a file; none if there is no such file. Raises ``KprofError`` if it is damaged."""
-    if not path.exists():
+def read_costs(path: Path, run: str = "") -> dict[CostKey, MeasuredCost]:
+    """The costs that were saved in a file; none if there is no such file. Raises ``KprofError`` if it is damaged, or if
+    ``run`` (see ``ProcessRecord``) is not empty and the file is of another."""
+    if not os.path.lexists(path):
         return {}
-    costs = read_object(path, "costs")["costs"]
-    if not isinstance(costs, list):
-        raise KprofError(f"{path} is damaged: the costs are no list")
-    return {cost.key: cost for cost in (MeasuredCost.from_json(values, path) for values in costs)}
+    text = read_json(path, path.parent)
+    if run:
+        require_seal(text, run, str(path))
+    return {cost.key: cost for cost in decode(text, _CostsFile, str(path)).costs}
 
 
-def write_costs(path: Path, costs: Iterable[MeasuredCost]) -> None:
-    """Replace the file by one with these costs."""
-    write_json(path, {"costs": [cost.to_json() for cost in costs]})
+def write_costs(path: Path, costs: Iterable[MeasuredCost], run: str = "") -> None:
+    """Replace the file by one with these costs, which are for a capture of ``run`` if that is not empty."""
+    write_bytes(path, sealed(msgspec.json.format(encode(_CostsFile(tuple(costs))), indent=1), run) + b"\n")
 
 
 def cost_of(key: CostKey, measured: Mapping[CostKey, MeasuredCost]) -> RecordCost | None:

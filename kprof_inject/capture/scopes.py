@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from kprof_inject.errors import KprofError
-
-_READABLE_VERSION = 1
+from kprof_inject.capture.schema import PointRecord, ScopeTableRecord
 
 INSTANT = "mark"
 """The kind of a scope that is a point in time: nothing stands between its start and its end."""
@@ -62,31 +59,25 @@ class ScopeTable:
         return next(bodies, None)
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> ScopeTable:
-        if values.get("version") != _READABLE_VERSION:
-            raise KprofError(
-                f"the scope table has version {values.get('version')}, this program reads {_READABLE_VERSION}",
-                hint="insert again with this version",
-            )
+    def of(cls, record: ScopeTableRecord) -> ScopeTable:
+        """The table that a capture or a plan holds."""
         return cls(
             tuple(
                 ScopeInfo(
-                    scope["record"],
-                    scope["name"],
-                    scope["kind"],
-                    _line(scope["source"]),
-                    tuple(_line(point) for point in scope["called_from"]),
-                    scope["parent"],
-                    scope.get("label", ""),
-                    scope.get("partition"),
+                    scope.record,
+                    scope.name,
+                    scope.kind,
+                    _line(scope.source),
+                    tuple(map(_line, scope.called_from)),
+                    scope.parent,
+                    scope.label,
+                    scope.partition,
                 )
-                for scope in values["scopes"]
+                for scope in record.scopes
             ),
-            tuple(
-                Partition(one["name"], one["warps"], one.get("function", "")) for one in values.get("partitions", ())
-            ),
+            tuple(Partition(one.name, one.warps, one.function) for one in record.partitions),
         )
 
 
-def _line(point: dict[str, Any] | None) -> str:
-    return f"{point['file']}:{point['line']}" if point else ""
+def _line(point: PointRecord | None) -> str:
+    return f"{point.file}:{point.line}" if point else ""

@@ -1,20 +1,21 @@
 """Writes one process's part of a capture, so that at every moment what is on disk is readable.
 
-Imports the standard library alone: it runs inside the user's program.
+Runs inside the user's program, in the writer's thread: no launch waits for it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import os
+import zlib
+from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
-from kprof_inject.capture.format import (
+import msgspec
+
+from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
-    FORMAT_VERSION,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
@@ -22,31 +23,47 @@ from kprof_inject.capture.format import (
     SOURCES_FILE,
     TIMING_FILE,
     TTGIR_FILE,
+    ClockRecord,
+    DropRecord,
+    EndRecord,
+    KernelRecord,
+    LaunchRecord,
+    ProcessRecord,
+    TimingRecord,
+    encode,
+    sealed,
 )
-from kprof_inject.files import write_json, write_text
+from kprof_inject.files import write_bytes
 
 
 class CaptureWriter:
     """One process's folder. A launch's line is written after its buffer, so a killed program loses at most one."""
 
-    def __init__(self, folder: Path, process: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, process: ProcessRecord) -> None:
         self._folder = folder
         self._kernels: set[str] = set()
         self._files = 0
-        write_json(folder / PROCESS_FILE, {"version": FORMAT_VERSION, **process})
+        self._lines = 0
+        self._process = os.urandom(8).hex()
+        process = msgspec.structs.replace(process, process=self._process)
+        write_bytes(folder / PROCESS_FILE, sealed(_indented(process), PROCESS_FILE) + b"\n")
 
-    def add_kernel(self, variant: str, kernel: dict[str, Any], ttgir: str, sources: dict[str, str]) -> None:
+    def add_kernel(self, variant: str, kernel: KernelRecord, ttgir: str, sources: Mapping[str, str]) -> None:
         """Save what is known of a compiled kernel; a variant is saved once."""
         if variant in self._kernels:
             return
         folder = self._folder / KERNELS_FOLDER / variant
-        write_text(folder / TTGIR_FILE, ttgir)
-        write_json(folder / SOURCES_FILE, sources)
-        write_json(folder / KERNEL_FILE, kernel)
+        texts = {TTGIR_FILE: ttgir.encode(), SOURCES_FILE: _indented(sources)}
+        for name, text in texts.items():
+            write_bytes(folder / name, text)
+        checked = msgspec.structs.replace(
+            kernel, ttgir_crc32=zlib.crc32(texts[TTGIR_FILE]), sources_crc32=zlib.crc32(texts[SOURCES_FILE])
+        )
+        self._write(f"{KERNELS_FOLDER}/{variant}/{KERNEL_FILE}", checked)
         self._kernels.add(variant)
 
-    def add_launch(self, launch: dict[str, Any], buffer: memoryview) -> str:
-        """Save one launch's buffer, then its line; returns the name of the buffer's file."""
+    def add_launch(self, launch: LaunchRecord, buffer: memoryview) -> str:
+        """Save one launch's buffer, then its line; returns the name of the buffer's file, which this chooses."""
         name = f"launch-{self._files:06d}.bin"
         self._files += 1
         path = self._folder / name
@@ -57,32 +74,43 @@ class CaptureWriter:
         except OSError:
             path.unlink(missing_ok=True)
             raise
-        self._append(LAUNCHES_FILE, {**launch, "file": name})
+        line = msgspec.structs.replace(launch, line=self._lines + 1, file=name, buffer_crc32=zlib.crc32(buffer))
+        self._append(LAUNCHES_FILE, line)
+        self._lines += 1
         return name
 
     def drop_launch(self, name: str) -> None:
         """Take a launch out again, because a later one stands for it."""
-        self._append(LAUNCHES_FILE, {"drop": name})
+        self._append(LAUNCHES_FILE, DropRecord(line=self._lines + 1, drop=name))
+        self._lines += 1
         (self._folder / name).unlink()
 
     def add_times(self, variant: str, times_ns: Sequence[float], not_timed: str = "") -> None:
         """Save device times of single launches, and why others were not timed; nothing for a variant of which no launch
         was saved."""
         if variant in self._kernels:
-            timing = {"times_ns": list(times_ns), **({"not_timed": not_timed} if not_timed else {})}
-            write_json(self._folder / KERNELS_FOLDER / variant / TIMING_FILE, timing)
+            timing = TimingRecord(tuple(times_ns), not_timed or None)
+            self._write(f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}", timing)
 
-    def add_clock_reading(self, reading: dict[str, int]) -> None:
+    def add_clock_reading(self, reading: ClockRecord) -> None:
         """Save what a device's timer read at a time of the host's."""
         self._append(CLOCK_FILE, reading)
 
-    def finish(self, counts: dict[str, Any]) -> None:
-        """Save what was left out. Its absence tells a reader that the program was killed."""
-        write_json(self._folder / END_FILE, counts)
+    def finish(self, left_out: Mapping[str, int], launches: Mapping[str, int] | None = None) -> None:
+        """Save what was left out, by the reason, and how many launches of each variant there were. The absence of this
+        file tells a reader that the program was killed."""
+        self._write(END_FILE, EndRecord(dict(left_out), dict(launches or {}), self._lines))
 
-    def _append(self, name: str, line: dict[str, Any]) -> None:
-        with (self._folder / name).open("a") as file:
-            file.write(json.dumps(line, sort_keys=True) + "\n")
+    def _write(self, name: str, record: object) -> None:
+        write_bytes(self._folder / name, sealed(_indented(record), f"{self._process}/{name}") + b"\n")
+
+    def _append(self, name: str, record: object) -> None:
+        with (self._folder / name).open("ab") as file:
+            file.write(sealed(encode(record), f"{self._process}/{name}") + b"\n")
+
+
+def _indented(record: object) -> bytes:
+    return msgspec.json.format(encode(record), indent=1) + b"\n"
 
 
 def _write_all(file: FileIO, buffer: memoryview) -> None:

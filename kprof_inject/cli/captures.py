@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kprof_inject.capture.format import CLOCK_FILE
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.proton_header import is_proton_buffer
 from kprof_inject.capture.proton_names import read_scope_names
 from kprof_inject.capture.reader import Capture, is_capture, read_capture
+from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import is_format

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.reader import Kernel, read_capture
+from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.captures import decode_capture
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
@@ -62,15 +63,15 @@ def _replay(workspace: Path) -> None:
 def _keep(workspace: Workspace, kernel: Kernel) -> None:
     """Have the workspace hold the capture's kernel as if it had been dumped, for ``list`` and ``insert``. Its keys are
     none of Triton's: a run would not find it."""
-    info = {
-        "name": kernel.name,
-        "override_key": kernel.variant,
-        "file_name": kernel.name,
-        "target": kernel.metadata["target"],
-        "options": {name: kernel.metadata[name] for name in ("num_warps", "num_stages", "num_ctas")},
-        "metadata": kernel.metadata,
-        "triton_version": kernel.metadata["triton_version"],
-    }
+    info = DumpedKernelRecord(
+        name=kernel.name,
+        override_key=kernel.variant,
+        file_name=kernel.name,
+        target=Target(**kernel.metadata["target"]),
+        options={name: kernel.metadata[name] for name in ("num_warps", "num_stages", "num_ctas")},
+        metadata=kernel.metadata,
+        triton_version=kernel.metadata["triton_version"],
+    )
     workspace.write_kernel(kernel.variant, info, kernel.ttgir(), kernel.sources())
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.workspace import DumpedKernel
 
 # What users set. All other options count only where these do not tell two variants apart.
@@ -40,17 +41,17 @@ def _in_group(group: Sequence[DumpedKernel]) -> dict[str, dict[str, str]]:
     }
 
 
-def _usual(info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    target, options = info.get("target"), info.get("options", {})
-    if target:
-        yield "target", f"{target['backend']}:{target['arch']}"
+def _usual(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
+    options = info.options
+    if info.target:
+        yield "target", str(info.target)
     # An argument's type, or its value where that is a constant.
-    yield from {**info.get("signature", {}), **info.get("constants", {})}.items()
+    yield from {**info.signature, **info.constants}.items()
     yield from ((name, _text(options[name])) for name in _USUAL_OPTIONS if name in options)
 
 
-def _other_options(info: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    options = info.get("options", {})
+def _other_options(info: DumpedKernelRecord) -> Iterator[tuple[str, str]]:
+    options = info.options
     return ((name, _text(options[name])) for name in sorted(options) if name not in _USUAL_OPTIONS)
 
 

@@ -32,8 +32,8 @@ def dump_into(workspace: Workspace, kernel: str, program: tuple[str, ...], progr
     say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
     apart = distinctions(kernels)
     for dumped in kernels:
-        target = dumped.info["target"]
-        facts = {"target": f"{target['backend']}:{target['arch']}"} | apart[dumped.variant]
+        target = dumped.info.target
+        facts = ({"target": str(target)} if target else {}) | apart[dumped.variant]
         say(f"  {dumped.name} ({in_words(facts)}) {dumped.ttgir_path}")
     say_faults(result.reports.errors)
     say_unreached(result.reports.unreached)

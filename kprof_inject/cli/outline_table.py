@@ -51,13 +51,13 @@ def outline_table(candidates: Sequence[Candidate]) -> Table:
 
 def outline_json(outline: Outline) -> dict[str, Any]:
     """A kernel as JSON values; ``options`` are all that it was compiled with."""
-    info = outline.dumped.info if outline.dumped else {}
+    info = outline.dumped.info if outline.dumped else None
     return {
         "kernel": outline.kernel,
         "file": outline.file,
         "variant": outline.dumped and outline.dumped.variant,
-        "options": info.get("options", {}),
-        "constants": info.get("constants", {}),
+        "options": info.options if info else {},
+        "constants": info.constants if info else {},
         "candidates": [
             {
                 "selector": candidate.selector,

@@ -14,6 +14,7 @@ from typing import Any
 
 import triton
 
+from kprof_inject.capture.schema import DumpedKernelRecord, Target, TimedResources
 from kprof_inject.files import source_text
 from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
 from kprof_inject.runtime.devices.device import Device
@@ -90,8 +91,8 @@ class DumpStep:
             self._save_run(variant, timed.resources, [], "")
 
     def _save_run(self, variant: str, resources: dict[str, Any], times_ns: list[float], not_timed: str) -> None:
-        why = {"not_timed": not_timed} if not_timed else {}
-        self._workspace.write_clean_run(variant, str(os.getpid()), {**resources, "times_ns": times_ns, **why})
+        run = TimedResources(**resources, times_ns=tuple(times_ns), not_timed=not_timed or None)
+        self._workspace.write_clean_run(variant, str(os.getpid()), run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +116,18 @@ def note_gpu(report: ProcessReport, pid: int) -> None:
 def save_kernel(workspace: Workspace, variant: Variant, kernel: Any) -> None:
     """Save what the compiler made of a kernel, with the sources that its locations name."""
     ttgir = kernel.asm["ttgir"]
-    info = {
-        "name": kernel.metadata.name,
-        "override_key": variant.override_key,
-        "file_name": variant.file_name,
-        "target": variant.target.__dict__,
-        "options": variant.options,
-        "signature": variant.signature,
-        "constants": variant.constants,
-        "metadata": kernel.metadata._asdict(),
-        "triton_version": triton.__version__,
-    }
-    workspace.write_kernel(variant.key, json.loads(json.dumps(info, default=_plain)), ttgir, _sources(ttgir))
+    info = DumpedKernelRecord(
+        name=kernel.metadata.name,
+        override_key=variant.override_key,
+        file_name=variant.file_name,
+        target=Target(**vars(variant.target)),
+        options=_as_json(variant.options),
+        signature=variant.signature,
+        constants=variant.constants,
+        metadata=_as_json(kernel.metadata._asdict()),
+        triton_version=triton.__version__,
+    )
+    workspace.write_kernel(variant.key, info, ttgir, _sources(ttgir))
 
 
 def _sources(ttgir: str) -> dict[str, str]:
@@ -137,6 +138,10 @@ def _sources(ttgir: str) -> dict[str, str]:
     users = [name for name in source_files(ttgir) if library not in Path(name).parents]
     texts = {name: source_text(Path(name)) or "".join(linecache.getlines(name)) for name in users}
     return {name: text for name, text in texts.items() if text}
+
+
+def _as_json(values: dict[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(values, default=_plain)))
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from triton import knobs
 
 from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import KernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
 from kprof_inject.runtime.devices.device import Device
@@ -77,7 +78,7 @@ class WorkspacePlans:
         if scope_table is None or not fnmatchcase(variant.name, self.session.kernel):
             return None
         kernel = workspace.kernel(variant.key)
-        dumped_by = kernel.info["triton_version"]
+        dumped_by = kernel.info.triton_version
         if dumped_by != triton.__version__:
             self._leave_alone(variant, f"Triton {dumped_by} dumped it, and this is {triton.__version__}; dump again")
             return None
@@ -172,7 +173,7 @@ class _PlannedBuilds:
         return self._clean
 
     def with_smaller_buffer(self, ctas: int, most_bytes: int) -> RecordingBuild | None:
-        rows = ctas * int(self._planned.kernel.info["metadata"].get("num_ctas", 1))
+        rows = ctas * self._planned.kernel.info.known_metadata.num_ctas
         buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, most_bytes)
         if buffer_bytes is None:
             return None
@@ -221,28 +222,28 @@ class _PlannedBuilds:
         self._require_same_residency(kernel, build.captured.description)
         most_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
         kernel._run = CapturingLauncher(build, self, self._step.capture, most_bytes)
-        clean_run = build.captured.description["clean"]
+        clean_run = build.captured.description.clean
         # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with
         # stands in the launcher and in ``packed_metadata``.
-        kernel.n_regs = clean_run.get("registers") or kernel.n_regs
-        kernel.n_spills = clean_run.get("local_words", kernel.n_spills)
-        kernel.metadata = kernel.metadata._replace(shared=self._planned.kernel.info["metadata"]["shared"])
+        kernel.n_regs = clean_run.registers or kernel.n_regs
+        kernel.n_spills = kernel.n_spills if clean_run.local_words is None else clean_run.local_words
+        kernel.metadata = kernel.metadata._replace(shared=self._planned.kernel.info.metadata["shared"])
 
-    def _require_same_residency(self, kernel: Any, description: dict[str, Any]) -> None:
+    def _require_same_residency(self, kernel: Any, description: KernelRecord) -> None:
         """Raise ``KprofError`` if a kernel whose CTAs must all be on the device at once may have too many for that."""
-        before, after = description["clean"].get("ctas_per_sm"), description["ctas_per_sm"]
+        before, after = description.clean.ctas_per_sm, description.ctas_per_sm
         if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
             raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
 
     @property
     def _total_warps(self) -> int:
-        return int(self._planned.kernel.info["metadata"]["num_warps"])
+        return int(self._planned.kernel.info.metadata["num_warps"])
 
     def _mode_of_kernel(self) -> Mode:
-        clean, target = self._planned.kernel.info["metadata"], self._planned.target
-        registers = self._planned.workspace.clean_run(self._variant.key).get("registers")
+        clean, target = self._planned.kernel.info.metadata, self._planned.target
+        registers = self._planned.workspace.clean_run(self._variant.key).registers
         where = f"{target.backend}:{target.arch}"
-        most_records = self._planned.scope_table.get("most_records")
+        most_records = self._planned.scope_table.most_records
         return mode_of_kernel(
             self._step.session.mode, clean["shared"], self._total_warps, registers, where, most_records
         )

@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import KernelRecord, ModeRecord, ScopeTableRecord, plausible_sm_clock_hz
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.checking.compiler_messages import errors_in
 from kprof_inject.runtime.devices.loaded_kernel import resources_of
@@ -33,7 +34,7 @@ class PlannedKernel:
 
     workspace: Workspace
     kernel: DumpedKernel
-    scope_table: dict[str, Any]
+    scope_table: ScopeTableRecord
     target: GPUTarget
 
 
@@ -68,19 +69,19 @@ def describe(
     workspace, dumped = planned.workspace, planned.kernel
     metadata = {name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}
     device = _device_properties(planned.target)
-    description = {
-        "name": dumped.name,
-        "scope_table": planned.scope_table,
-        "scope_ids": scope_ids,
-        "layout": installed_version().buffer_layout,
-        "mode": mode.to_json(),
-        "sm_clock_hz": 1000 * device.get("sm_clock_rate", 0),
-        "sm_count": device.get("multiprocessor_count", 0),
-        "metadata": {**dumped.info["metadata"], **metadata},
-        "clean_metadata": dumped.info["metadata"],
-        "clean": workspace.clean_run(dumped.variant),
+    description = KernelRecord(
+        name=dumped.name,
+        scope_table=planned.scope_table,
+        scope_ids=scope_ids,
+        layout=installed_version().buffer_layout,
+        mode=ModeRecord(*astuple(mode)),
+        sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
+        sm_count=device.get("multiprocessor_count", 0),
+        metadata={**dumped.info.metadata, **metadata},
+        clean_metadata=dumped.info.metadata,
+        clean=workspace.clean_run(dumped.variant),
         **resources_of(kernel),
-    }
+    )
     return CapturedKernel(
         variant,
         dumped.variant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from kprof_inject.capture.mode import DEFAULT_MODE, Mode
@@ -26,6 +26,8 @@ class Session:
     max_bytes: int = 1 << 30
     max_launches: int = 0
     mode: Mode = DEFAULT_MODE
+    run: str = field(default_factory=lambda: os.urandom(8).hex())
+    """By which what the processes of one run save belongs together."""
 
     @property
     def path(self) -> Path:
@@ -41,6 +43,6 @@ class Session:
         path = os.environ.get(SESSION_VARIABLE)
         if not path:
             return None
-        values = read_object(Path(path), *(field.name for field in fields(cls)))
-        given = {field.name: values[field.name] for field in fields(cls)}
+        values = read_object(Path(path), *(one.name for one in fields(cls)))
+        given = {one.name: values[one.name] for one in fields(cls)}
         return cls(**given | {"mode": Mode.from_json(given["mode"])})

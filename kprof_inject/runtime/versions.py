@@ -9,6 +9,7 @@ from typing import Any
 
 import triton
 
+from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.interfaces import ALWAYS_NEEDED, absent_of
 
@@ -27,7 +28,7 @@ class TritonVersion:
 
     first: tuple[int, int]
     attach: Callable[[str, PassAdder, PassAdder], AbstractContextManager[None]]
-    buffer_layout: str
+    buffer_layout: LayoutName
     global_buffer_on: tuple[str, ...]
     scratch_passes: tuple[str, ...]
     run_tag: tuple[str, ...]

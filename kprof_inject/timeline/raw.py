@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.capture.layouts import RawCtas, layout_named
+from kprof_inject.capture.layouts import LAYOUTS, RawCtas
 from kprof_inject.capture.reader import Launch
 
 
@@ -14,4 +14,4 @@ def recorded_warps(launch: Launch) -> tuple[int, ...]:
 def read_raw(launch: Launch) -> RawCtas:
     """Read one launch's buffer and take it apart. Raises ``KprofError`` if it is damaged as a whole."""
     kernel = launch.kernel
-    return layout_named(kernel.layout).read(launch.words(), kernel.num_warps, recorded_warps(launch))
+    return LAYOUTS[kernel.layout].read(launch.words(), kernel.num_warps, recorded_warps(launch))

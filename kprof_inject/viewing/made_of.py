@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.capture.format import PROCESS_FILE, RECORD_COSTS_FILE
+from kprof_inject.capture.schema import PROCESS_FILE, RECORD_COSTS_FILE
 from kprof_inject.files import write_text
 from kprof_inject.version import __version__
 from kprof_inject.viewing.trace_to_show import Slice, TraceToShow

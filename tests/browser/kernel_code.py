@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from buffers import make_format_1
+
 _FIXTURES = Path(__file__).parents[2] / "ttgir_fixtures"
 _TTGIR = _FIXTURES / "3.6.0" / "cuda-90" / "attention.ttgir"
 _SOURCE = _FIXTURES / "kernels" / "attention.py"
@@ -15,6 +17,7 @@ _LINES = [(44, 0), (27, 81), (27, 81), (28, 81), (29, 81), (33, 81), (38, 81), (
 
 def give_code(folder: Path) -> None:
     """Put them into every kernel of a capture, with the scopes of ``attention_capture``."""
+    make_format_1(folder)
     for path in folder.glob("*/kernels/*/kernel.json"):
         kernel = json.loads(path.read_text())
         for scope, (line, call) in zip(kernel["scope_table"]["scopes"], _LINES, strict=True):

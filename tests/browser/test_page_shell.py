@@ -6,12 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from buffers import Cta, Scope, buffer_words, end, kernel_json, launch_json, save_launch, save_launches, start
+from buffers import (
+    Cta,
+    JsonWriter,
+    Scope,
+    buffer_words,
+    end,
+    kernel_json,
+    launch_json,
+    save_launch,
+    save_launches,
+    start,
+)
 from playwright.sync_api import expect
 from shown_page import Show
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 HOSTILE = "</script><img src=x onerror=alert(1)><b>\u202ekernel\u2066\x07'\"&amp;{{data}}"
@@ -156,10 +166,10 @@ def test_a_launch_without_scopes(show: Show, tmp_path: Path, ctas: list[Cta | No
 
 def test_a_launch_without_timers(show: Show, tmp_path: Path) -> None:
     words = np.delete(buffer_words([Cta([[start(0, 5_000), end(0, 9_000)]], sm=2)], 4), range(4, 10), axis=1)
-    writer = CaptureWriter(tmp_path / "process", {"pid": 7})
+    writer = JsonWriter(tmp_path / "process", {"pid": 7})
     writer.add_kernel("v0", kernel_json([Scope("kernel", "func")], words, 1) | {"layout": "untimed"}, "module {}\n", {})
     writer.add_launch(launch_json(words, host_ns=1_764_000_000_000_000_000), memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
     page = show(decode_launch(read_capture(tmp_path).launches[0]))
     assert "assumed SM clock 1980 MHz" in page.page.locator(".launch-title").inner_text()
     assert "No timer was read" in page.page.locator("#notice").inner_text()

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
+from dataclasses import astuple
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kprof_inject.calibration.child import measure_in_child
@@ -19,7 +20,7 @@ from kprof_inject.errors import KprofError
 
 KEY = CostKey.of("NVIDIA H200", "3.6.0", Mode(warps=(2, 3)))
 REQUEST = Request(KEY, "uuid")
-COST = MeasuredCost(KEY, 34.5, 34.0, 35.0, 3.0, 4.0, 33.0, 1.5, 1000)
+COST = MeasuredCost(*astuple(KEY), 34.5, 34.0, 35.0, 3.0, 4.0, 33.0, 1.5, 1000)
 
 
 def python(folder: Path, script: str) -> str:
@@ -66,8 +67,8 @@ def test_an_answer_from_before_is_none(tmp_path: Path) -> None:
             "exit code 1: RuntimeError: no device",
         ),
         ("kill -9 $$", "ended with signal 9"),
-        ("echo '[' > $3/result.json", "result.json is damaged"),
-        ("echo '{}' > $3/result.json", "it lacks device_name, triton"),
+        ("echo '[' > $3/result.json", "result.json: $: expected object, got array"),
+        ("echo '{}' > $3/result.json", "result.json: $.device_name: it is missing"),
     ],
     ids=["fault", "killed", "no JSON", "no cost"],
 )
@@ -83,7 +84,7 @@ def test_its_own_errors_come_back(tmp_path: Path) -> None:
 
 
 def test_a_cost_of_another_triton_is_not_taken(tmp_path: Path) -> None:
-    other = replace(COST, key=CostKey.of("NVIDIA H200", "3.7.0", Mode(warps=(0,))))
+    other = msgspec.structs.replace(COST, triton="3.7.0")
     with pytest.raises(KprofError, match=r"python has Triton 3\.7\.0, and the program had 3\.6\.0$"):
         measured(tmp_path, answer(tmp_path, other))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from itertools import accumulate, cycle, islice
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_what_follows_a_start_and_what_follows_an_end_are_told_apart(tmp_path: P
     one = warp([31, 41], [[20, 50, 24]] * 4)
     measured = cost(tmp_path, [Cta([one, one])] * 3)
     # Outside of the loop there are three gaps of 31 and two of 41.
-    assert measured == MeasuredCost(KEY, 36.0, 22.0, 50.0, 4.0, 6.0, 35.0, 0.0, 2 * 3 * (4 * 3 + 5))
+    assert measured == MeasuredCost(*astuple(KEY), 36.0, 22.0, 50.0, 4.0, 6.0, 35.0, 0.0, 2 * 3 * (4 * 3 + 5))
 
 
 def test_beside_work_it_is_what_one_takes_longer_than_half_of_two(tmp_path: Path) -> None:

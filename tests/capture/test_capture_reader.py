@@ -8,12 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from buffers import Cta, Scope, buffer_words, end, kernel_json, launch_json, save_launches, start
+from buffers import (
+    Cta,
+    JsonWriter,
+    Scope,
+    buffer_words,
+    end,
+    kernel_json,
+    launch_json,
+    make_format_1,
+    save_launches,
+    start,
+)
 
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.origin import HostReading, Origin
 from kprof_inject.capture.reader import Kernel, is_capture, read_capture
-from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.errors import KprofError
 
 SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5), (("b.py", 9), ("c.py", 11)))]
@@ -21,13 +31,24 @@ WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)], []], sm=4)] * 3, slots=4)
 KERNEL = kernel_json(SCOPES, WORDS, 2)
 
 
-def begin_process(folder: Path, *, pid: int = 7, variant: str = "v0") -> CaptureWriter:
-    writer = CaptureWriter(folder, {"pid": pid, "argv": ["train.py"]})
+def begin_process(folder: Path, *, pid: int = 7, variant: str = "v0") -> JsonWriter:
+    writer = JsonWriter(folder, {"pid": pid, "argv": ["train.py"]})
     writer.add_kernel(variant, KERNEL, "module {}  // é\n", {"a.py": "import é\n"})
     return writer
 
 
-def add_launch(writer: CaptureWriter, **values: Any) -> str:
+def edit(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def read_edited(capture: Path, name: str, **values: Any) -> None:
+    """Read a capture, of format 1, with other values in one of its files."""
+    make_format_1(capture)
+    edit(capture / name, **values)
+    read_capture(capture)
+
+
+def add_launch(writer: JsonWriter, **values: Any) -> str:
     return writer.add_launch(launch_json(WORDS, **values), memoryview(WORDS.tobytes()))
 
 
@@ -80,7 +101,7 @@ def test_launches_of_one_variant_share_its_kernel(tmp_path: Path) -> None:
 
 def test_a_kernel_is_saved_once(tmp_path: Path) -> None:
     writer = begin_process(tmp_path / "p")
-    writer.add_kernel("v0", {}, "another\n", {})
+    writer.add_kernel("v0", KERNEL | {"name": "other"}, "another\n", {})
     add_launch(writer)
     assert read_capture(tmp_path).launches[0].kernel.ttgir() == "module {}  // é\n"
 
@@ -99,12 +120,12 @@ def test_launches_of_all_processes_stand_in_the_order_of_host_time(tmp_path: Pat
         (300, "v0"),
     ]
     assert [(process.pid, len(process.launches)) for process in capture.processes] == [(1, 2), (2, 1)]
-    assert capture.processes[0].info["argv"] == ["train.py"]
+    assert capture.processes[0].info.argv == ("train.py",)
 
 
 def test_a_launch_knows_its_process(tmp_path: Path) -> None:
-    info = {"pid": 7, "rank": 1, "host": "a", "boot_id": "b", "device_names": ["H200"], "device_uuids": [None]}
-    writer = CaptureWriter(tmp_path / "7-99", info)
+    info = {"pid": 7, "rank": 1, "host": "a", "boot_id": "b", "device_names": ["H200"], "device_uuids": [""]}
+    writer = JsonWriter(tmp_path / "7-99", info)
     reading = {"device": 0, "host_ns": 1_764_000_000_000_000_001, "device_ns": 2, "error_ns": 3}
     writer.add_clock_reading(reading)
     writer.add_kernel("v0", KERNEL, "module {}\n", {})
@@ -139,10 +160,10 @@ def test_of_an_older_capture_nothing_is_known_of_the_clocks(tmp_path: Path) -> N
     ids=["garbage", "bytes", "empty", "list", "short", "bool", "fraction", "negative", "too large", "deep"],
 )
 def test_a_damaged_reading_is_passed_over_and_counted(tmp_path: Path, line: bytes) -> None:
-    writer = begin_process(tmp_path / "p")
+    begin_process(tmp_path / "p")
     sound = b'{"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": 3}\n'
+    make_format_1(tmp_path)
     (tmp_path / "p" / "clock.jsonl").write_bytes(sound + line + b"\n" + sound + b'{"device": 0, "host')
-    add_launch(writer)
     (process,) = read_capture(tmp_path).processes
     assert process.origin.host_readings == (HostReading(0, 1, 2, 3),) * 2
     assert process.damaged_readings == 1
@@ -158,14 +179,14 @@ def test_a_graph_s_launch_is_told(tmp_path: Path) -> None:
 
 def test_two_processes_may_have_a_variant_of_the_same_name(tmp_path: Path) -> None:
     for number in (1, 2):
-        writer = CaptureWriter(tmp_path / str(number), {"pid": number})
+        writer = JsonWriter(tmp_path / str(number), {"pid": number})
         writer.add_kernel("v0", KERNEL, f"module {number}\n", {})
         add_launch(writer, host_ns=number)
     assert [launch.kernel.ttgir() for launch in read_capture(tmp_path).launches] == ["module 1\n", "module 2\n"]
 
 
 def test_what_was_left_out_is_told_by_reason(tmp_path: Path) -> None:
-    begin_process(tmp_path / "p").finish({"left_out": {"the disk was too slow": 4}})
+    begin_process(tmp_path / "p").finish({"the disk was too slow": 4})
     (process,) = read_capture(tmp_path).processes
     assert process.ended
     assert process.left_out == {"the disk was too slow": 4}
@@ -214,7 +235,10 @@ def test_a_line_that_was_not_cut_but_garbled_is_an_error(tmp_path: Path, line: b
     add_launch(begin_process(tmp_path / "p"))
     lines = tmp_path / "p" / "launches.jsonl"
     lines.write_bytes(line + b"\n" + lines.read_bytes())
-    with pytest.raises(KprofError, match=r"launches\.jsonl is damaged"):
+    with pytest.raises(KprofError, match=r"launches\.jsonl:1: the checksum is missing"):
+        read_capture(tmp_path)
+    make_format_1(tmp_path)
+    with pytest.raises(KprofError, match=r"launches\.jsonl:1: (this is no JSON|\$: expected object)"):
         read_capture(tmp_path)
 
 
@@ -238,24 +262,26 @@ def test_a_missing_buffer_is_an_error(tmp_path: Path) -> None:
 
 def test_a_buffer_that_is_no_whole_number_of_rows_is_an_error(tmp_path: Path) -> None:
     kernel = kernel_json(SCOPES, np.zeros((1, 60), dtype="<u4"), 2)
-    (launch,) = save_launches(tmp_path, kernel, [WORDS])
-    with pytest.raises(KprofError, match=r"384 bytes are no whole number of rows of 240$"):
-        launch.words()
+    with pytest.raises(
+        KprofError, match=r"launches\.jsonl:1: \$\.buffer_bytes: expected 720 for a grid of 3, got 384$"
+    ):
+        save_launches(tmp_path, kernel, [WORDS])
 
 
-@pytest.mark.parametrize("version", [0, 2, None])
+@pytest.mark.parametrize("version", [0, 3, None])
 def test_another_format_version_is_an_error_that_names_both(tmp_path: Path, version: int | None) -> None:
     add_launch(begin_process(tmp_path / "p"))
     path = tmp_path / "p" / "process.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
-    with pytest.raises(KprofError, match=f"has capture format {version}, this program reads 1"):
+    make_format_1(tmp_path)
+    edit(path, version=version)
+    with pytest.raises(KprofError, match=rf"process\.json: this capture has format {version}, .* reads 1 and 2"):
         read_capture(tmp_path)
 
 
 def test_another_scope_table_version_is_an_error_that_names_both(tmp_path: Path) -> None:
-    newer = KERNEL | {"scope_table": KERNEL["scope_table"] | {"version": 2}}
-    with pytest.raises(KprofError, match="the scope table has version 2, this program reads 1"):
-        save_launches(tmp_path, newer, [WORDS])
+    save_launches(tmp_path, KERNEL, [WORDS])
+    with pytest.raises(KprofError, match=r"\$\.scope_table: the scope table has version 2, this program reads 1"):
+        read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 2})
 
 
 def test_a_kernel_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
@@ -270,7 +296,9 @@ CLEAN = {"registers": 128, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 8, 
 
 def save_with_costs(folder: Path, kernel: dict[str, Any], timing: str | None) -> Kernel:
     """A launch of a kernel whose ``kernel.json`` has these keys too, and that has this ``timing.json``."""
-    save_launches(folder, KERNEL | {"metadata": KERNEL["metadata"] | {"shared": 2048}} | kernel, [WORDS])
+    save_launches(folder, KERNEL | {"metadata": KERNEL["metadata"] | {"shared": 2048}}, [WORDS])
+    make_format_1(folder)
+    edit(folder / "process-v0/kernels/v0/kernel.json", **kernel)
     if timing is not None:
         (folder / "process-v0" / "kernels" / "v0" / "timing.json").write_text(timing)
     return read_capture(folder).launches[0].kernel
@@ -300,10 +328,14 @@ def test_of_an_older_capture_that_much_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "timing", "damaged"),
     [
-        ({}, "[1]", r"timing\.json is damaged: no JSON object"),
-        ({}, '{"times_ns": 4}', r"timing\.json is damaged: its times are no numbers"),
-        ({"clean": CLEAN | {"times_ns": ["x"]}}, None, r"kernel\.json is damaged: its times are no numbers"),
-        ({"clean": [3]}, None, r"kernel\.json is damaged: no JSON object"),
+        ({}, "[1]", r"timing\.json: \$: expected object, got array"),
+        ({}, '{"times_ns": 4}', r"timing\.json: \$\.times_ns: expected array, got int"),
+        (
+            {"clean": CLEAN | {"times_ns": ["x"]}},
+            None,
+            r"\$\.clean\.times_ns\[0\]: expected float, got str",
+        ),
+        ({"clean": [3]}, None, r"kernel\.json: \$\.clean: expected object, got array"),
     ],
 )
 def test_costs_that_are_damaged_are_an_error(
@@ -321,6 +353,6 @@ def test_a_folder_without_a_process_is_no_capture(tmp_path: Path) -> None:
 
 
 def test_a_process_that_launched_nothing_is_part_of_the_capture(tmp_path: Path) -> None:
-    CaptureWriter(tmp_path / "p", {"pid": 7})
+    JsonWriter(tmp_path / "p", {"pid": 7})
     assert is_capture(tmp_path)
     assert read_capture(tmp_path).launches == ()

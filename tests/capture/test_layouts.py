@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas, TimedLayout, UntimedLayout, layout_named
+from kprof_inject.capture.layouts import RawCtas, TimedLayout, UntimedLayout
 from kprof_inject.errors import KprofError
 
 PREAMBLE = 0xDEADBEEF
@@ -289,13 +289,3 @@ def test_a_kernel_without_warps_is_an_error() -> None:
 def test_a_row_without_room_for_the_counts_is_an_error() -> None:
     with pytest.raises(KprofError, match="80 bytes per CTA has no room for 11 warps"):
         TimedLayout().read(np.array([ROW], dtype="<u4"), 11, range(11))
-
-
-def test_a_layout_is_found_by_its_name() -> None:
-    assert isinstance(layout_named("timed"), TimedLayout)
-
-
-def test_an_unknown_layout_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(KprofError, match="layout 'spiral' is unknown") as caught:
-        layout_named("spiral")
-    assert caught.value.hint == "this version reads timed, untimed; update kprof-inject"

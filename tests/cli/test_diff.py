@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from buffers import SM_CLOCK_HZ, Cta, Scope, buffer_words, end, kernel_json, launch_json, start
+from buffers import SM_CLOCK_HZ, Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 from command_line import CommandLine
 from programs.child import REPO
-
-from kprof_inject.capture.writer import CaptureWriter
 
 SOURCE = ["import triton", "def scale(x):", "    for k in range(n):", "        x *= 2"]
 SCOPES = [
@@ -48,11 +46,11 @@ def write_capture(
     if clean_ns is not None:
         kernel["clean"] = {"registers": 32, "times_ns": (clean_ns * np.exp(random.normal(0, 0.002, 60))).tolist()}
     kernel.update(changes or {})
-    writer = CaptureWriter(folder / f"process-{seed}", {"pid": seed})
+    writer = JsonWriter(folder / f"process-{seed}", {"pid": seed})
     writer.add_kernel("v0", kernel, "module {}\n", {"/src/scale.py": "\n".join(SOURCE)})
     for index, words in enumerate(buffers, start=1):
         writer.add_launch(launch_json(words, index=index, host_ns=index), memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
     return folder
 
 

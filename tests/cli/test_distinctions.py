@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.distinctions import distinctions, in_words
 from kprof_inject.workspace import DumpedKernel
 
 
 def kernel(variant: str, name: str = "matmul", arch: int = 90, constants: Any = None, **options: Any) -> DumpedKernel:
-    info = {
-        "name": name,
-        "target": {"backend": "cuda", "arch": arch},
-        "options": {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "arch": f"sm{arch}"} | options,
-        "constants": constants or {},
-    }
+    info = DumpedKernelRecord(
+        name=name,
+        override_key=name,
+        file_name=name,
+        target=Target("cuda", arch),
+        options={"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None, "arch": f"sm{arch}"} | options,
+        constants=constants or {},
+    )
     return DumpedKernel(variant, info, Path(variant))
 
 
@@ -53,9 +56,9 @@ def test_constants_and_targets() -> None:
 
 def test_types_of_arguments() -> None:
     half, single = kernel("a"), kernel("b")
-    half.info["signature"] = {"x": "*fp16", "n": "i32"}
-    single.info["signature"] = {"x": "*fp32", "n": "constexpr"}
-    single.info["constants"] = {"n": "1"}
+    half.info.signature.update({"x": "*fp16", "n": "i32"})
+    single.info.signature.update({"x": "*fp32", "n": "constexpr"})
+    single.info.constants["n"] = "1"
     assert words(half, single) == ["x *fp16, n i32", "x *fp32, n 1"]
 
 
@@ -76,5 +79,6 @@ def test_variants_that_nothing_else_tells_apart_have_their_keys() -> None:
 
 
 def test_a_workspace_of_before_has_no_options() -> None:
-    old = [DumpedKernel(variant, {"name": "matmul"}, Path(variant)) for variant in ("a", "b")]
+    info = DumpedKernelRecord(name="matmul", override_key="KEY", file_name="matmul")
+    old = [DumpedKernel(variant, info, Path(variant)) for variant in ("a", "b")]
     assert words(*old) == ["variant a", "variant b"]

@@ -196,5 +196,5 @@ def test_a_damaged_kernel_is_refused(kprof: CommandLine, workspace: Path, damage
     path.write_text(damaged)
     ended = kprof("insert", workspace)
     assert ended.exit_code == 1
-    assert ended.stderr.startswith(f"error: {path} is damaged")
+    assert ended.stderr.startswith(f"error: {path}: ")
     assert "Traceback" not in ended.stderr

@@ -12,12 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
+from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
 from command_line import CommandLine
 from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
-
-from kprof_inject.capture.writer import CaptureWriter
 
 TIMERS = (Timer(5_000_000), Timer(9_000_000_000))
 
@@ -67,14 +65,14 @@ KERNELS = {
 @pytest.fixture
 def capture(kprof: CommandLine) -> Path:
     """Two launches of matmul, with four CTAs on SMs 10 to 12, and one of add, with two; all with two warps."""
-    writer = CaptureWriter(kprof.folder / "capture/7", {"pid": 7})
+    writer = JsonWriter(kprof.folder / "capture/7", {"pid": 7})
     for name, sms, count in (("matmul", (10, 11, 12, 10), 2), ("add", (3, 4), 1)):
         words = buffer_words([Cta([_warp(len(KERNELS[name]))] * 2, sm) for sm in sms], slots=8)
         writer.add_kernel(name, kernel_json(KERNELS[name], words, 2, name=f"{name}_kernel"), "module {}\n", {})
         for index in range(count):
             launch = launch_json(words, variant=name, index=index, host_ns=index)
             writer.add_launch(launch, memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
     return kprof.folder / "capture"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from buffers import Cta, Entry, Scope, buffer_words, kernel_json, save_launch, save_launches
+from buffers import Cta, Entry, Scope, buffer_words, kernel_json, make_format_1, save_launch, save_launches
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from trace_processor.processor import Row, query_many
 
@@ -145,9 +145,9 @@ def called(folder: Path) -> list[Timeline]:
         at_ns = [BEGIN_NS + 50_000, BEGIN_NS + 90_000 + 1_000 * rank]
         readings = [timer.reading(BEGIN_NS + second * 1_000_000_000) for second in (0, 60)]
         save_process(folder, str(rank), [(timer, begin_ns) for begin_ns in at_ns], readings, rank=rank, pid=40 + rank)
-        _tell_calls(
-            folder / str(rank) / "launches.jsonl", {"graph": True} if rank else {"host_end_ns": at_ns[0] - 4_000}
-        )
+    make_format_1(folder)
+    _tell_calls(folder / "0" / "launches.jsonl", {"host_end_ns": BEGIN_NS + 46_000})
+    _tell_calls(folder / "1" / "launches.jsonl", {"graph": True})
     return decode_all(folder)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, start
+from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -56,7 +55,7 @@ def decode_ranks(folder: Path, ranks: Sequence[int | None]) -> list[Timeline]:
     """Each rank is a process of its own that made two launches, the second of one CTA with a clock near its end."""
     for number, rank in enumerate(ranks):
         info = {"pid": 70 + number, "rank": rank, "host": "a,b"}
-        writer = CaptureWriter(folder / str(number), {key: value for key, value in info.items() if value is not None})
+        writer = JsonWriter(folder / str(number), {key: value for key, value in info.items() if value is not None})
         ctas = [
             [_cta(begin, sm, iterations) for begin, sm, iterations in ((300, 131, 3), (40, 0, 2), (9_000, 131, 1))],
             [_cta((1 << 42) + 5, 7, 4)],
@@ -67,7 +66,7 @@ def decode_ranks(folder: Path, ranks: Sequence[int | None]) -> list[Timeline]:
             writer.add_kernel("v0", kernel, "module {}\n", {})
             launch = launch_json(words, index=index, host_ns=index) | {"device": number}
             writer.add_launch(launch, memoryview(words.tobytes()))
-        writer.finish({"left_out": {}})
+        writer.finish()
     return [decode_launch(launch) for launch in read_capture(folder).launches]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_cost import CostKey, MeasuredCost, write_costs
 from kprof_inject.workspace import Workspace
 
-_COST = MeasuredCost(CostKey.of("Fake H200", triton.__version__, Mode()), 34.0, 34.0, 34.0, 34.0, 34.0, 34.0, 0.0, 1)
+_COST = MeasuredCost(
+    *astuple(CostKey.of("Fake H200", triton.__version__, Mode())), 34.0, 34.0, 34.0, 34.0, 34.0, 34.0, 0.0, 1
+)
 
 
 @pytest.fixture(scope="session")

@@ -10,18 +10,21 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.workspace import DumpedKernel, Workspace, held
 
-INFO = {"name": "gemm", "override_key": "KEY", "file_name": "gemm_file"}
+INFO = DumpedKernelRecord(name="gemm", override_key="KEY", file_name="gemm_file")
 
 
 def with_kernel(folder: Path, variant: str = "gemm-1", name: str = "gemm") -> tuple[Workspace, DumpedKernel]:
     workspace = Workspace.create(folder)
-    workspace.write_kernel(variant, {**INFO, "name": name}, "module {}\n", {"/a.py": "x = 1\n"})
+    workspace.write_kernel(variant, replace(INFO, name=name), "module {}\n", {"/a.py": "x = 1\n"})
     return workspace, workspace.kernel(variant)
 
 
@@ -53,8 +56,8 @@ def test_beginning_anew_keeps_captures_and_the_users_files(tmp_path: Path) -> No
 
 def test_kernels_come_ordered_by_name(tmp_path: Path) -> None:
     workspace, _ = with_kernel(tmp_path, "z-1", "alpha")
-    workspace.write_kernel("a-2", {**INFO, "name": "beta"}, "", {})
-    workspace.write_kernel("a-1", {**INFO, "name": "beta"}, "", {})
+    workspace.write_kernel("a-2", replace(INFO, name="beta"), "", {})
+    workspace.write_kernel("a-1", replace(INFO, name="beta"), "", {})
     assert [(kernel.name, kernel.variant) for kernel in workspace.kernels()] == [
         ("alpha", "z-1"),
         ("beta", "a-1"),
@@ -88,7 +91,7 @@ def test_a_plan_stands_until_it_is_cleared(tmp_path: Path) -> None:
     workspace, kernel = with_kernel(tmp_path)
     assert workspace.scope_table("gemm-1") is None
     workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
-    assert workspace.scope_table("gemm-1") == {"scopes": []}
+    assert workspace.scope_table("gemm-1") == ScopeTableRecord(scopes=())
     workspace.clear_plans()
     assert workspace.scope_table("gemm-1") is None
     assert not workspace.override_path(kernel).exists()
@@ -227,3 +230,60 @@ def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="is not empty and no workspace"), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+# ---- a stranger's workspace ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["override_key", "file_name"])
+@pytest.mark.parametrize("name", ["../../outside", "/tmp/outside", "..", "a/b", "", "x" * 300])
+def test_a_name_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, field: str, name: str) -> None:
+    workspace, kernel = with_kernel(tmp_path)
+    path = kernel.ttgir_path.parent / "kernel.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: name}))
+    with pytest.raises(KprofError, match=rf"kernel\.json: \$\.{field}: expected "):
+        workspace.kernels()
+
+
+@pytest.mark.parametrize(
+    "name", ["kernels", "plans", "override", "cache", "cache/run", "reports", "calibration", "workspace.lock"]
+)
+def test_a_folder_that_leads_out_of_the_workspace_is_refused(tmp_path: Path, name: str) -> None:
+    workspace = Workspace.create(tmp_path / "ws").folder
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (workspace / name).parent.mkdir(exist_ok=True)
+    (workspace / name).symlink_to(outside)
+    for begin in (Workspace.open, Workspace.create):
+        with pytest.raises(KprofError, match=f"{name} is a symbolic link"):
+            begin(workspace)
+    with pytest.raises(KprofError, match=f"{name} is a symbolic link"), held(workspace, fail):
+        pass
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["kernel.json", "kernel.ttgir", "sources.json"])
+def test_a_kernel_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    workspace, kernel = with_kernel(tmp_path)
+    (kernel.ttgir_path.parent / name).unlink()
+    os.mkfifo(kernel.ttgir_path.parent / name)
+    with pytest.raises(KprofError, match=rf"cannot read .*{name}: it is no regular file"):
+        workspace.kernel_sources(workspace.kernels()[0].variant)
+        kernel.ttgir()
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"metadata": {"num_warps": 10**9}}, r"\$\.metadata\.num_warps: expected int <= 64"),
+        ({"target": {"backend": "cuda"}}, r"\$\.target\.arch: it is missing"),
+        ({"constants": {"n": 1}}, r"\$\.constants\[\.\.\.\]: expected str, got int"),
+        ({"options": {"a": [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]}}, r"\$: expected options of a depth <= 16"),
+    ],
+)
+def test_what_a_kernel_cannot_be_is_refused_by_its_field(tmp_path: Path, values: dict[str, Any], what: str) -> None:
+    workspace, kernel = with_kernel(tmp_path)
+    path = kernel.ttgir_path.parent / "kernel.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    with pytest.raises(KprofError, match=rf"kernel\.json: {what}"):
+        workspace.kernels()

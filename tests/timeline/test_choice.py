@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
+from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
 
 from kprof_inject.capture.reader import Launch, read_capture
-from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.columns import CTA_COLUMNS
@@ -35,14 +34,14 @@ def warp(scopes: int) -> list[Entry]:
 @pytest.fixture
 def launches(tmp_path: Path) -> Sequence[Launch]:
     """Three launches of a matmul of four CTAs on SMs 10 to 12, and one of an add of two CTAs."""
-    writer = CaptureWriter(tmp_path / "7", {"pid": 7})
+    writer = JsonWriter(tmp_path / "7", {"pid": 7})
     for name, scopes, sms, warps, count in (("matmul", MATMUL, (10, 11, 12, 10), 4, 3), ("add", ADD, (3, 4), 2, 1)):
         words = buffer_words([Cta([warp(len(scopes))] * warps, sm) for sm in sms], slots=8)
         writer.add_kernel(name, kernel_json(scopes, words, warps, name=f"{name}_kernel"), "module {}\n", {})
         for index in range(count):
             launch = launch_json(words, variant=name, index=index)
             writer.add_launch(launch, memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
     return read_capture(tmp_path).launches
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from kprof_inject.capture.format import SOURCES_FILE
 from kprof_inject.capture.reader import Kernel
+from kprof_inject.capture.schema import SOURCES_FILE
 from kprof_inject.timeline.partitions import partition_names
 
 # A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.

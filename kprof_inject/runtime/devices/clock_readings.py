@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import ClockReading
 
@@ -31,4 +32,4 @@ class DeviceClocks:
         reading = self._read_clock(device)
         self._last_ns[device] = time.time_ns()
         if reading is not None:
-            self._writer.add_clock_reading({"device": device, **asdict(reading)})
+            self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))

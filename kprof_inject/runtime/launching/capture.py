@@ -8,13 +8,13 @@ import platform
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import triton
 
+from kprof_inject.capture.schema import ModeRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.clock_readings import DeviceClocks
 from kprof_inject.runtime.devices.device import Device
@@ -127,8 +127,7 @@ class LaunchCapture:
                 self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
-                counts = {"left_out": self._left_out.counts(), "launches": self._launches.counts()}
-                part.writer.finish(counts)
+                part.writer.finish(self._left_out.counts(), self._launches.counts())
 
     def resume(self) -> None:
         """Go on after ``finish``, as a process that did not end after all does. What it launches from now on is written
@@ -222,26 +221,27 @@ def _nothing() -> None:
     pass
 
 
-def _process_info(session: Session, device: Device) -> dict[str, Any]:
+def _process_info(session: Session, device: Device) -> ProcessRecord:
     rank = os.environ.get("RANK", "")
-    return {
-        "tool": __version__,
-        "pid": os.getpid(),
-        "rank": int(rank) if rank.isdigit() else None,
-        "argv": list(sys.argv),
-        "executable": sys.executable,
-        "host": platform.node(),
-        "boot_id": _boot_id(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "device_names": device.names(),
-        "device_uuids": device.uuids(),
-        "mode": session.mode.to_json(),
-        "launches": session.launches,
-        "max_bytes": session.max_bytes,
-        "max_launches": session.max_launches,
-    }
+    return ProcessRecord(
+        run=session.run,
+        tool=__version__,
+        pid=os.getpid(),
+        rank=int(rank) if rank.isdigit() else None,
+        argv=tuple(sys.argv),
+        executable=sys.executable,
+        host=platform.node(),
+        boot_id=_boot_id(),
+        python=platform.python_version(),
+        torch=str(torch.__version__),  # a class of torch's own
+        triton=triton.__version__,
+        device_names=tuple(device.names()),
+        device_uuids=tuple(device.uuids()),
+        mode=ModeRecord(*astuple(session.mode)),
+        launches=session.launches,
+        max_bytes=session.max_bytes,
+        max_launches=session.max_launches,
+    )
 
 
 def _boot_id() -> str:

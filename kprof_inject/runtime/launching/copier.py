@@ -208,11 +208,11 @@ class BufferCopier:
             self._left_out.add("captured into a CUDA graph that never ran")
             return
         kernel = launch.kernel
-        begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if kernel.description["layout"] == "timed" else 0
+        begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if kernel.description.layout == "timed" else 0
         if launch.graph and replaced is not None and begun_ns < replaced.begun_ns:
             return  # another launch was the last
         self._writer.add_kernel(kernel.variant, kernel.description, kernel.ttgir, kernel.sources)
-        name = self._writer.add_launch(launch.to_json(), data)
+        name = self._writer.add_launch(launch.record(), data)
         self._written[kernel.variant_of_program] = _Written(
             name, launch.size_bytes, begun_ns, launch.index, launch.graph
         )

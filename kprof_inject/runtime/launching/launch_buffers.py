@@ -12,8 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from kprof_inject.capture.schema import KernelRecord, LaunchRecord
 from kprof_inject.runtime.devices.device import Buffer, Device, Event
 from kprof_inject.runtime.launching.launches import LaunchFilter
 from kprof_inject.runtime.launching.tally import Tally
@@ -35,7 +36,7 @@ class CapturedKernel:
     """True if a launch may begin before the one before it ended (programmatic dependent launch)."""
     ttgir: str
     sources: dict[str, str]
-    description: dict[str, Any]
+    description: KernelRecord
 
 
 @dataclass(slots=True)  # not frozen: it is made in the launch path, and takes three times as long to make then
@@ -58,18 +59,20 @@ class LaunchInfo:
     def size_bytes(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2] * self.kernel.cta_bytes
 
-    def to_json(self) -> dict[str, Any]:
-        line = {
-            "variant": self.kernel.variant,
-            "index": self.index,
-            "grid": list(self.grid),
-            "device": self.device,
-            "stream": self.stream,
-            "host_ns": self.host_ns,
-            "host_end_ns": self.host_end_ns,
-            "buffer_bytes": self.size_bytes,
-        }
-        return {**line, "graph": True} if self.graph else line
+    def record(self) -> LaunchRecord:
+        """What a capture says of it; the writer adds what it knows of the buffer: its file and its checksum."""
+        return LaunchRecord(
+            variant=self.kernel.variant,
+            index=self.index,
+            grid=self.grid,
+            device=self.device,
+            stream=self.stream,
+            host_ns=self.host_ns,
+            host_end_ns=self.host_end_ns,
+            buffer_bytes=self.size_bytes,
+            file="",
+            graph=self.graph,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from buffers import Cta, Scope, buffer_words, kernel_json, launch_json
+from buffers import Cta, JsonWriter, Scope, buffer_words, kernel_json, launch_json
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.report.diff.matching import Match, Matching, ScopeIdentity, identities, match_scopes
 
 
@@ -131,10 +130,10 @@ def test_what_lines_say_is_read_from_the_capture(tmp_path: Path) -> None:
         Scope("nowhere", "line"),
     ]
     words = buffer_words([Cta([[]])], 4)
-    writer = CaptureWriter(tmp_path / "process", {"pid": 7})
+    writer = JsonWriter(tmp_path / "process", {"pid": 7})
     writer.add_kernel("v0", kernel_json(scopes, words, 1), "module {}\n", {"/src/k.py": source})
     writer.add_launch(launch_json(words), memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
     (launch,) = read_capture(tmp_path).launches
     assert [one.lines for one in identities(launch.kernel)] == [
         ("x = tl.load( p )", "def kernel(x):"),

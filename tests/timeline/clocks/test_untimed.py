@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from buffers import SM_CLOCK_HZ, Cta, Entry, Scope, buffer_words, kernel_json, launch_json
+from buffers import SM_CLOCK_HZ, Cta, Entry, JsonWriter, Scope, buffer_words, kernel_json, launch_json, make_format_1
 from numpy.typing import NDArray
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("kernel", "func"), Scope("loop[0]", "loop", 0)]
@@ -37,10 +36,11 @@ def untimed_words(ctas: list[Cta | None], slots: int = 8) -> NDArray[np.uint32]:
 def decoded(folder: Path, words: NDArray[np.uint32], *host_readings: dict[str, int]) -> Timeline:
     """What comes of a launch that the host made at ``HOST_NS``."""
     kernel = kernel_json(SCOPES, words, 1) | {"layout": "untimed"}
-    writer = CaptureWriter(folder / "process", {"pid": 7})
+    writer = JsonWriter(folder / "process", {"pid": 7})
     writer.add_kernel("v0", kernel, "module {}\n", {})
     writer.add_launch(launch_json(words, host_ns=HOST_NS), memoryview(words.tobytes()))
-    writer.finish({"left_out": {}})
+    writer.finish()
+    make_format_1(folder)
     lines = [json.dumps(reading) + "\n" for reading in host_readings]
     (folder / "process" / "clock.jsonl").write_text("".join(lines))
     return decode_launch(read_capture(folder).launches[0])

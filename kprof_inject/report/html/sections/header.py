@@ -8,7 +8,6 @@ from typing import Any
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.printable import printable
-from kprof_inject.report.kernel_files import process_of
 from kprof_inject.report.occupancy_limits import limited_by
 from kprof_inject.report.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.summary import LaunchSummary
@@ -105,13 +104,10 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
 
 
 def _program(timeline: Timeline) -> Iterator[Row]:
-    process = process_of(timeline.launch)
-    argv = process.get("argv")
-    if isinstance(argv, list):
-        yield "command", " ".join(map(str, argv))
-    for key, name in _VERSIONS.items():
-        if process.get(key):
-            yield name, str(process[key])
+    process = timeline.launch.process
+    if process is not None:
+        yield "command", " ".join(process.argv)
+        yield from ((name, getattr(process, key)) for key, name in _VERSIONS.items())
 
 
 def _thousands(count: int) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 from kprof_inject.insertion import view_of
 from kprof_inject.report.html.sections.ttgir_places import chains_of
@@ -35,7 +37,7 @@ def planned(path: Path, *selectors: str) -> tuple[str, Plan, list[list[Range]]]:
     view = view_of(text, str(path), {f"/kprof-inject/ttgir_fixtures/kernels/{source.name}": source.read_text()})
     plan = make_plan(view, parse_selectors(selectors))
     lines = text.split("\n")
-    scopes = ScopeTable.from_json(scope_table(plan)).scopes
+    scopes = ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord)).scopes
     return text, plan, sites_of(scopes, lines, chains_of(lines))
 
 

@@ -1,0 +1,262 @@
+"""What a capture's files may say: each value that is none is refused at once, by its file and its field."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, make_format_1, start
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.errors import KprofError
+
+SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5))]
+WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)], []], sm=4)] * 3, slots=4)
+MODE = {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64, "warps": [], "sched_stores": False}
+KERNEL = kernel_json(SCOPES, WORDS, 2)
+SCOPE = KERNEL["scope_table"]["scopes"][1]
+DEEP = "[" * 100_000
+
+
+def save(folder: Path, *, run: str = "run", launches: int = 3, processes: int = 2, first_ns: int = 0) -> Path:
+    """A capture of ``processes`` with so many launches each."""
+    for number in range(processes):
+        info = {"pid": 7 + number, "triton": "3.6.0", "mode": MODE, "run": run, "device_names": ["H200"]}
+        writer = JsonWriter(folder / f"p{number}", info)
+        writer.add_clock_reading({"device": 0, "host_ns": 1, "device_ns": 2, "error_ns": 3})
+        writer.add_kernel("v0", KERNEL, "module {}\n", {"a.py": "pass\n"})
+        for index in range(launches):
+            line = launch_json(WORDS, index=index, host_ns=first_ns + index)
+            writer.add_launch(line, memoryview(WORDS.tobytes()))
+        writer.add_times("v0", [10.0, 11.0])
+        writer.finish()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("whole") / "capture")
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = save(tmp_path_factory.mktemp("older") / "capture", processes=1)
+    make_format_1(folder)
+    return folder
+
+
+def refusal(capture: Path) -> str:
+    """Why a capture cannot be read: what is wrong, after the path of the capture."""
+    with pytest.raises(KprofError) as caught:
+        for launch in read_capture(capture).launches:
+            launch.words()
+            launch.kernel.ttgir()
+            launch.kernel.sources()
+    return caught.value.what.replace(f"{capture}/", "")
+
+
+PROCESS, LAUNCHES, END = "p0/process.json", "p0/launches.jsonl", "p0/end.json"
+KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "what"),
+    [
+        (END, {"left_out": None}, "$.left_out: expected object, got null"),
+        (END, {"left_out": {"x": -1}}, "$.left_out[...]: expected int >= 0"),
+        (LAUNCHES, {"variant": -1}, "$.variant: expected str, got int"),
+        (LAUNCHES, {"variant": "../v0"}, "$.variant: expected the name of a file, without a folder"),
+        (LAUNCHES, {"file": "/etc/passwd"}, "$.file: expected the name of a file, without a folder"),
+        (LAUNCHES, {"file": ".."}, "$.file: expected the name of a file, without a folder"),
+        (LAUNCHES, {"grid": [0, -1, "x"]}, "$.grid[0]: expected int >= 1"),
+        (LAUNCHES, {"grid": [0, 1, 1]}, "$.grid[0]: expected int >= 1"),
+        (LAUNCHES, {"grid": [1, 1]}, "$.grid: expected array of length 3"),
+        (LAUNCHES, {"grid": [4, 1, 1]}, "$.buffer_bytes: expected 512 for a grid of 4, got 384"),
+        (LAUNCHES, {"host_ns": 1 << 62}, "$.host_ns: expected int <= 4611686018427387903"),
+        (LAUNCHES, {"index": True}, "$.index: expected int, got bool"),
+        (LAUNCHES, {"drop": "launch-000009.bin"}, "$.drop: no launch before it has the file 'launch-000009.bin'"),
+        (KERNEL_JSON, {"mode": MODE | {"clock_bits": 7}}, "$.mode.clock_bits: invalid enum value 7"),
+        (KERNEL_JSON, {"mode": MODE | {"clock_bits": 32}}, "$.mode.clock_bits: expected 64 as in the process, got 32"),
+        (KERNEL_JSON, {"mode": MODE | {"warps": [1, 0]}}, "$.mode: expected ascending warps"),
+        (KERNEL_JSON, {"mode": MODE | {"warps": [2]}}, "$.mode.warps: expected warps of the 2 that a CTA has"),
+        (KERNEL_JSON, {"sm_clock_hz": 198_000_000}, "$.sm_clock_hz: expected 0 or the clock of a GPU, got 1.98e+08"),
+        (KERNEL_JSON, {"sm_clock_hz": 19.8e9}, "$.sm_clock_hz: expected 0 or the clock of a GPU, got 1.98e+10"),
+        (KERNEL_JSON, {"sm_clock_hz": float("nan")}, "this is no JSON: JSON is malformed: invalid character (byte "),
+        (KERNEL_JSON, {"layout": "untimed"}, "$.layout: expected timed, which Triton 3.6.0 writes, got untimed"),
+        (KERNEL_JSON, {"layout": "spiral"}, "$.layout: invalid enum value 'spiral'"),
+        (KERNEL_JSON, {"scope_ids": {"256": "kernel"}}, "key in $.scope_ids: expected int <= 255"),
+        (
+            KERNEL_JSON,
+            {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": 0}]}},
+            "$.scope_table: expected a parent of scope 0 that stands before it, got 0",
+        ),
+        (
+            KERNEL_JSON,
+            {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1}] * 300}},
+            "$.scope_table.scopes: expected array of length <= 256",
+        ),
+        (KERNEL_JSON, {"metadata": {"num_warps": 10**9}}, "$.metadata.num_warps: expected int <= 64"),
+        (KERNEL_JSON, {"metadata": {"num_warps": 4}}, "$.metadata.profile_scratch_size: it is missing"),
+        (KERNEL_JSON, {"name": "x" * 5000}, "$.name: expected str of length <= 4096"),
+        (TIMING, {"times_ns": [1.0, None]}, "$.times_ns[1]: expected float, got null"),
+        (PROCESS, {"pid": "7"}, "$.pid: expected int, got str"),
+        (PROCESS, {"device_names": [None]}, "$.device_names[0]: expected str, got null"),
+    ],
+    ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else None,
+)
+def test_a_value_that_is_none_is_refused_by_its_field(
+    older: Path, tmp_path: Path, file: str, values: dict[str, Any], what: str
+) -> None:
+    capture = Path(shutil.copytree(older, tmp_path / "capture"))
+    path = capture / file
+    first, *rest = path.read_text().split("\n") if path.suffix == ".jsonl" else (path.read_text(),)
+    path.write_text("\n".join([json.dumps(json.loads(first) | values), *rest]))
+    where = f"{file}:1: " if path.suffix == ".jsonl" else f"{file}: "
+    said = refusal(capture)
+    assert said.startswith(where + what), said
+
+
+@pytest.mark.parametrize("file", [PROCESS, LAUNCHES, END, KERNEL_JSON, TIMING])
+def test_json_that_is_nested_deeply_is_refused(older: Path, tmp_path: Path, file: str) -> None:
+    capture = Path(shutil.copytree(older, tmp_path / "capture"))
+    (capture / file).write_text('{"version": 1, "x": ' + DEEP + "\n")
+    assert refusal(capture).endswith("this JSON is nested too deeply")
+
+
+def test_a_file_that_is_too_large_is_refused(older: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(older, tmp_path / "capture"))
+    with (capture / KERNEL_JSON).open("ab") as file:
+        file.truncate(1 << 40)
+    assert refusal(capture) == f"{KERNEL_JSON} is too large: no file of its kind has more than 4194304 bytes"
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _link_out(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+FILES = [PROCESS, LAUNCHES, "p0/clock.jsonl", END, KERNEL_JSON, TIMING]
+BUFFER, TTGIR, SOURCES = "p0/launch-000001.bin", "p0/kernels/v0/kernel.ttgir", "p0/kernels/v0/sources.json"
+
+
+@pytest.mark.parametrize(
+    ("put", "what"),
+    [
+        (_pipe, "it is no regular file"),
+        (Path.mkdir, "it is no regular file"),
+        (_device, "leads out of"),
+        (_link_out, "leads out of"),
+    ],
+    ids=["pipe", "folder", "device", "link"],
+)
+@pytest.mark.parametrize("file", [*FILES, BUFFER, TTGIR, SOURCES])
+def test_nothing_but_a_file_of_the_capture_is_opened(
+    whole: Path, tmp_path: Path, file: str, put: Callable[[Path], None], what: str
+) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    (capture / file).unlink()
+    put(capture / file)
+    assert what in refusal(capture)
+
+
+def test_a_link_within_the_capture_is_followed(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    (capture / TTGIR).rename(capture / "module")
+    (capture / TTGIR).symlink_to(capture / "module")
+    assert read_capture(capture).launches[0].kernel.ttgir() == "module {}\n"
+
+
+# ---- checksums -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", [PROCESS, LAUNCHES, END, KERNEL_JSON, TIMING, BUFFER, TTGIR, SOURCES])
+def test_any_edit_of_a_capture_is_noticed(whole: Path, tmp_path: Path, file: str) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    data = bytearray((capture / file).read_bytes())
+    data[len(data) // 3] ^= 1
+    (capture / file).write_bytes(data)
+    assert "checksum does not match" in refusal(capture)
+
+
+def test_a_lost_digit_is_noticed(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    text = (capture / KERNEL_JSON).read_text()
+    (capture / KERNEL_JSON).write_text(text.replace('"sm_clock_hz": 1980000000.0', '"sm_clock_hz": 1180000000.0'))
+    assert refusal(capture).startswith(f"{KERNEL_JSON}: the checksum does not match")
+
+
+def test_an_edit_that_makes_it_an_older_capture_is_noticed(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    text = (capture / PROCESS).read_text()
+    (capture / PROCESS).write_text(text.replace('"version": 2', '"version": 1'))
+    assert refusal(capture).startswith(f"{PROCESS}: the checksum does not match")
+
+
+@pytest.mark.parametrize(
+    ("kept", "what"),
+    [
+        ([0, 2], f"{LAUNCHES}:2: $.line: expected 2, got 3: lines are missing"),
+        ([1, 2], f"{LAUNCHES}:1: $.line: expected 1, got 2: lines are missing"),
+        ([0, 1], f"{LAUNCHES} has 2 lines, where 3 were written: launches are missing"),
+        ([0, 1, 1, 2], f"{LAUNCHES}:3: $.line: expected 3, got 2: lines are missing"),
+        ([], f"{LAUNCHES} has 0 lines, where 3 were written: launches are missing"),
+    ],
+)
+def test_launches_that_were_deleted_are_missed(whole: Path, tmp_path: Path, kept: list[int], what: str) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    lines = (capture / LAUNCHES).read_text().splitlines(keepends=True)
+    (capture / LAUNCHES).write_text("".join(lines[number] for number in kept))
+    assert refusal(capture) == what
+
+
+def test_launches_without_their_list_are_missed(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    (capture / LAUNCHES).unlink()
+    assert refusal(capture) == f"{LAUNCHES} has 0 lines, where 3 were written: launches are missing"
+
+
+@pytest.mark.parametrize("file", [LAUNCHES, END, KERNEL_JSON, TIMING])
+def test_a_file_of_another_process_is_noticed(whole: Path, tmp_path: Path, file: str) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    shutil.copyfile(capture / file.replace("p0", "p1"), capture / file)
+    assert "the checksum does not match" in refusal(capture)
+
+
+def test_processes_of_two_runs_are_not_one_capture(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    other = save(tmp_path / "other", run="another")
+    shutil.copytree(other / "p0", capture / "p9")
+    with pytest.raises(KprofError, match=r"the processes in .* are of several captures"):
+        read_capture(capture)
+
+
+def test_a_process_that_is_there_twice_is_noticed(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    shutil.copytree(capture / "p0", capture / "p9")
+    with pytest.raises(KprofError, match="holds a process twice"):
+        read_capture(capture)
+
+
+def test_a_capture_may_be_moved_and_its_folders_renamed(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "elsewhere"))
+    (capture / "p0").rename(capture / "renamed")
+    assert len(read_capture(capture).launches) == 6
+
+
+def test_of_a_damaged_buffer_the_other_launches_are_whole(whole: Path, tmp_path: Path) -> None:
+    capture = Path(shutil.copytree(whole, tmp_path / "capture"))
+    (capture / BUFFER).write_bytes(bytes(384))
+    launches = [launch for launch in read_capture(capture).launches if launch.path != capture / BUFFER]
+    assert [launch.words().shape for launch in launches] == [(3, 32)] * 5

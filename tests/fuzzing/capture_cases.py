@@ -1,0 +1,371 @@
+"""One case of a fuzzing run over captures: a damaged folder or file, and what a command makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import click
+import msgspec
+from buffers import make_format_1
+from damage import damaged
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.record_cost import read_costs, write_costs
+from kprof_inject.capture.schema import (
+    ClockRecord,
+    DumpedKernelRecord,
+    KernelRecord,
+    LaunchRecord,
+    ModeRecord,
+    ProcessRecord,
+    Target,
+    TimedResources,
+)
+from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.cli.main import root
+from kprof_inject.cli.view import _trace_of
+from kprof_inject.errors import KprofError
+from kprof_inject.insertion import insert_kernels, write_insertions
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.timeline.fit import fitted_buffer
+from kprof_inject.workspace import Workspace
+
+REPO = Path(__file__).resolve().parents[2]
+DEMO = REPO / "kprof_inject" / "demo" / "capture"
+PROTON = REPO / "tests" / "capture" / "recorded_by_proton"
+
+MOST_CPU_SECONDS = 10.0
+
+Command = Callable[[Path, Path, Path], None]
+"""Takes what is damaged, its sound neighbour, and the folder for what is written."""
+
+
+def _cli(*arguments: str) -> Command:
+    def run(place: Path, other: Path, out: Path) -> None:
+        known = {"{place}": place, "{other}": other, "{out}": out}
+        given = [arguments[0], *(_filled(argument, known) for argument in arguments[1:])]
+        root.main(args=given, standalone_mode=False, prog_name="kprof-inject")
+
+    return run
+
+
+def _filled(argument: str, known: dict[str, Path]) -> str:
+    for name, path in known.items():
+        argument = argument.replace(name, str(path))
+    return argument
+
+
+def _view(place: Path, other: Path, out: Path) -> None:
+    _trace_of(place)
+
+
+def _run_reads(place: Path, other: Path, out: Path) -> None:
+    """What ``run`` reads of a workspace before and after the program, and in it."""
+    workspace = Workspace.open(place)
+    for kernel in workspace.kernels():
+        workspace.scope_table(kernel.variant)
+        workspace.clean_run(kernel.variant)
+        workspace.kernel_sources(kernel.variant)
+        workspace.override_path(kernel)
+        kernel.ttgir()
+    with contextlib.suppress(KprofError):
+        read_costs(workspace.calibration_folder / "record_costs.json")
+    capture = read_capture(workspace.last_capture_folder())
+    for launch in capture.launches[:1]:
+        fitted_buffer([launch], launch.kernel.mode)
+
+
+READERS: dict[str, Command] = {
+    "report": _cli("report", "{place}"),
+    "report --json": _cli("report", "--json", "{place}"),
+    "report --html": _cli("report", "--html", "{out}/report.html", "{place}"),
+    "trace json": _cli("trace", "-o", "{out}/trace.json", "{place}"),
+    "trace json.gz": _cli("trace", "-o", "{out}/trace.json.gz", "--launch", "0", "{place}"),
+    "trace pftrace": _cli("trace", "-o", "{out}/trace.pftrace", "{place}"),
+    "trace pftrace.gz": _cli("trace", "-o", "{out}/trace.pftrace.gz", "{place}"),
+    "trace csv": _cli("trace", "-o", "{out}/trace.csv", "{place}"),
+    "trace parquet": _cli("trace", "-o", "{out}/trace.parquet", "{place}"),
+    "trace hatchet": _cli("trace", "-o", "{out}/trace.hatchet", "{place}"),
+    "diff A": _cli("diff", "{place}", "{other}"),
+    "diff B": _cli("diff", "--json", "{other}", "{place}"),
+    "view": _view,
+}
+OF_WORKSPACES: dict[str, Command] = {
+    "list": _cli("list", "{place}"),
+    "list --json": _cli("list", "--json", "{place}"),
+    "insert": _cli("insert", "{place}"),
+    "insert --dry-run": _cli("insert", "--json", "--dry-run", "--at", "func", "{place}"),
+    "run": _run_reads,
+}
+COMMANDS = {**READERS, **OF_WORKSPACES}
+_WRITES = {"view": ("view.pftrace", ".view.pftrace"), "insert": ("plans", "override")}
+"""What of the place a command may write to. All others only read it."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a case damages a copy of: ``other`` is of the same kind, and stays whole."""
+
+    name: str
+    path: Path
+    other: Path
+    commands: tuple[str, ...]
+    checked: bool = False
+    """Whether all of it has checksums."""
+
+
+class Corpus:
+    """Small captures with all that a capture can have, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        captures = [self._capture(f"capture-{run}", run, ctas) for run, ctas in (("a", 4), ("b", 3))]
+        old = [Path(shutil.copytree(path, folder / f"old-{path.name}")) for path in captures]
+        for path in old:
+            make_format_1(path)
+        workspaces = [self._workspace(f"workspace-{path.name}", path) for path in (*captures, old[0])]
+        (folder / "proton.bin").write_bytes((PROTON / "kernel.bin").read_bytes())
+        readers, of_workspaces = tuple(READERS), tuple(OF_WORKSPACES)
+        self.places = (
+            Place("capture", captures[0], captures[1], readers, checked=True),
+            Place("capture of format 1", old[0], old[1], readers),
+            Place("workspace", workspaces[0], workspaces[1], (*of_workspaces, *of_workspaces, *readers)),
+            Place("workspace with format 1", workspaces[2], workspaces[1], (*of_workspaces, "report", "report --html")),
+            Place("buffer of Proton's", folder / "proton.bin", PROTON / "kernel.bin", readers[:-1]),
+        )
+        self.most_bytes = 0
+        self._sound: dict[tuple[str, str], Outcome] = {}
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of the largest capture."""
+        return sum(path.stat().st_size for path in self.places[0].path.glob("*/*.bin"))
+
+    def try_all(self) -> None:
+        """Have every command load what it needs, and see that it works on what is sound."""
+        for place in self.places:
+            for name in place.commands:
+                self.sound_outcome(place, name)
+
+    @contextlib.contextmanager
+    def limited_memory(self) -> Iterator[None]:
+        """Let this process take no more than ``most_bytes``, if it is not 0."""
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if self.most_bytes:
+            resource.setrlimit(resource.RLIMIT_AS, (self.most_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+
+    def sound_outcome(self, place: Place, name: str) -> Outcome:
+        """What the command says of the place before it is damaged."""
+        if (place.name, name) not in self._sound:
+            with _copies(place) as (path, other, out):
+                outcome = outcome_of(COMMANDS[name], path, other, out)
+            assert outcome.exit_code == 0, f"{place.name}, {name}: {outcome.stderr}"
+            self._sound[place.name, name] = outcome
+        return self._sound[place.name, name]
+
+    def _capture(self, name: str, run: str, ctas: int) -> Path:
+        """Two processes with two launches of a kernel each, made of the first CTAs of the shipped capture."""
+        (launch,) = read_capture(DEMO).launches
+        kernel = msgspec.json.decode((launch.kernel.folder / "kernel.json").read_bytes(), type=KernelRecord)
+        buffer = launch.words()[:ctas].tobytes()
+        folder = self._folder / name
+        for rank in range(2):
+            process = ProcessRecord(
+                run=run,
+                pid=500 + rank,
+                rank=rank,
+                argv=("train.py",),
+                host="host",
+                boot_id="boot",
+                triton="3.6.0",
+                device_names=("NVIDIA H200",),
+                device_uuids=(f"uuid-{rank}",),
+                mode=ModeRecord("shared", 0, 64),
+                launches="all",
+            )
+            writer = CaptureWriter(folder / f"{500 + rank}-1", process)
+            writer.add_kernel(launch.kernel.variant, kernel, launch.kernel.ttgir(), launch.kernel.sources())
+            for index in range(2):
+                line = LaunchRecord(
+                    variant=launch.kernel.variant,
+                    index=index,
+                    grid=(ctas, 1, 1),
+                    device=0,
+                    stream=0,
+                    host_ns=launch.host_ns + 1_000_000 * index,
+                    host_end_ns=launch.host_ns + 1_000_000 * index + 50_000,
+                    buffer_bytes=len(buffer),
+                    file="named-later",
+                )
+                saved = writer.add_launch(line, memoryview(buffer))
+                if index == 0 and rank == 1:
+                    writer.drop_launch(saved)
+            for reading in launch.origin.host_readings:
+                device_ns = reading.device_ns + 1000 * rank
+                writer.add_clock_reading(ClockRecord(0, reading.host_ns, device_ns, reading.error_ns))
+            writer.add_times(launch.kernel.variant, launch.kernel.with_records.times_ns or ())
+            writer.finish({"the disk was too slow": 1}, {launch.kernel.variant: 3})
+        costs = read_costs(DEMO / "record_costs.json")
+        write_costs(folder / "record_costs.json", costs.values(), run)
+        return folder
+
+    def _workspace(self, name: str, capture: Path) -> Path:
+        (launch, *_) = read_capture(capture).launches
+        kernel = launch.kernel
+        workspace = Workspace.create(self._folder / name)
+        info = DumpedKernelRecord(
+            name=kernel.name,
+            override_key="KEY",
+            file_name=kernel.name,
+            target=Target("cuda", 90),
+            options={"num_warps": 4, "num_stages": 3, "num_ctas": 1, "libs": [["a", "b"]]},
+            signature={"a": "*fp16", "n": "i32"},
+            constants={"BLOCK": "64"},
+            metadata=kernel.metadata,
+            triton_version="3.6.0",
+        )
+        for variant in (kernel.variant, f"{kernel.variant}-2"):
+            workspace.write_kernel(variant, info, kernel.ttgir(), kernel.sources())
+            workspace.write_clean_run(variant, "1", TimedResources(128, 0, 0, 1024, 2, (1e4, 1.1e4)))
+        write_insertions(workspace, insert_kernels(workspace, parse_selectors(())))
+        costs = read_costs(DEMO / "record_costs.json")
+        write_costs(workspace.calibration_folder / "record_costs.json", costs.values())
+        shutil.copytree(capture, workspace.new_capture_folder())
+        return workspace.folder
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: its exit code, what it said, and what it said to the user."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def outcome_of(command: Command, place: Path, other: Path, out: Path) -> Outcome:
+    """Run a command in this process as ``main`` would; raises what would be a traceback there."""
+    stdout, stderr = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="backslashreplace"), io.StringIO()
+    exit_code = 0
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        try:
+            command(place, other, out)
+        except click.UsageError as error:
+            error.show(stderr)
+            exit_code = error.exit_code
+        except click.exceptions.Exit as error:
+            exit_code = error.exit_code
+        except KprofError as error:
+            stderr.write(error.render() + "\n")
+            exit_code = error.exit_code
+        except OSError as error:
+            stderr.write(f"error: cannot use {error.filename}: {error.strerror}\n")
+            exit_code = 1
+    stdout.flush()
+    said = stdout.buffer.getvalue().decode()  # type: ignore[attr-defined]
+    return Outcome(exit_code, said, stderr.getvalue())
+
+
+def run_case(corpus: Corpus, seed: int, number: int) -> dict[str, Any]:
+    """Case ``number`` of the run with ``seed``: what was done, and whether it was refused. Raises for all else."""
+    chance = Random(f"{seed}:{number}")
+    place = corpus.places[number % len(corpus.places)]
+    name = chance.choice(place.commands)
+    command = COMMANDS[name]
+    reseals = chance.random() < 0.5
+    sound = corpus.sound_outcome(place, name) if place.checked and not reseals else None
+    with _copies(place) as (path, other, out):
+        how = damaged(path, other, chance, reseals)
+        case = f"{place.name}, {name}: {'; '.join(how)}"
+        before = {**_snapshot(path.parent), **_snapshot(other)}
+        started = time.process_time()
+        try:
+            with corpus.limited_memory():
+                outcome = outcome_of(command, path, other, out)
+            _check(outcome, "--json" in name or name == "diff B")
+            if sound is not None and outcome.exit_code == 0:
+                _check_nothing_is_silent(outcome, sound, how)
+            seconds = time.process_time() - started
+            assert seconds < MOST_CPU_SECONDS, f"it took {seconds:.1f} s"
+            after = {**_snapshot(path.parent), **_snapshot(other)}
+            changed = [one for one in {**before, **after} if before.get(one) != after.get(one)]
+            changed = [one for one in changed if not _is_allowed(one, path, _WRITES.get(name, ()))]
+            assert not changed, f"it wrote to {changed[:5]}"
+        except Exception as error:
+            error.add_note(case)
+            raise
+    return {"refusal": outcome.exit_code != 0, "case": case}
+
+
+def _check(outcome: Outcome, is_json: bool) -> None:
+    assert outcome.exit_code in (0, 1, 2), f"exit code {outcome.exit_code}"
+    assert "Traceback" not in outcome.stderr, outcome.stderr
+    if outcome.exit_code:
+        assert "error:" in outcome.stderr.lower(), f"it failed without a word: {outcome.stderr[:500]!r}"
+    if is_json and outcome.stdout:
+        json.loads(outcome.stdout, parse_constant=_refuse_constant)
+
+
+# What a reader cannot miss: a program that was killed has no such files, and a capture need not have a process more.
+_OPTIONAL = re.compile(r"(end|timing|record_costs)\.json: (gone|folder)|clock\.jsonl|/: |process\.json: gone")
+
+
+def _check_nothing_is_silent(outcome: Outcome, sound: Outcome, how: list[str]) -> None:
+    """With checksums, damage is told, or it changed nothing of what is shown."""
+    if outcome.stderr == sound.stderr and not any(map(_OPTIONAL.search, how)):
+        assert outcome.stdout == sound.stdout, "what is shown is another, and nothing is said of it"
+
+
+def _refuse_constant(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+@contextlib.contextmanager
+def _copies(place: Place) -> Iterator[tuple[Path, Path, Path]]:
+    """Copies of what is to be damaged and of its neighbour, and a folder for what is written: always by the same names,
+    so that what is said of them is the same."""
+    home = Path(tempfile.gettempdir(), f"kprof-fuzz-{os.getpid()}")
+    try:
+        (home / "in").mkdir(parents=True)
+        (home / "out").mkdir()
+        (home / "in" / "canary.txt").write_text("nobody writes here\n")
+        yield _copied(place.path, home / "in" / f"place{place.path.suffix}"), place.other, home / "out"
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _copied(source: Path, target: Path) -> Path:
+    return Path(shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(source, target))
+
+
+def _snapshot(folder: Path) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for above, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(above, name)
+            state = path.lstat()
+            size = state.st_size, state.st_mtime_ns
+            found[str(path)] = (state.st_mode, state.st_ino, *(size if name in files else ()))
+    return found
+
+
+def _is_allowed(changed: str, place: Path, names: tuple[str, ...]) -> bool:
+    below = Path(changed).relative_to(place.parent).parts if Path(changed).is_relative_to(place.parent) else ()
+    return len(below) > 1 and below[0] == place.name and any(below[1].startswith(name) for name in names)
