@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 from kprof_inject.errors import KprofError
 
@@ -25,16 +27,36 @@ _LENGTH_BITS = 32
 _HINT = "give one that the Perfetto UI reads, such as .pftrace or .json, also with .gz; or a capture, or a workspace"
 
 
-def require_trace(path: Path) -> None:
-    """Raises ``KprofError`` unless the file at ``path``, or what is gzipped in it, begins as a Chrome or a Perfetto
-    trace does. Opens nothing that is no regular file: a pipe would wait for who writes to it."""
+def open_trace(path: Path, flags: int = 0) -> BinaryIO:
+    """The file at ``path``, open. Raises ``KprofError`` unless it, or what is gzipped in it, begins as a Chrome or a
+    Perfetto trace does. ``flags`` are further ones of ``os.open``.
+
+    Nothing that is no regular file is read, nor waited for: a pipe would have us wait for who writes to it."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise KprofError(f"{path} is no regular file", hint="save the trace to one first")
-        with path.open("rb") as file:
-            begin = file.read(_BEGIN_BYTES)
+            raise _irregular(path)
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags), "rb")
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        # It may be another file by now than the one that was looked at.
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _irregular(path)
+        _require_trace(path, file.read(_BEGIN_BYTES))
+    except OSError as error:
+        file.close()
+        raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    except KprofError:
+        file.close()
+        raise
+    return file
+
+
+def _irregular(path: Path) -> KprofError:
+    return KprofError(f"{path} is no regular file", hint="save the trace to one first")
+
+
+def _require_trace(path: Path, begin: bytes) -> None:
     if begin.startswith(_GZIP):
         begin = _unpacked(path, begin)
     if not begin:
