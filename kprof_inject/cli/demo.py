@@ -17,7 +17,7 @@ from kprof_inject.cli.trace import write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.devices.gpu import has_gpu
-from kprof_inject.runtime.doctor.packages import INSTALL_TO_RUN, is_installed, missing_to_run
+from kprof_inject.runtime.doctor.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, held
 
@@ -38,7 +38,7 @@ def command(ctx: click.Context, workspace: Path) -> None:
         ctx.invoke(profile_command, workspace=workspace, program=(str(_example()),))
         return
     if missing:
-        say(f"to profile the example itself, install {' and '.join(missing)}: {INSTALL_TO_RUN}")
+        say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
     with held(workspace, say):
         _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, seen_launches
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.doctor.packages import INSTALL_TO_RUN, missing_to_run
+from kprof_inject.runtime.doctor.packages import install_command, missing_to_run
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import is_run_by_us, run_program
@@ -119,7 +119,7 @@ def _nothing_happened(
     if exit_code and not reports.triton_versions and is_run_by_us(program) and (missing := missing_to_run()):
         return KprofError(
             f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}",
-            hint=f"{INSTALL_TO_RUN}; or name the Python that has them: -- PYTHON {program[0]}",
+            hint=f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}",
             exit_code=code,
         )
     if exit_code:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from golden import FIXTURES
@@ -98,7 +97,7 @@ def test_what_reads_captures_and_ttgir_works(ended: Ended) -> None:
 
 def test_the_demo_says_why_it_replays(ended: Ended) -> None:
     said = ended["demo -o"][2]
-    assert "to profile the example itself, install torch and triton: pip install 'kprof-inject[run]'\n" in said
+    assert "to profile the example itself, install torch and triton: pip install 'torch>=2.7' 'triton>=3.5.1'\n" in said
     assert "without torch and triton: replaying a capture" in said
     assert "compiled" not in said
 
@@ -113,7 +112,7 @@ def test_the_doctor_warns(ended: Ended) -> None:
 
 def test_check_says_once_what_is_missing(ended: Ended) -> None:
     assert ended["check softmax.ttgir"] == (
-        [1, "", "error: check needs Triton, and it is not installed\nhint: pip install 'kprof-inject[run]'\n"]
+        [1, "", "error: check needs Triton, and it is not installed\nhint: pip install 'triton>=3.5.1'\n"]
     )
 
 
@@ -124,4 +123,6 @@ def test_a_program_that_lacks_them_is_told_what_to_do(ended: Ended, words: str) 
     assert code == 1
     assert error.startswith("error: the program ")
     assert error.endswith(", which ran it, lacks torch and triton")
-    assert hint == "hint: pip install 'kprof-inject[run]'; or name the Python that has them: -- PYTHON program.py"
+    assert (
+        hint == "hint: pip install 'torch>=2.7' 'triton>=3.5.1'; or name the Python that has them: -- PYTHON program.py"
+    )

