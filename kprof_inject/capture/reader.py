@@ -86,6 +86,8 @@ class Launch:
     graph: bool
     host_end_ns: int | None = None
     offset_bytes: int = 0
+    process: Mapping[str, Any] | None = None
+    """What the process said of itself; None where nothing is known."""
 
     @property
     def device_name(self) -> str:
@@ -208,6 +210,7 @@ def _process(folder: Path, costs: Mapping[CostKey, MeasuredCost]) -> Process:
             line["buffer_bytes"],
             bool(line.get("graph")),
             line.get("host_end_ns"),
+            process=info,
         )
     left_out = dict(end["left_out"]) if end else {}
     return Process(origin, info, tuple(launches.values()), end is not None, left_out, damaged_readings)

@@ -8,7 +8,6 @@ from typing import Any
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.reader import Kernel
 from kprof_inject.printable import printable
-from kprof_inject.report.html.sections.kernel_files import process_of
 from kprof_inject.report.occupancy_limits import limited_by
 from kprof_inject.report.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.summary import LaunchSummary
@@ -102,7 +101,7 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
 
 
 def _program(timeline: Timeline) -> Iterator[Row]:
-    process = process_of(timeline.launch)
+    process = timeline.launch.process or {}
     argv = process.get("argv")
     if isinstance(argv, list):
         yield "command", " ".join(map(str, argv))

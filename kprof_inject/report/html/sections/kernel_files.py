@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kprof_inject.capture.format import PROCESS_FILE, SOURCES_FILE, TTGIR_FILE
-from kprof_inject.capture.reader import Kernel, Launch
-from kprof_inject.files import read_object
+from kprof_inject.capture.format import SOURCES_FILE, TTGIR_FILE
+from kprof_inject.capture.reader import Kernel
 from kprof_inject.printable import printable
 
 
@@ -17,12 +14,6 @@ def ttgir_of(kernel: Kernel) -> str:
 
 def sources_of(kernel: Kernel) -> dict[str, str]:
     return kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
-
-
-def process_of(launch: Launch) -> dict[str, Any]:
-    """What the process said of itself and its versions."""
-    path = launch.path.parent / PROCESS_FILE
-    return read_object(path) if path.is_file() else {}
 
 
 def lines_of(text: str) -> list[str]:
