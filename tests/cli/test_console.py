@@ -22,6 +22,8 @@ SOFTMAX = FIXTURES / "3.6.0/cuda-90/softmax.ttgir"
 # A window's title, a colour by ESC and by C1's CSI, a cleared screen, text backwards, half a letter; and rich's markup.
 COMMANDS = "\x1b]0;owned\x07\x1b[31m\x9b2J\r\x7f\u202e\u2066\udc80"
 HOSTILE = f"{COMMANDS}[red]:bomb:"
+# What a file can hold of it, whose text is UTF-8.
+SAVED = HOSTILE.replace("\udc80", "")
 
 
 def commands_in(text: str) -> set[str]:
@@ -73,7 +75,7 @@ def named_by_a_stranger(values: Any) -> Any:
     changed = {key: named_by_a_stranger(value) for key, value in values.items()}
     for key in ("name", "host", "triton", "torch", "python"):
         if isinstance(changed.get(key), str):
-            changed[key] += HOSTILE
+            changed[key] += SAVED
     return changed
 
 
@@ -85,10 +87,10 @@ def strangers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for path in capture.glob("*/*.json"), capture.glob("*/kernels/*/kernel.json"):
             for file in path:
                 file.write_text(json.dumps(named_by_a_stranger(json.loads(file.read_bytes()))))
-        (next(capture.glob("*/end.json"))).write_text(json.dumps({"left_out": {HOSTILE: 3}, "launches": {}}))
-    text = read(SOFTMAX).replace('softmax.py"', f'softmax{HOSTILE.replace(chr(0xDC80), "")}.py"')
+        (next(capture.glob("*/end.json"))).write_text(json.dumps({"left_out": {SAVED: 3}, "launches": {}}))
+    text = read(SOFTMAX).replace('softmax.py"', f'softmax{SAVED}.py"')
     (tmp_path / "module.ttgir").write_text(text)
-    broken = text.replace("scf.for", f"scf.for {HOSTILE}".replace("\udc80", ""), 1)
+    broken = text.replace("scf.for", f"scf.for {SAVED}", 1)
     (tmp_path / "broken.ttgir").write_text(broken)
     monkeypatch.chdir(tmp_path)
     return tmp_path
