@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,8 +57,7 @@ def test_what_is_unknown_is_not_told(tmp_path: Path) -> None:
 def test_versions_and_command_are_the_process_s_own(tmp_path: Path) -> None:
     timeline = launch_of(tmp_path)
     process = {"pid": 7, "argv": ["a.py", "--n", "5"], "triton": "3.6.0", "torch": None}
-    (timeline.launch.path.parent / "process.json").write_text(json.dumps(process))
-    facts = facts_of(timeline)
+    facts = facts_of(replace(timeline, launch=replace(timeline.launch, process=process)))
     assert (facts["command"], facts["Triton"]) == ("a.py --n 5", "3.6.0")
     assert "PyTorch" not in facts
 
