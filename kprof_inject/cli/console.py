@@ -94,7 +94,8 @@ def _console(*, stderr: bool) -> Console:
     class PrintableConsole(Console):
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
-                yield segment if segment.control else segment._replace(text=same_width(segment.text))
+                as_it_is = segment.control or segment.text.isprintable()
+                yield segment if as_it_is else segment._replace(text=same_width(segment.text))
 
     # A name in brackets is no style, nor one between colons a picture.
     width = _table_width(sys.stderr if stderr else sys.stdout)
