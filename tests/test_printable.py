@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.printable import printable
+from kprof_inject.printable import printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,7 @@ from kprof_inject.printable import printable
 )
 def test_only_what_can_be_shown_is_left(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_lines_and_tabs_stay_where_a_text_has_several() -> None:
+    assert printable_lines("a\tb\r\nc\x1b[31m\x9b\u2069\n") == "a\tb \nc [31m  \n"

@@ -8,6 +8,7 @@ from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.proton_header import is_proton_buffer
 from kprof_inject.capture.proton_names import read_scope_names
 from kprof_inject.capture.reader import Capture, is_capture, read_capture
+from kprof_inject.capture.redaction import redacted
 from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.cli.console import say
 from kprof_inject.errors import KprofError
@@ -16,6 +17,12 @@ from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.launches import decode_launches, run_to_decode
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
+
+
+def open_shared(place: Path, names_path: Path | None, *, redact: bool) -> Capture:
+    """``open_capture`` for what others may get to see."""
+    capture = open_capture(place, names_path)
+    return redacted(capture) if redact else capture
 
 
 def open_capture(place: Path, names_path: Path | None = None) -> Capture:

@@ -16,6 +16,7 @@ from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.checking.check import ModuleCheck, check_module
 from kprof_inject.runtime.checking.compiler_process import CompilerProcess
+from kprof_inject.runtime.doctor.packages import install_command, is_installed
 from kprof_inject.ttgir.parser import parse
 
 _LONGEST_S = 86_400
@@ -38,6 +39,8 @@ def command(ctx: click.Context, files: tuple[Path, ...], time_limit_s: float, as
     """Have Triton verify each .ttgir FILE (- is stdin) and lower it for its own target. No GPU is needed."""
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")
+    if not is_installed("triton"):
+        raise KprofError("check needs Triton, and it is not installed", hint=install_command("triton"))
     checks: list[ModuleCheck] = []
     with CompilerProcess() as compiler:
         for file in files:

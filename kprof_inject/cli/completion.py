@@ -36,7 +36,8 @@ def _offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomple
         found = texts_of(Path(place))
     except (KprofError, OSError):
         found = []
-    return [CompletionItem(text) for text in found if text.startswith(incomplete)]
+    # The shell prints what it is offered, and takes each line for an offer.
+    return [CompletionItem(text) for text in found if text.startswith(incomplete) and text.isprintable()]
 
 
 def _selectors_of(place: Path) -> list[str]:

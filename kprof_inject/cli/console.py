@@ -1,8 +1,13 @@
-"""The terminal: messages on stderr, results on stdout, and ``-`` for stdin."""
+"""The terminal: messages on stderr, results on stdout, and ``-`` for stdin.
+
+Messages and tables may hold any text of a capture, a module or a program. Here they leave, so here it is seen to that
+none of it reaches the terminal as a command.
+"""
 
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +19,7 @@ import click
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_text, write_text
+from kprof_inject.printable import printable_lines
 from kprof_inject.ttgir.nodes import Module
 
 if TYPE_CHECKING:
@@ -32,7 +38,7 @@ _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def say(message: str) -> None:
     """A line of progress. A stderr that is full or closed keeps nothing from being done."""
     with suppress(OSError):
-        click.echo(f"kprof-inject: {message}", err=True)
+        click.echo(printable_lines(f"kprof-inject: {message}"), err=True)
 
 
 def say_faults(errors: Iterable[str]) -> None:
@@ -51,22 +57,49 @@ def say_unreached(commands: Sequence[str]) -> None:
 
 def print_error(error: KprofError) -> None:
     with suppress(OSError):
-        click.echo(error.render(), err=True)
+        click.echo(printable_lines(error.render()), err=True)
+
+
+def print_usage_error(error: click.UsageError) -> None:
+    """As click does it: with the usage, and the words that it cannot read."""
+    shown = io.StringIO()
+    error.show(shown)
+    with suppress(OSError):
+        click.echo(printable_lines(shown.getvalue()), err=True, nl=False)
 
 
 def table_console() -> Console:
     """Where tables are printed: stdout, where what is piped is never folded."""
-    from rich.console import Console
-
-    return Console(width=_table_width(sys.stdout))
+    return _console(stderr=False)
 
 
 def say_table(table: Table) -> None:
     """A table among the messages."""
-    from rich.console import Console
-
     with suppress(OSError):
-        Console(stderr=True, width=_table_width(sys.stderr)).print(table)
+        _console(stderr=True).print(table)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.cells import cell_len
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    def same_width(text: str) -> str:
+        # Columns are as wide as rich takes their cells to be, and to rich most of these characters have no width.
+        return "".join(
+            character if character.isprintable() or character == "\n" else " " * cell_len(character)
+            for character in text
+        )
+
+    class PrintableConsole(Console):
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                as_it_is = segment.control or segment.text.isprintable()
+                yield segment if as_it_is else segment._replace(text=same_width(segment.text))
+
+    # A name in brackets is no style, nor one between colons a picture.
+    width = _table_width(sys.stderr if stderr else sys.stdout)
+    return PrintableConsole(stderr=stderr, width=width, markup=False, emoji=False)
 
 
 def _table_width(stream: TextIO) -> int | None:
@@ -83,7 +116,10 @@ def diff_of(module: Module, instrumented: str) -> Iterator[str]:
 def print_diff(module: Module, instrumented: str) -> None:
     """A unified diff on stdout, coloured on a terminal."""
     for line in diff_of(module, instrumented):
-        click.secho(line, fg=_DIFF_COLOURS.get(line[:1]), bold=line.startswith(("+++", "---")) or None, color=_colour())
+        shown = printable_lines(line)
+        click.secho(
+            shown, fg=_DIFF_COLOURS.get(line[:1]), bold=line.startswith(("+++", "---")) or None, color=_colour()
+        )
 
 
 def _colour() -> bool | None:

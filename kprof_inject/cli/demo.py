@@ -18,6 +18,7 @@ from kprof_inject.cli.trace import write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime.devices.gpu import has_gpu
+from kprof_inject.runtime.doctor.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, held
 
@@ -31,12 +32,16 @@ _EXAMPLES = (_PACKAGE / "demo" / "matmul.py", _PACKAGE.parent / "examples" / "ma
 @workspace_option
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul. Without a GPU: check the insertion by compiling, and replay a capture from an H200."""
-    if has_gpu():
+    """Profile a matmul. Without a GPU, torch or Triton: replay a capture from an H200, and check the insertion by
+    compiling if Triton is there."""
+    missing = missing_to_run()
+    if not missing and has_gpu():
         ctx.invoke(profile_command, workspace=workspace, program=(str(_example()),))
-    else:
-        with held(workspace, say):
-            _replay(workspace)
+        return
+    if missing:
+        say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
+    with held(workspace, say):
+        _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
 
 
 def _example() -> Path:
@@ -46,15 +51,16 @@ def _example() -> Path:
     raise KprofError("the demo's example is missing from this installation", hint="install kprof-inject again")
 
 
-def _replay(workspace: Path) -> None:
+def _replay(workspace: Path, reason: str) -> None:
     opened = Workspace.create(workspace)
     folder = opened.new_capture_folder()
     shutil.copytree(_CAPTURE, folder, dirs_exist_ok=True)
     capture = read_capture(folder)
-    say("no GPU here: replaying a capture of examples/matmul.py that was recorded on an NVIDIA H200")
+    say(f"{reason}: replaying a capture of examples/matmul.py that was recorded on an NVIDIA H200")
     kernel = capture.launches[0].kernel
     _keep(opened, kernel)
-    _prove_that_it_lowers(kernel)
+    if is_installed("triton"):
+        _prove_that_it_lowers(kernel)
     timelines = decode_capture(capture)
     write_and_say(opened.folder / "trace.json", timelines)
     print_report(timelines, as_json=False)

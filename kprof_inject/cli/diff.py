@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.reader import Capture
-from kprof_inject.cli.captures import decode_capture, open_capture
+from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option, path_type
-from kprof_inject.cli.view_options import choice_options, scope_names_option
+from kprof_inject.cli.view_options import choice_options, redact_option, scope_names_option
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.report.diff.captures import diff_captures
 from kprof_inject.report.diff.gate import crossings, parse_limit
@@ -46,6 +46,7 @@ _MORE = (
 )
 @choice_options
 @scope_names_option
+@redact_option
 @json_option
 @click.pass_context
 def command(
@@ -59,6 +60,7 @@ def command(
     html_path: Path | None,
     choice: Choice,
     names_path: Path | None,
+    redact: bool,
     as_json: bool,
 ) -> None:
     """Say what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
@@ -67,12 +69,12 @@ def command(
     limit = None if limit_text is None else parse_limit(limit_text)
     sides = {"A": (place, *more_a), "B": (other, *more_b)}
     diff = diff_captures(
-        *(_timelines(_captures(side, places, names_path), choice) for side, places in sides.items()),
+        *(_timelines(_captures(side, places, names_path, redact), choice) for side, places in sides.items()),
         scopes=choice.scopes,
         renamed=dict(map(_names, renamed)),
     )
     if html_path is not None:
-        write_diff_page(html_path, diff, (str(place), str(other)))
+        write_diff_page(html_path, diff, (place.name, other.name) if redact else (str(place), str(other)))
         say(f"wrote {html_path}")
     if as_json:
         click.echo(json.dumps(diff_json(diff), indent=1))
@@ -82,11 +84,11 @@ def command(
         ctx.exit(1)
 
 
-def _captures(side: str, places: tuple[Path, ...], names_path: Path | None) -> list[Capture]:
+def _captures(side: str, places: tuple[Path, ...], names_path: Path | None, redact: bool) -> list[Capture]:
     """What ``places`` are, each once: a capture that is given twice shows nothing of what captures differ by."""
     found: dict[Path, Capture] = {}
     for place in places:
-        capture = open_capture(place, names_path)
+        capture = open_shared(place, names_path, redact=redact)
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
             say(f"left out {place}: {side} has this capture already")
     return list(found.values())

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from kprof_inject.cli.console import INTERRUPTED, print_error
+from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error
 from kprof_inject.cli.settings import apply_settings
 from kprof_inject.errors import KprofError
 from kprof_inject.version import __version__
@@ -71,7 +71,7 @@ def main() -> None:
         # Outside of standalone mode, click returns the code that a command gave to ``ctx.exit``.
         sys.exit(root.main(standalone_mode=False, prog_name="kprof-inject"))
     except click.UsageError as error:
-        error.show()
+        print_usage_error(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)

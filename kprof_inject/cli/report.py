@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.captures import decode_capture, open_capture
+from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option, path_type
-from kprof_inject.cli.view_options import scope_names_option
+from kprof_inject.cli.view_options import redact_option, scope_names_option
 from kprof_inject.report.launch_report import report_on
 from kprof_inject.report.quantities import size_text
 from kprof_inject.report.terminal.launch_table import print_launches
@@ -29,10 +29,11 @@ from kprof_inject.timeline.timeline import Timeline
     type=path_type(),
     help="Write the report as a page, too: one file that any browser opens, without a network.",
 )
-def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path | None) -> None:
+@redact_option
+def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path | None, redact: bool) -> None:
     """Show what limits each launch of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
     host_buffer), what each of its scopes takes, and how far to trust each kernel's times."""
-    timelines = decode_capture(open_capture(place, names_path))
+    timelines = decode_capture(open_shared(place, names_path, redact=redact))
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, timelines)
     print_report(timelines, as_json)

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.axis_lines import axis_lines
-from kprof_inject.cli.captures import decode_capture, open_capture
+from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say
 from kprof_inject.cli.loss_lines import loss_lines
 from kprof_inject.cli.options import TRACE_ENDINGS, path_type
-from kprof_inject.cli.view_options import choice_options, layout_for, layout_option, scope_names_option
+from kprof_inject.cli.view_options import choice_options, layout_for, layout_option, redact_option, scope_names_option
 from kprof_inject.export.registry import format_of, trace_writer, write_trace
 from kprof_inject.report.quantities import size_text
 from kprof_inject.timeline.choice import Choice
@@ -32,6 +32,7 @@ from kprof_inject.timeline.timeline import Timeline
 @choice_options
 @layout_option
 @scope_names_option
+@redact_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -40,13 +41,14 @@ def command(
     choice: Choice,
     layout: str | None,
     names_path: Path | None,
+    redact: bool,
 ) -> None:
     """Decode a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's host_buffer) and write a trace, or
     a table of its scopes."""
     output = output or (place.parent if place.is_file() else place) / "trace.json"
     layout = layout_for(ctx, output, layout)
     trace_writer(output, layout)
-    timelines = decode_capture(open_capture(place, names_path), choice)
+    timelines = decode_capture(open_shared(place, names_path, redact=redact), choice)
     for line in loss_lines(timelines):
         say(line)
     write_and_say(output, timelines, layout)

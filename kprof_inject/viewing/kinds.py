@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import stat
+import io
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 from kprof_inject.errors import KprofError
+from kprof_inject.files import open_regular
 
 # Far more than the first packet of any trace takes, or the blanks before a JSON text.
 _BEGIN_BYTES = 1 << 16
@@ -25,16 +27,22 @@ _LENGTH_BITS = 32
 _HINT = "give one that the Perfetto UI reads, such as .pftrace or .json, also with .gz; or a capture, or a workspace"
 
 
-def require_trace(path: Path) -> None:
-    """Raises ``KprofError`` unless the file at ``path``, or what is gzipped in it, begins as a Chrome or a Perfetto
-    trace does. Opens nothing that is no regular file: a pipe would wait for who writes to it."""
+def open_trace(path: Path) -> BinaryIO:
+    """The file at ``path``, open. Raises ``KprofError`` unless it, or what is gzipped in it, begins as a Chrome or a
+    Perfetto trace does."""
+    file = io.BufferedReader(open_regular(path))
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise KprofError(f"{path} is no regular file", hint="save the trace to one first")
-        with path.open("rb") as file:
-            begin = file.read(_BEGIN_BYTES)
+        _require_trace(path, file.read(_BEGIN_BYTES))
     except OSError as error:
+        file.close()
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
+    except KprofError:
+        file.close()
+        raise
+    return file
+
+
+def _require_trace(path: Path, begin: bytes) -> None:
     if begin.startswith(_GZIP):
         begin = _unpacked(path, begin)
     if not begin:

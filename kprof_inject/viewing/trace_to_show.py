@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO
 
 from kprof_inject.timeline.clocks.axis import place_launches
 from kprof_inject.timeline.timeline import Timeline
@@ -20,9 +20,12 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class TraceToShow:
-    """``opens_on`` is the slice that the UI selects at first; None leaves it at the trace as a whole."""
+    """``file`` is a regular file, open since it was looked at: whatever its name stands for by now, this is what is
+    shown. ``name`` is what the UI calls it, without a folder. ``opens_on`` is the slice that the UI selects at first;
+    None leaves it at the trace as a whole."""
 
-    path: Path
+    name: str
+    file: BinaryIO
     opens_on: Slice | None = None
 
 

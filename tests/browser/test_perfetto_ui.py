@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -13,7 +14,7 @@ from programs.child import REPO
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.timeline import decode_launch
-from kprof_inject.viewing.server import serving
+from kprof_inject.viewing.server import TraceServer, serving
 from kprof_inject.viewing.site import offline_site, offline_ui
 from kprof_inject.viewing.trace_to_show import TraceToShow, last_launch
 
@@ -25,30 +26,45 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> TraceToShow:
     path = tmp_path_factory.mktemp("demo") / "demo.pftrace"
     timelines = [decode_launch(launch) for launch in read_capture(REPO / "kprof_inject/demo/capture").launches]
     write_trace(path, timelines)
-    return TraceToShow(path, last_launch(timelines))
+    return TraceToShow(path.name, path.open("rb"), last_launch(timelines))
+
+
+class Shown:
+    """A trace in the UI, and how the server answered."""
+
+    def __init__(self, page: Page, server: TraceServer) -> None:
+        self.page, self.server = page, server
+        self.answers: list[tuple[int, str]] = []
+        page.on("response", lambda answer: self.answers.append((answer.status, urlsplit(answer.url).path)))
+
+
+Show = Callable[[TraceToShow, str], Shown]
 
 
 @pytest.fixture
-def shown(browser: Browser) -> Iterator[Callable[[TraceToShow], Page]]:
+def show(browser: Browser) -> Iterator[Show]:
     with ExitStack() as served:
 
-        def show(trace: TraceToShow) -> Page:
+        def show(trace: TraceToShow, host: str) -> Shown:
             ui = offline_ui()
             assert ui
             server = served.enter_context(serving(offline_site(ui, trace), 0))
-            page = served.enter_context(browser.new_context()).new_page()
-            page.goto(server.site.address(server.port))
-            return page
+            shown = Shown(served.enter_context(browser.new_context()).new_page(), server)
+            shown.page.goto(server.site.address(server.port).replace("127.0.0.1", host))
+            return shown
 
         yield show
 
 
-def test_it_opens_on_the_launch_with_its_warps(demo: TraceToShow, shown: Callable[[TraceToShow], Page]) -> None:
-    page = shown(demo)
-    expect(page.get_by_text("SM 0 CTA 92 warp 0").first).to_be_visible(timeout=MOST_MS)
+def test_it_opens_on_the_launch_with_its_warps(demo: TraceToShow, show: Show) -> None:
+    shown = show(demo, "127.0.0.1")
+    expect(shown.page.get_by_text("SM 0 CTA 92 warp 0").first).to_be_visible(timeout=MOST_MS)
+    assert shown.server.wait_until_fetched(0)
+    # What the UI asks for has the key, but for what is for those who build it.
+    assert [path for status, path in shown.answers if status == 404] in ([], ["/live_reload"])
 
 
-def test_a_trace_that_opens_on_nothing_is_shown_whole(demo: TraceToShow, shown: Callable[[TraceToShow], Page]) -> None:
-    page = shown(replace(demo, opens_on=None))
-    expect(page.get_by_text("matmul_kernel launch 29").first).to_be_visible(timeout=MOST_MS)
-    assert not page.get_by_text("SM 0 CTA 92 warp 0").is_visible()
+def test_a_trace_that_opens_on_nothing_is_shown_whole_by_another_name(demo: TraceToShow, show: Show) -> None:
+    shown = show(replace(demo, opens_on=None), "localhost")
+    expect(shown.page.get_by_text("matmul_kernel launch 29").first).to_be_visible(timeout=MOST_MS)
+    assert not shown.page.get_by_text("SM 0 CTA 92 warp 0").is_visible()

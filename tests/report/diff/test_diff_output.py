@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import re
@@ -166,6 +168,13 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert not re.search(r"https?:|url\(|@import", page)
     assert "prefers-color-scheme: dark" in page
     assert "".join(elements.text).count(printed(diff)[0]) == 1
+    policy = next(values["content"] for tag, values in elements.found if "http-equiv" in values) or ""
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    style_hash = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.startswith("default-src 'none'; ") and "script-src" not in policy and "unsafe" not in policy
+    assert re.findall(r"'sha256-([^']+)'", policy) == [style_hash]
+    # A policy by hashes lets no element have a style of its own.
+    assert not any("style" in values for _, values in elements.found)
     # Two of the launch, and one for each scope.
     assert sum(tag == "svg" for tag, _ in elements.found) == 5
 
