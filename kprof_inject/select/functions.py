@@ -168,11 +168,15 @@ class Function:
         start = self._point(entry.start, indent)
         return self._structure(kind, label, operation, start, ends, block=block, fills_block=True)
 
+    @cached_property
+    def _owners(self) -> tuple[Place, ...]:
+        return owners_in(self.operation, self._called_in)
+
     def loops(self) -> Iterator[Loop]:
         """All loops in the order of the text, also those where no record may stand."""
         paths: dict[Place | None, tuple[int, ...]] = {None: ()}
         inside: Counter[Place | None] = Counter()
-        for place in owners_in(self.operation, self._called_in):
+        for place in self._owners:
             if not is_loop(place.operation):
                 continue
             if not place.operation.regions:
@@ -184,7 +188,7 @@ class Function:
 
     def partitions(self) -> Iterator[tuple[str, Operation, Region]]:
         """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
-        for place in owners_in(self.operation, self._called_in):
+        for place in self._owners:
             if place.operation.name != "ttg.warp_specialize":
                 continue
             if place.illegal_owner:
@@ -197,10 +201,13 @@ class Function:
             for number, region in enumerate(others):
                 yield f"partition[{number}]", place.operation, region
 
+    @cached_property
+    def _partition_labels(self) -> dict[int, str]:
+        return {id(region): label for label, _, region in self.partitions()}
+
     def partition_of(self, place: Place) -> str:
         """What selectors call the region of ``ttg.warp_specialize`` that an operation stands in; empty outside."""
-        labels = {id(region): label for label, _, region in self.partitions()}
-        found = (labels.get(id(around.region)) for around in (place, *place.owners()))
+        found = (self._partition_labels.get(id(around.region)) for around in (place, *place.owners()))
         return next((label for label in found if label), "")
 
     def _structure(

@@ -1,4 +1,4 @@
-"""Records between operations that share a line: legal where Triton reads them, and gone without a trace when stripped."""
+"""Records between operations that share a line: Triton reads them, and stripping leaves no trace of them."""
 
 from __future__ import annotations
 
