@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from lark import Lark, Token, Transformer
+from lark import Token, Transformer
 from lark.exceptions import LarkError
 
 from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.grammar import open_grammar
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.strings import unquote
 
@@ -112,7 +113,8 @@ class LocationTable:
             case SourcePoint():
                 return ((location,),)
             case Named(_, child):
-                return (yield child)
+                of_child: tuple[Chain, ...] = yield child
+                return of_child
             case CallSite(callee, caller):
                 inner = yield callee
                 outer = next(iter((yield caller)), ())
@@ -171,14 +173,7 @@ def parse_location(text: str) -> Location:
 
 @cache
 def _location_parser() -> Any:
-    return Lark.open(
-        "ttgir.lark",
-        rel_to=__file__,
-        start="location",
-        parser="lalr",
-        lexer="contextual",
-        transformer=_Builder(visit_tokens=False),
-    )
+    return open_grammar("location", lexer="contextual", transformer=_Builder(visit_tokens=False))
 
 
 class _Builder(Transformer[Token, Any]):

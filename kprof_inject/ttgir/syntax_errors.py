@@ -6,11 +6,10 @@ import re
 from functools import cache
 from typing import Any
 
-from lark import Lark
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.ttgir.gaps import after_gap
+from kprof_inject.ttgir.grammar import after_gap, open_grammar
 
 # What a file consists of, in a diagnostic's words.
 _WORDS = {
@@ -64,5 +63,5 @@ def _accepted(error: Any) -> str:
 @cache
 def _readable() -> re.Pattern[str]:
     """Matches what can be read of a text that is no terminal of a file."""
-    parser = Lark.open("ttgir.lark", rel_to=__file__, start="readable", parser="lalr", lexer="basic")
+    parser = open_grammar("readable", lexer="basic")
     return re.compile(parser.get_terminal("READABLE").pattern.to_regexp())

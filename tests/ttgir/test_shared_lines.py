@@ -18,7 +18,8 @@ from kprof_inject.ttgir.parser import parse
 WITHOUT_RECORDS = ONE_LINE.text.replace('proton.record start "x" ', "")
 DENSE = """\
 module{tt.func public @k(%n: i32, %c: i1){%a = arith.constant 1 : i32%b = arith.constant 2 : i32
-scf.for %i = %a to %n step %b : i32{scf.if %c{gpu.barrier}else{gpu.barrier}}scf.for %i = %a to %n step %b : i32{}tt.return}}
+scf.for %i = %a to %n step %b : i32{scf.if %c{gpu.barrier}else{gpu.barrier}}scf.for %i = %a to %n step %b : i32{}tt.return
+}}
 """
 SELECTIONS = (
     ["func"],
@@ -61,7 +62,8 @@ def test_a_record_stands_where_its_operation_does() -> None:
         'proton.record end "c#1"',
         'scf.for %i = %a to %n step %b : i32{ proton.record start "iter[0]"scf.if %c{gpu.barrier}else{gpu.barrier} '
         'proton.record end "iter[0]"}scf.for %i = %a to %n step %b : i32{ proton.record start "iter[1]" '
-        'proton.record end "iter[1]"}tt.return}}',
+        'proton.record end "iter[1]"}tt.return',
+        "}}",
     ]
 
 
@@ -72,7 +74,7 @@ def test_a_record_stands_where_its_operation_does() -> None:
         ('    proton.record start "a" gpu.barrier\n    tt.return\n', "    gpu.barrier\n    tt.return\n"),
         ('    proton.record start "a" proton.record end "a"\n    tt.return\n', "    tt.return\n"),
         ('    gpu.barrier proton.record start "a" // why\n    tt.return\n', "    gpu.barrier\n    tt.return\n"),
-        ('    gpu.barrier proton.record start "a"\n    proton.record end "a" tt.return\n', "    gpu.barrier\n    tt.return\n"),
+        ('  gpu.barrier proton.record start "a"\n  proton.record end "a" tt.return\n', "  gpu.barrier\n  tt.return\n"),
     ],
 )  # fmt: skip
 def test_records_that_someone_else_put_beside_operations(records: str, stripped: str, tmp_path: Path) -> None:
