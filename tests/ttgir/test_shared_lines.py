@@ -18,8 +18,8 @@ from kprof_inject.ttgir.parser import parse
 WITHOUT_RECORDS = ONE_LINE.text.replace('proton.record start "x" ', "")
 DENSE = """\
 module{tt.func public @k(%n: i32, %c: i1){%a = arith.constant 1 : i32%b = arith.constant 2 : i32
-scf.for %i = %a to %n step %b : i32{scf.if %c{gpu.barrier}else{gpu.barrier}}scf.for %i = %a to %n step %b : i32{}tt.return
-}}
+scf.for %i = %a to %n step %b : i32{scf.if %c{gpu.barrier}else{gpu.barrier}}scf.for %j = %a to %n step %b : i32{}
+tt.return}}
 """
 SELECTIONS = (
     ["func"],
@@ -61,9 +61,9 @@ def test_a_record_stands_where_its_operation_does() -> None:
         'proton.record end "c#0" proton.record start "c#1"%b = arith.constant 2 : i32',
         'proton.record end "c#1"',
         'scf.for %i = %a to %n step %b : i32{ proton.record start "iter[0]"scf.if %c{gpu.barrier}else{gpu.barrier} '
-        'proton.record end "iter[0]"}scf.for %i = %a to %n step %b : i32{ proton.record start "iter[1]" '
-        'proton.record end "iter[1]"}tt.return',
-        "}}",
+        'proton.record end "iter[0]"}scf.for %j = %a to %n step %b : i32{ proton.record start "iter[1]" '
+        'proton.record end "iter[1]"}',
+        "tt.return}}",
     ]
 
 
