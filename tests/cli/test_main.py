@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import REPO, clean_environment
+from programs.child import REPO, clean_environment, run_child
 
 from kprof_inject.cli import main as main_module
 from kprof_inject.cli.main import main
@@ -76,6 +76,21 @@ def test_without_a_place_for_the_file_the_details_are_on_stderr(
     assert exit_code == 1
     assert said.startswith("Traceback (most recent call last):\n")
     assert said.splitlines()[-1] == f"{FAULT}ValueError: no luck; please report it with the lines above"
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "said"),
+    [
+        ("list", 0, []),
+        ("strip", 1, ["error: stdout is closed", "hint: name a file with -o"]),
+        ("check", 0, []),
+    ],
+)
+def test_without_a_stdout(kprof: CommandLine, command: str, exit_code: int, said: list[str]) -> None:
+    ended = run_child(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "kprof_inject", command, VECTOR_ADD], kprof.folder
+    )
+    assert (ended.exit_code, ended.stderr.splitlines()) == (exit_code, said)
 
 
 @pytest.mark.parametrize(
