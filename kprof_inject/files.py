@@ -2,43 +2,120 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import json
 import os
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from kprof_inject.errors import KprofError, Position
 
 _LARGEST_SOURCE_BYTES = 4 << 20
+_MOST_LINKS = 40  # as many as Linux follows
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Replace ``path`` by ``data`` at once. Raises ``OSError``; the old file is then still there."""
+    """Write a file of ``data`` (see ``write_chunks``)."""
     write_chunks(path, (data,))
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> int:
-    """Replace ``path`` by the chunks' bytes once the last is written; returns how many bytes they are. Raises
-    ``OSError``, which names ``path``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    size = 0
+    """Write the chunks' bytes to what ``path`` names; returns how many they are. Raises ``OSError``, which names
+    ``path``.
+
+    A regular file is replaced once the last chunk is written, so that a reader sees the old bytes or the new ones, and
+    keeps its mode and owner. Links stay, and what they lead to is written. A file with several names is written in
+    place, once all chunks are made. Whatever is no regular file (a device, a pipe) gets each chunk as it is made.
+    """
+    # Their errors are about files that they are made from.
+    made = _Chunks(chunks)
     try:
-        with temporary.open("wb") as file:
-            for chunk in chunks:
-                size += file.write(chunk)
-        os.replace(temporary, path)
+        return _write(_target_of(path), made)
     except OSError as error:
-        if error.filename is not None and Path(error.filename) != temporary:
-            raise  # of a file that the chunks are made from
+        if error is made.error:
+            raise
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+class _Chunks:
+    """The chunks, and the error that making them ended with."""
+
+    def __init__(self, chunks: Iterable[bytes | memoryview]) -> None:
+        self._chunks = chunks
+        self.error: OSError | None = None
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        try:
+            yield from self._chunks
+        except OSError as error:
+            self.error = error
+            raise
+
+
+def _target_of(path: Path) -> Path | int:
+    """The file that a path leads to by its links, whether it is there or not; of ``/dev/stdout`` and ``/dev/fd/3`` the
+    number of the open file."""
+    for _ in range(_MOST_LINKS):
+        folder = Path(os.path.realpath(path.parent))
+        if str(folder) in (f"/proc/{os.getpid()}/fd", "/dev/fd") and path.name.isdigit():
+            return int(path.name)
+        path = folder / path.name
+        if not path.is_symlink():
+            return path
+        path = folder / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _write(target: Path | int, chunks: Iterable[bytes | memoryview]) -> int:
+    if isinstance(target, int):
+        # Not opened anew: what was written to it before would be overwritten.
+        with open(target, "wb", closefd=False) as file:
+            return _write_all(file, chunks)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        old = target.stat()
+    except FileNotFoundError:
+        return _replace(target, None, chunks)
+    if stat.S_ISREG(old.st_mode) and old.st_nlink == 1:
+        return _replace(target, old, chunks)
+    if not stat.S_ISREG(old.st_mode):
+        with target.open("wb") as file:
+            return _write_all(file, chunks)
+    # Neither is needed inside the user's program, which is not to wait for them.
+    import shutil
+    import tempfile
+
+    with tempfile.TemporaryFile() as made:
+        size = _write_all(made, chunks)
+        made.seek(0)
+        with target.open("wb") as file:
+            shutil.copyfileobj(made, file)
+    return size
+
+
+def _replace(target: Path, old: os.stat_result | None, chunks: Iterable[bytes | memoryview]) -> int:
+    """Put a new file in the place of ``old``, with its mode and, where that is allowed, its owner."""
+    temporary = target.with_name(f".{target.name[:40]}.{os.getpid()}.{threading.get_ident()}.{os.urandom(4).hex()}")
+    try:
+        with temporary.open("xb") as file:
+            size = _write_all(file, chunks)
+            if old is not None:
+                with contextlib.suppress(OSError):
+                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
+        os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
     return size
+
+
+def _write_all(file: BinaryIO, chunks: Iterable[bytes | memoryview]) -> int:
+    return sum(file.write(chunk) for chunk in chunks)
 
 
 def write_text(path: Path, text: str) -> None:

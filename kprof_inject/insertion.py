@@ -15,6 +15,7 @@ from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.record_bound import most_records
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import Selector
+from kprof_inject.select.sites import Findings
 from kprof_inject.select.source.sources import Sources
 from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
@@ -86,7 +87,7 @@ def changed_sources(snapshot: Mapping[str, str]) -> tuple[Path, ...]:
 def insert_module(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Insertion:
     """Plan one module. Raises ``KprofError`` if a selector finds nothing."""
     done = _planned(view, selectors, spread)
-    _require_sites(selectors, [done.plan], [view])
+    require_sites(selectors, done)
     return done
 
 
@@ -95,8 +96,8 @@ def insert_kernels(
 ) -> list[KernelInsertion]:
     """Plan every dumped kernel; nothing is written.
 
-    A kernel that cannot take records is left alone, and says why. Raises ``KprofError`` if no kernel can, or if a
-    selector finds nothing in any kernel.
+    A kernel that cannot take records is left alone, and says why. Raises ``KprofError`` if no kernel can, or if none of
+    the selectors finds anything in any kernel; ``empty_handed`` tells of those that do not.
     """
     kernels = workspace.kernels()
     if not kernels:
@@ -108,7 +109,9 @@ def insert_kernels(
     done = [insertion.insertion for insertion in insertions if insertion.insertion is not None]
     if not done:
         raise insertions[0].refusal or KprofError("no kernel can take records")
-    _require_sites(selectors, [insertion.plan for insertion in done], [insertion.view for insertion in done])
+    if not any(insertion.plan.scopes for insertion in done):
+        for error in empty_handed(selectors, done):
+            raise error
     return insertions
 
 
@@ -146,48 +149,55 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
 def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:
     """One module's insertion. What the user selects may stand in another module; the defaults may not."""
     plan = make_plan(view, selectors, spread)
+    done = Insertion(view, plan, apply(view.module, plan))
     if not selectors and not plan.scopes:
-        _require_sites([selection.selector for selection in plan.selections], [plan], [view])
-    return Insertion(view, plan, apply(view.module, plan))
+        require_sites([selection.selector for selection in plan.selections], done)
+    return done
 
 
 def require_sites(selectors: Sequence[Selector], insertion: Insertion) -> None:
     """Raise for the first selector that finds nothing in this module, and say what it could have meant."""
-    _require_sites(selectors, [insertion.plan], [insertion.view])
+    for error in empty_handed(selectors, [insertion]):
+        raise error
 
 
-def _require_sites(selectors: Sequence[Selector], plans: Sequence[Plan], views: Sequence[ModuleView]) -> None:
-    """Raise for the first selector that finds nothing in any module, and say what it could have meant."""
+def empty_handed(selectors: Sequence[Selector], insertions: Sequence[Insertion]) -> Iterator[KprofError]:
+    """Of each selector that finds nothing in any of these modules: why, and what it could have meant."""
     for selector in selectors:
         found = [
-            (view, selection.findings)
-            for view, plan in zip(views, plans, strict=True)
-            for selection in plan.selections
+            (insertion.view, selection.findings)
+            for insertion in insertions
+            for selection in insertion.plan.selections
             if selection.selector.text == selector.text
         ]
-        if any(findings.sites for _, findings in found):
-            continue
-        for view, findings in found:
-            for missed in findings.missed:
-                raise KprofError(
-                    f"the selector {selector.text!r} finds no place for a record: {missed.operation.name} is "
-                    f"{missed.reason}",
-                    where=view.module.position(missed.operation.start),
-                    hint="select the operation, the loop or the function around it",
-                )
-        names = sorted({view.kernel for view in views})
-        if not found:
-            raise KprofError(
-                f"the selector {selector.text!r} is for kernels called {selector.kernel!r}, and there is none",
-                hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
+        if not any(findings.sites for _, findings in found):
+            yield _nothing_found(selector, found, insertions)
+
+
+def _nothing_found(
+    selector: Selector, found: Sequence[tuple[ModuleView, Findings]], insertions: Sequence[Insertion]
+) -> KprofError:
+    for view, findings in found:
+        for missed in findings.missed:
+            return KprofError(
+                f"the selector {selector.text!r} finds no place for a record: {missed.operation.name} is "
+                f"{missed.reason}",
+                where=view.module.position(missed.operation.start),
+                hint="select the operation, the loop or the function around it",
             )
-        dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
-        why = f": {', '.join(dropped)}" if dropped else ""
-        known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
-        raise KprofError(
-            f"the selector {selector.text!r} finds nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
-            hint=_suggestions(selector.site, known),
+    if not found:
+        names = sorted({insertion.view.kernel for insertion in insertions})
+        return KprofError(
+            f"the selector {selector.text!r} is for kernels called {selector.kernel!r}, and there is none",
+            hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
         )
+    dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
+    why = f": {', '.join(dropped)}" if dropped else ""
+    known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
+    return KprofError(
+        f"the selector {selector.text!r} finds nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
+        hint=_suggestions(selector.site, known),
+    )
 
 
 def _suggestions(site: str, known: Sequence[str]) -> str:

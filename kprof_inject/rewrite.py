@@ -8,23 +8,45 @@ from kprof_inject.ttgir.nodes import Module
 
 
 def apply(module: Module, plan: Plan) -> str:
-    """The module's text with the plan's records inserted as whole lines."""
+    """The module's text with the plan's records inserted: as whole lines, but where operations share a line."""
     pieces: list[str] = []
     done = 0
     for record in plan.records:
-        pieces += [module.text[done : record.point.offset], record.line, module.newline]
+        pieces += [module.text[done : record.point.offset], record.line, record.point.after]
         done = record.point.offset
     pieces.append(module.text[done:])
     return "".join(pieces)
 
 
 def strip(module: Module) -> str:
-    """The module's text without the lines of its records; ``strip(parse(apply(m, plan))) == m.text``."""
+    """The module's text without its records; ``strip(parse(apply(m, plan))) == m.text``."""
     pieces: list[str] = []
     done = 0
-    for operation in module.walk():
-        if operation.name == RECORD:
-            pieces.append(module.text[done : module.line_start(operation.start)])
-            done = operation.end
+    for start, end in _runs_of_records(module):
+        start, end = _with_blanks(module, start, end)
+        pieces.append(module.text[done:start])
+        done = end
     pieces.append(module.text[done:])
     return "".join(pieces)
+
+
+def _runs_of_records(module: Module) -> list[tuple[int, int]]:
+    """Where records begin and end that stand one right behind the other."""
+    runs: list[tuple[int, int]] = []
+    for operation in module.walk():
+        if operation.name == RECORD:
+            begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start
+            runs.append((begin, operation.end))
+    return runs
+
+
+def _with_blanks(module: Module, start: int, end: int) -> tuple[int, int]:
+    """What goes with a run of records: whole lines, or in a line that they share the blank that parts them from it."""
+    text, line = module.text, module.line_start(start)
+    if not text[line:start].strip():
+        # The indent of what follows in the line stays.
+        return (line if text[end - 1 : end] == "\n" else start), end
+    rest = text[start:end]
+    if rest.endswith("\n"):  # the end of the line is not the record's
+        return start, start + len(rest) - len(module.newline)
+    return (start, end) if rest[-1].isspace() else (start - text[start - 1].isspace(), end)

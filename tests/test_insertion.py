@@ -15,7 +15,14 @@ from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.cli.console import diff_of
 from kprof_inject.cli.plan_table import plan_json
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import KernelInsertion, insert_kernels, insert_module, view_of, write_insertions
+from kprof_inject.insertion import (
+    KernelInsertion,
+    empty_handed,
+    insert_kernels,
+    insert_module,
+    view_of,
+    write_insertions,
+)
 from kprof_inject.select.scope_table import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import SPREADS
@@ -204,16 +211,50 @@ def test_a_workspace_without_kernels_is_refused(tmp_path: Path) -> None:
     assert caught.value.hint == f"dump them: kprof-inject dump -o {workspace.folder} -- PROG"
 
 
-def test_a_selector_that_finds_nothing_in_any_kernel_is_refused_and_keeps_the_plans(tmp_path: Path) -> None:
+def test_selectors_that_find_nothing_in_any_kernel_are_refused_and_keep_the_plans(tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul", LOOP))
     inserted(workspace, "func")
 
     with pytest.raises(KprofError) as caught:
-        inserted(workspace, "loop[0]", "loop[1]")
+        inserted(workspace, "loop[1]", "other/func")
 
     assert caught.value.what == "the selector 'loop[1]' finds nothing in add, mul"
     assert caught.value.hint == "did you mean loop[0]? what there is to select: func, loop[0], iter[0]"
     assert workspace.scope_table("add-0") is not None
+
+
+@pytest.mark.parametrize(
+    ("selector", "what", "hint"),
+    [
+        (
+            "loop[1]",
+            "the selector 'loop[1]' finds nothing in add, mul",
+            "did you mean loop[0]? what there is to select: func, loop[0], iter[0]",
+        ),
+        (
+            "other/func",
+            "the selector 'other/func' is for kernels called 'other', and there is none",
+            "there are add, mul",
+        ),
+        ("add/loop", "the selector 'add/loop' finds nothing in add", "what there is to select: func"),
+        (
+            "op(tt.return)",
+            "the selector 'op(tt.return)' finds no place for a record: tt.return is the end of its block",
+            "select the operation, the loop or the function around it",
+        ),
+    ],
+)
+def test_a_selector_that_finds_nothing_beside_one_that_does_is_left_out(
+    tmp_path: Path, selector: str, what: str, hint: str
+) -> None:
+    workspace = workspace_of(tmp_path, add=kernel("add"), mul=kernel("mul", LOOP))
+    wanted = parse_selectors(["mul/loop", selector])
+
+    kernels = insert_kernels(workspace, wanted)
+
+    done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
+    assert [len(insertion.plan.scopes) for insertion in done] == [0, 1]
+    assert [(error.what, error.hint) for error in empty_handed(wanted, done)] == [(what, hint)]
 
 
 def test_the_hint_leaves_out_kernels_that_are_left_alone(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from kprof_inject.files import write_json
 from kprof_inject.insertion import (
     KernelInsertion,
     changed_sources,
+    empty_handed,
     insert_kernels,
     insert_module,
     view_of,
@@ -23,7 +24,7 @@ from kprof_inject.insertion import (
 )
 from kprof_inject.select.plan import Plan
 from kprof_inject.select.scope_table import scope_table
-from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace, held, snapshot_beside
 
@@ -59,11 +60,12 @@ def command(
         if output or plan_path:
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
         workspace = Workspace.open(place)
+        wanted = parse_selectors(selectors)
         with held(place, say) if writes else nullcontext():
-            kernels = insert_kernels(workspace, parse_selectors(selectors), spread)
+            kernels = insert_kernels(workspace, wanted, spread)
             if writes:
                 write_insertions(workspace, kernels)
-        _say_kernels(kernels)
+        _say_kernels(kernels, wanted)
         done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     else:
         if plan_path and str(plan_path) == "-":
@@ -91,12 +93,13 @@ def command(
 
 def insert_into(workspace: Workspace, selectors: Sequence[str], split: str) -> None:
     """Insert into all dumped kernels and say what each selector found, and what was left alone."""
-    kernels = insert_kernels(workspace, parse_selectors(selectors), SPREADS[split])
+    wanted = parse_selectors(selectors)
+    kernels = insert_kernels(workspace, wanted, SPREADS[split])
     write_insertions(workspace, kernels)
-    _say_kernels(kernels)
+    _say_kernels(kernels, wanted)
 
 
-def _say_kernels(kernels: Sequence[KernelInsertion]) -> None:
+def _say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
     _say_changes(path for kernel in kernels for path in kernel.changed_sources)
     names = [done.kernel.name for done in kernels]
     for done in kernels:
@@ -106,6 +109,8 @@ def _say_kernels(kernels: Sequence[KernelInsertion]) -> None:
             print_error(done.refusal)
         elif done.insertion is not None:
             _say_plan(name, done.insertion.plan)
+    for error in empty_handed(selectors, [done.insertion for done in kernels if done.insertion is not None]):
+        say(f"warning: {error.what}; {error.hint}")
 
 
 def _say_changes(changed: Iterable[Path]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import io
+import shlex
 import sys
 
 import click
 
-from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error
+from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
 from kprof_inject.cli.settings import apply_settings
 from kprof_inject.errors import KprofError
+from kprof_inject.printable import printable
 from kprof_inject.version import __version__
 
 # The help text of the list stands here, so that listing loads no command.
@@ -29,6 +31,10 @@ _COMMANDS = {
     "demo": "Profile a shipped example, or replay a recorded capture.",
     "doctor": "Say what is installed, what works, and what to do about the rest.",
 }
+
+
+# What a report of a fault says the versions of.
+_NEEDED = ("triton", "torch", "numpy", "lark", "msgspec", "click", "rich", "pyarrow", "viztracer")
 
 
 class LazyGroup(click.Group):
@@ -63,7 +69,9 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    """Run the command line and end the process: 0 done, 1 failed, 2 usage, 130 interrupted.
+
+    An error that nobody foresaw is one line, and its details are in a file."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names in it may be anything; a terminal that cannot show a letter gets its number, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -78,7 +86,39 @@ def main() -> None:
     except KprofError as error:
         print_error(error)
         sys.exit(error.exit_code)
-    except OSError as error:
-        place = f" {error.filename}" if error.filename else ""
-        print_error(KprofError(f"cannot use{place}: {error.strerror}"))
+    except Exception as error:  # noqa: BLE001 - the last resort
+        if isinstance(error, OSError) and error.strerror:
+            place = f" {error.filename}" if error.filename else ""
+            print_error(KprofError(f"cannot use{place}: {error.strerror}"))
+        else:
+            _say_fault(error)
         sys.exit(1)
+
+
+def _say_fault(error: Exception) -> None:
+    """One line about an error that nobody foresaw. Its details go into a file; where none can be, to stderr."""
+    import tempfile
+    import traceback
+
+    what = printable(type(error).__name__ + ": ".join(["", *str(error).splitlines()[:1]]))
+    details = "".join(traceback.format_exception(error))
+    try:
+        # Not in the workspace: it may be what is wrong. Nobody else can read it.
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", errors="backslashreplace", prefix="kprof-inject-", suffix=".txt", delete=False
+        ) as file:
+            file.write(f"{shlex.join(sys.argv)}\n\n{details}\n{_versions()}")
+    except OSError:
+        click.echo(details, err=True)
+        say(f"a fault of kprof-inject's own: {what}; please report it with the lines above")
+    else:
+        say(f"a fault of kprof-inject's own: {what}; please report it with {file.name}, which has the details")
+
+
+def _versions() -> str:
+    import platform
+    from importlib.metadata import distributions
+
+    installed = {found.name: found.version for found in distributions() if found.name}
+    mine = "".join(f"{name} {installed[name]}\n" for name in _NEEDED if name in installed)
+    return f"kprof-inject {__version__}\nPython {sys.version}\n{platform.platform()}\n{mine}"

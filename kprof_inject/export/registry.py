@@ -106,6 +106,8 @@ def write_trace(path: Path, timelines: Sequence[Timeline], layout: str | None = 
     writer = trace_writer(path, layout, run)
     try:
         return write_chunks(path, writer(timelines))
+    except BrokenPipeError:
+        raise  # whoever read it has enough
     except OSError as error:
         raise KprofError(f"cannot write {path}: {error.strerror}") from None
 

@@ -108,10 +108,17 @@ class Function:
         return Findings(tuple(sites), tuple(missed), frozenset[int]().union(*inside))
 
     def before(self, operation: Operation) -> InsertPoint:
-        return InsertPoint(self._module.line_start(operation.start), self._module.indent_at(operation.start))
+        return self._point(operation.start, self._module.indent_at(operation.start))
 
     def after(self, operation: Operation) -> InsertPoint:
-        return InsertPoint(operation.end, self._module.indent_at(operation.start))
+        return self._point(operation.end, self._module.indent_at(operation.start))
+
+    def _point(self, offset: int, indent: str) -> InsertPoint:
+        """Before what begins at ``offset``: above its line, or in it if something else stands before it."""
+        text, line = self._module.text, self._module.line_start(offset)
+        if not text[line:offset].strip():
+            return InsertPoint(line, indent, self._module.newline)
+        return InsertPoint(offset, "", " ") if text[offset - 1].isspace() else InsertPoint(offset, " ", "")
 
     def called_in(self, operation: Operation) -> Function:
         """The same function, called in an operation that Triton lowers once per element."""
@@ -148,9 +155,9 @@ class Function:
         if leaving:
             ends = tuple(self.before(last) for last in leaving)
         elif region is operation.regions[-1] and is_loop(operation):  # the printer leaves out a yield of nothing
-            closing = module.line_start(operation.end - len(operation.closing))
             last = entry.operations[-1] if entry.operations else None
-            ends = (InsertPoint(closing, module.indent_at(last.start if last else closing) + ("" if last else "  ")),)
+            indent = module.indent_at(last.start) if last else module.indent_at(region.end) + "  "
+            ends = (self._point(region.end, indent),)
         else:
             raise KprofError(
                 f"{label} of {self.symbol} is never left, so it has no end to record",
@@ -158,14 +165,18 @@ class Function:
                 hint="select a loop in it instead: --at loop",
             )
         indent = module.indent_at(entry.operations[0].start) if entry.operations else ends[0].indent
-        start = InsertPoint(entry.start, indent)
+        start = self._point(entry.start, indent)
         return self._structure(kind, label, operation, start, ends, block=block, fills_block=True)
+
+    @cached_property
+    def _owners(self) -> tuple[Place, ...]:
+        return owners_in(self.operation, self._called_in)
 
     def loops(self) -> Iterator[Loop]:
         """All loops in the order of the text, also those where no record may stand."""
         paths: dict[Place | None, tuple[int, ...]] = {None: ()}
         inside: Counter[Place | None] = Counter()
-        for place in owners_in(self.operation, self._called_in):
+        for place in self._owners:
             if not is_loop(place.operation):
                 continue
             if not place.operation.regions:
@@ -177,7 +188,7 @@ class Function:
 
     def warp_specializations(self) -> Iterator[tuple[Place, Region, tuple[Region, ...]]]:
         """Each ``ttg.warp_specialize``: where it stands, its default region and those of its partitions."""
-        for place in owners_in(self.operation, self._called_in):
+        for place in self._owners:
             if place.operation.name != "ttg.warp_specialize":
                 continue
             default, *others = place.operation.regions
@@ -195,10 +206,13 @@ class Function:
             for number, region in enumerate(others):
                 yield f"partition[{number}]", place.operation, region
 
+    @cached_property
+    def _partition_labels(self) -> dict[int, str]:
+        return {id(region): label for label, _, region in self.partitions()}
+
     def partition_of(self, place: Place) -> str:
         """What selectors call the region of ``ttg.warp_specialize`` that an operation stands in; empty outside."""
-        labels = {id(region): label for label, _, region in self.partitions()}
-        found = (labels.get(id(around.region)) for around in (place, *place.owners()))
+        found = (self._partition_labels.get(id(around.region)) for around in (place, *place.owners()))
         return next((label for label in found if label), "")
 
     def _structure(

@@ -11,10 +11,12 @@ from kprof_inject.ttgir.nodes import Operation
 
 @dataclass(frozen=True, slots=True)
 class InsertPoint:
-    """Where a record's line goes: before the line that begins at ``offset``, behind ``indent``."""
+    """Where a record goes: at ``offset``, between ``indent`` and ``after``. It gets a line of its own; where several
+    operations share a line, it is put between them, and ``indent`` or ``after`` is the one blank that parts them."""
 
     offset: int
     indent: str
+    after: str
 
 
 @dataclass(frozen=True, slots=True)

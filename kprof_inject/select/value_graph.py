@@ -103,15 +103,17 @@ class ValueGraph:
 
     def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
         """The arguments of each of a region's blocks; ``bound`` are those that its operation names."""
-        names = {block.label: self._argument_names(block) for block in region.blocks}
+        names = {block.label: self._argument_names(region, block) for block in region.blocks}
         names[region.blocks[0].label] += bound
         return {label: [self._give(name) for name in named] for label, named in names.items()}
 
-    def _argument_names(self, block: Block) -> list[str]:
-        """What the line before a block's first operation, a label or a clause, calls its arguments."""
-        line = self._module.text[self._module.line_start(block.start - 1) : block.start]
-        is_named = block.label or line.lstrip().startswith("partition")
-        return _ARGUMENT.findall(without_strings(line)) if is_named else []
+    def _argument_names(self, region: Region, block: Block) -> list[str]:
+        """What the label of a block, or the clause that begins with it, calls its arguments."""
+        head = block.label or region.clause
+        if not head.startswith(("^", "partition")):
+            return []
+        text = self._module.text
+        return _ARGUMENT.findall(without_strings(text[text.rindex(head, 0, block.start) : block.start]))
 
     def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
         """Pass values on to the blocks that follow; the generic form does not tell which go to which."""

@@ -5,13 +5,17 @@ MLIR's location attributes: https://mlir.llvm.org/docs/Dialects/Builtin/#locatio
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from lark import Lark, Token, Transformer
+from lark import Token, Transformer
 from lark.exceptions import LarkError
 
+from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.grammar import open_grammar
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.strings import unquote
 
@@ -21,8 +25,7 @@ class Unknown:
     """``loc(unknown)``, and whatever cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourcePoint:
+class SourcePoint(NamedTuple):
     """``"file.py":12:5``; line and column count from 1 (Triton prints column 0 for a whole function)."""
 
     file: str
@@ -65,66 +68,100 @@ Location = Unknown | SourcePoint | Named | CallSite | Fused | Alias
 Chain = tuple[SourcePoint, ...]
 """Where code was written, then the call that inlined it there, then that one's call: innermost first."""
 
+MAX_FRAMES = 64
+"""The longest chain. Of a longer one the innermost and the outermost half of so many frames are left: calls of a kernel
+are a dozen deep, but a file of a stranger may double its chains from alias to alias."""
+
+MAX_FRAMES_OF_ALL = 1024
+"""The chains of one location end with the one that makes them so long together."""
+
 
 class LocationTable:
-    """Looks up locations of one module; each alias is parsed once, when it is first asked for."""
+    """The source lines behind the operations of one module; each alias is looked up once, when first asked for."""
 
     def __init__(self, module: Module) -> None:
-        self._aliases = module.aliases
-        self._resolved: dict[str, Location] = {}
-        self._chains: dict[str, tuple[Chain, ...]] = {}
-
-    def of(self, operation: Operation) -> Location:
-        """The operation's location with every alias replaced by what it stands for."""
-        return self._look_up(operation.location_text)
+        self._module = module
+        self._of_text: dict[str, tuple[Chain, ...]] = {}
+        self._of_alias: dict[str, tuple[Chain, ...] | None] = {}
 
     def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
-        """The source lines that the operation comes from, each with the calls that lead to it (see ``chains``)."""
+        """The source lines that the operation comes from, each with the calls that lead to it: none if its location is
+        unknown, several if it was made from several. Raises ``KprofError`` for an alias that stands for itself."""
         text = operation.location_text
-        if text not in self._chains:
-            self._chains[text] = chains(self._look_up(text))
-        return self._chains[text]
+        if text not in self._of_text:
+            self._of_text[text] = self.chains(parse_location(text))
+        return self._of_text[text]
 
-    def _look_up(self, text: str) -> Location:
-        try:
-            return self.resolve(_parse(text))
-        except RecursionError:  # no compiler nests calls this deep
-            return Unknown()
+    def chains(self, location: Location) -> tuple[Chain, ...]:
+        """The same of a location. Not recursive: they may be nested deeper than Python's calls."""
+        pending = [self._chains(location)]
+        found: tuple[Chain, ...] | None = None
+        while pending:
+            try:
+                inner = pending[-1].send(found)
+            except StopIteration as ended:
+                pending.pop()
+                found = ended.value
+            else:
+                pending.append(self._chains(inner))
+                found = None
+        return found or ()
 
-    def resolve(self, location: Location) -> Location:
+    def _chains(self, location: Location) -> Generator[Location, Any, tuple[Chain, ...]]:
+        """The chains of a location; yields those inside it, to be sent their chains."""
         match location:
-            case Alias(name):
-                if name not in self._resolved:
-                    # An alias that names itself is no valid MLIR; it must not hang us either.
-                    self._resolved[name] = Unknown()
-                    self._resolved[name] = self.resolve(_parse(self._aliases.get(name, "")))
-                return self._resolved[name]
-            case Named(name, child):
-                return Named(name, self.resolve(child))
+            case SourcePoint():
+                return ((location,),)
+            case Named(_, child):
+                of_child: tuple[Chain, ...] = yield child
+                return of_child
             case CallSite(callee, caller):
-                return CallSite(self.resolve(callee), self.resolve(caller))
+                inner = yield callee
+                outer = next(iter((yield caller)), ())
+                return _first(_shortened(chain + outer) for chain in inner or ((),) if chain or outer)
             case Fused(children):
-                return Fused(tuple(self.resolve(child) for child in children))
-        return location
+                of_children = []
+                for child in children:
+                    of_children.append((yield child))
+                return _first(chain for chains in of_children for chain in chains)
+            case Alias(name):
+                if name not in self._of_alias:
+                    self._of_alias[name] = None  # until it is known
+                    self._of_alias[name] = yield parse_location(self._module.aliases.get(name, ""))
+                found = self._of_alias[name]
+                if found is None:
+                    raise self._endless(name)
+                return found
+        return ()
+
+    def _endless(self, name: str) -> KprofError:
+        definition = re.search(rf"(?<![\w$.-]){re.escape(name)}[ \t]*=", self._module.text)
+        return KprofError(
+            f"the location {name} stands for itself",
+            where=self._module.position(definition.start() if definition else 0),
+            hint="this is no valid MLIR; dump the file again",
+        )
 
 
-def chains(location: Location) -> tuple[Chain, ...]:
-    """The chains of a location: none if it is unknown, several if one operation was made from several."""
-    match location:
-        case SourcePoint():
-            return ((location,),)
-        case Named(_, child):
-            return chains(child)
-        case CallSite(callee, caller):
-            callers = chains(caller)
-            outer = callers[0] if callers else ()
-            return tuple(inner + outer for inner in chains(callee) or ((),) if inner + outer)
-        case Fused(children):
-            return tuple(dict.fromkeys(chain for child in children for chain in chains(child)))
-    return ()
+def _shortened(chain: Chain) -> Chain:
+    return chain if len(chain) <= MAX_FRAMES else chain[: MAX_FRAMES // 2] + chain[-MAX_FRAMES // 2 :]
 
 
-def _parse(text: str) -> Location:
+def _first(chains: Iterable[Chain]) -> tuple[Chain, ...]:
+    """The first of these, each once."""
+    found: dict[Chain, None] = {}
+    frames = 0
+    for chain in chains:
+        if frames >= MAX_FRAMES_OF_ALL:
+            break
+        if chain not in found:
+            found[chain] = None
+            frames += len(chain)
+    return tuple(found)
+
+
+def parse_location(text: str) -> Location:
+    """A location as it is printed, its aliases not looked up. What cannot be read is unknown."""
     if not text:
         return Unknown()
     try:
@@ -136,14 +173,7 @@ def _parse(text: str) -> Location:
 
 @cache
 def _location_parser() -> Any:
-    return Lark.open(
-        "ttgir.lark",
-        rel_to=__file__,
-        start="location",
-        parser="lalr",
-        lexer="contextual",
-        transformer=_Builder(visit_tokens=False),
-    )
+    return open_grammar("location", lexer="contextual", transformer=_Builder(visit_tokens=False))
 
 
 class _Builder(Transformer[Token, Any]):

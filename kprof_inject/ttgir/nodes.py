@@ -12,9 +12,10 @@ from kprof_inject.errors import Position
 class Operation:
     """One operation, with its regions.
 
-    ``start`` is the offset of its first character and ``end`` the offset after its last line's end.
-    ``tail`` is what follows the name on the first line, ``closing`` the line that closes its last region
-    (empty without regions); both are source text. ``results`` is the text before the name, up to ``=``.
+    ``start`` is the offset of its first character and ``end`` the offset after its last line's end, or where another
+    operation begins on that line. ``tail`` is what follows the name, up to the first region, and ``closing`` what
+    closes the last one (empty without regions); both are source text. ``results`` is the text before the name, up to
+    ``=``.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Operations in a row. ``start`` is the offset of the line where the first may stand."""
+    """Operations in a row. ``start`` is the offset where the first may stand."""
 
     label: str
     start: int

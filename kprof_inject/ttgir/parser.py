@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token, Transformer
+from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.ttgir.gaps import GAP, after_gap
+from kprof_inject.ttgir.grammar import GAP, after_gap, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.syntax_errors import GIVE_TTGIR, syntax_error
 
@@ -44,14 +44,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
 
 @cache
 def _file_parser() -> Any:
-    return Lark.open(
-        "ttgir.lark",
-        rel_to=__file__,
-        start=["file", "leaf", "alias"],
-        parser="lalr",
-        lexer="contextual",
-        transformer=_Builder(visit_tokens=False),
-    )
+    return open_grammar(["file", "leaf", "alias"], lexer="contextual", transformer=_Builder(visit_tokens=False))
 
 
 @cache
@@ -174,4 +167,5 @@ def _check_nesting(module: Module) -> None:
             for region in operation.regions
             for block in region.blocks
             for child in block.operations
+            if child.regions
         ]

@@ -6,11 +6,10 @@ import re
 from functools import cache
 from typing import Any
 
-from lark import Lark
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.ttgir.gaps import after_gap
+from kprof_inject.ttgir.grammar import after_gap, open_grammar
 
 # What a file consists of, in a diagnostic's words.
 _WORDS = {
@@ -43,13 +42,7 @@ def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
     readable = None if found in _WORDS else _readable().match(text, start)
     if readable is None:
         return _not_ttgir(_accepted(error), Position.at_offset(file, text, start))
-    where = Position.at_offset(file, text, readable.end())
-    if text.startswith("{", readable.end()):
-        return KprofError(
-            "the operations of a region have to stand on lines of their own",
-            where=where,
-            hint="break the line behind '{' and before '}', or have Triton print the file again",
-        )
+    where = Position.at_offset(file, text, after_gap(text, readable.end()))
     return _not_ttgir("an operation" if readable.group().endswith("=") else "the rest of the line", where)
 
 
@@ -69,6 +62,6 @@ def _accepted(error: Any) -> str:
 
 @cache
 def _readable() -> re.Pattern[str]:
-    """Matches what can be read of a line that is no terminal of a file."""
-    parser = Lark.open("ttgir.lark", rel_to=__file__, start="readable", parser="lalr", lexer="basic")
+    """Matches what can be read of a text that is no terminal of a file."""
+    parser = open_grammar("readable", lexer="basic")
     return re.compile(parser.get_terminal("READABLE").pattern.to_regexp())

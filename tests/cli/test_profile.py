@@ -67,6 +67,23 @@ def test_a_program_that_somebody_stopped_is_not_run_again(kprof: CommandLine) ->
     assert len(list(kprof.folder.glob("kprof_out/kernels/*/kernel.json"))) == 1
 
 
+def test_a_selector_that_finds_nothing_beside_one_that_does_is_a_warning(kprof: CommandLine) -> None:
+    ended = kprof("profile", "--at", "scale/func", "--at", "scale/loop", "--", CROSS_COMPILE)
+    assert ended.errors() == ["error: the program launched no kernel with records: torch sees no GPU on this machine"]
+    warnings = [line for line in ended.stderr.splitlines() if "warning" in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        "kprof-inject: warning: the selector 'scale/loop' finds nothing in scale; what there is"
+    )
+
+
+def test_where_no_selector_finds_anything_the_program_is_run_once(kprof: CommandLine) -> None:
+    ended = kprof("profile", "--at", "scale/loop", "--at", "other/func", "--", CROSS_COMPILE)
+    assert ended.exit_code == 1
+    assert ended.errors() == ["error: the selector 'scale/loop' finds nothing in scale"]
+    assert len(ended.json_lines()) == 3
+
+
 def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None:
     kprof.write("prog.py", "print('ran')\nraise SystemExit(3)\n")
     ended = kprof("profile", "prog.py")

@@ -181,7 +181,7 @@ def test_a_pipe_is_refused(kprof: CommandLine) -> None:
     os.mkfifo(kprof.folder / "pipe")
     ended = kprof("view", "pipe", "--port", "0")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: pipe is no regular file\nhint: ")
+    assert ended.stderr.startswith("error: cannot read pipe: it is no regular file")
 
 
 @pytest.mark.parametrize(

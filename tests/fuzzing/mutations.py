@@ -95,6 +95,13 @@ def mix_line_ends(data: bytes, chance: Random, corpus: Sequence[bytes]) -> bytes
     return b"".join(line + chance.choice(ends) for line in data.splitlines())
 
 
+def join_lines(data: bytes, chance: Random, corpus: Sequence[bytes]) -> bytes:
+    """Operations that share a line, with a blank between them or nothing."""
+    often, blank = chance.choice((0.01, 0.3, 1)), chance.choice((b" ", b"", b"\t "))
+    lines = data.splitlines(keepends=True)
+    return b"".join(line.strip() + blank if chance.random() < often and b"//" not in line else line for line in lines)
+
+
 def change_indents(data: bytes, chance: Random, corpus: Sequence[bytes]) -> bytes:
     indents = chance.choice(((b"",), (b"\t",), (b"", b" ", b"\t \t", b"        ")))
     return b"\n".join(chance.choice(indents) + line.lstrip() for line in data.split(b"\n"))
@@ -113,6 +120,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     nest,
     mix_line_ends,
     change_indents,
+    join_lines,
 )
 
 

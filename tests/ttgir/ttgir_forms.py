@@ -765,6 +765,119 @@ module
 """,
 )
 
+ONE_LINE = Form(
+    "operations that share a line",
+    """\
+#loc = loc("k.py":1:2) #loc1 = loc("x"(#loc)) module attributes {"ttg.num-warps" = 4 : i32} {
+  tt.func private @helper(%x: i32 {tt.divisibility = 16 : i32}) -> i32 { tt.return %x : i32 } tt.func public @kernel(%n: i32, %c: i1, %i: index) {
+    %a = arith.constant 1 : i32 %b = arith.constant 2 : i32 // %no = arith.constant 3 : i32
+    %d, %e = scf.if %c -> (i32, i32) {scf.yield %a, %b : i32, i32}else{ scf.yield %b, %a : i32, i32 } loc("y"(#loc)) %f = arith.addi %d, %e : i32
+    scf.if %c { gpu.barrier } else { gpu.barrier } {tag} gpu.barrier gpu.barrier
+    scf.if %c {} else {
+    } scf.for unsigned %j = %a to %n step %b : i32 { } {tt.num_stages = 2 : i32}
+    %g, %g1 = scf.for %j = %a to %n step %b iter_args(%x = %a, %y = %b) -> (i32, i32) : i32 { %z = arith.addi %x, %y : i32 scf.yield %z, %x : i32, i32 } {tt.flatten} tt.print "tt.return %q = x.y(" {hex = false, isSigned = array<i32>}
+    %h = "arith.constant"() <{value = 1 : i32}> : () -> i32 %k = tt.call @helper(%h) : (i32) -> i32 loc(callsite("f"(#loc) at "g"(#loc))) cf.assert %c, "tt.x" "cf.assert"(%c) <{msg = "m"}> : (i1) -> () loc(fused["tt.q"(#loc), "u"(#loc1)])
+    "scf.if"(%c) ({ "scf.yield"() : () -> () }, { }) : (i1) -> () %l = scf.while (%x = %n) : (i32) -> i32 { scf.condition(%c) %x : i32 } do { ^bb0(%y: i32 loc("y"(#loc))): scf.yield %y : i32 } attributes {tt.flatten}
+    scf.index_switch %i {tag} case 1 { scf.yield } case -2 {scf.yield} default {scf.yield} %m = ttg.async_commit_group %o = ttg.async_commit_group tokens %m ttg.async_wait {num = 0 : i32}
+    ttg.warp_specialize() default { ttg.warp_yield } partition0() num_warps(4) { ttg.warp_return } partition1() num_warps(2) { cf.br ^bb1 ^bb1: ttg.warp_return } : () -> () cf.br ^bb1(%n : i32) ^bb1(%x: i32): cf.cond_br %c, ^bb2, ^bb3 {tag} ^bb2: tt.return
+  ^bb3: proton.record start "x" tt.return } } {-# external_resources: { k: { b: "0x08000000010203" } } #-}
+""",  # noqa: E501
+    """
+module
+  tt.func
+    tt.return
+  tt.func
+    arith.constant
+    arith.constant
+    scf.if
+      scf.yield
+    / else
+      scf.yield
+    arith.addi
+    scf.if
+      gpu.barrier
+    / else
+      gpu.barrier
+    gpu.barrier
+    gpu.barrier
+    scf.if
+    / else
+    scf.for
+    scf.for
+      arith.addi
+      scf.yield
+    tt.print
+    arith.constant
+    tt.call
+    cf.assert
+    cf.assert
+    scf.if
+      scf.yield
+    /
+    scf.while
+      scf.condition
+    / do
+    ^bb0
+      scf.yield
+    scf.index_switch
+    / case
+      scf.yield
+    / case
+      scf.yield
+    / default
+      scf.yield
+    ttg.async_commit_group
+    ttg.async_commit_group
+    ttg.async_wait
+    ttg.warp_specialize
+    / default
+      ttg.warp_yield
+    / partition0
+      ttg.warp_return
+    / partition1
+      cf.br
+    ^bb1
+      ttg.warp_return
+    cf.br
+  ^bb1
+    cf.cond_br
+  ^bb2
+    tt.return
+  ^bb3
+    proton.record
+    tt.return
+""",
+)
+
+BROKEN_ATTRIBUTES = Form(
+    "attributes broken over lines",
+    """\
+module attributes {
+  "ttg.num-warps" = 4 : i32
+} {
+  tt.func public @kernel(%c: i1) attributes {
+    noinline = false
+  } {
+    scf.if %c {
+    } {
+      tag = {a = "}", b = {c = 1 : i32}},  // }
+      other
+    }
+    tt.return {
+      tag,
+      more = #ttg.slice<{dim = 0, parent = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [1, 32], warpsPerCTA = [1, 4], order = [1, 0]}>}>
+    }
+  }
+}
+""",  # noqa: E501
+    """
+module
+  tt.func
+    scf.if
+    tt.return
+""",
+)
+
 FORMS = (
     CONTROL_FLOW,
     BLOCKS,
@@ -785,4 +898,6 @@ FORMS = (
     UNICODE,
     NESTED_MODULES,
     METADATA_BETWEEN,
+    ONE_LINE,
+    BROKEN_ATTRIBUTES,
 )

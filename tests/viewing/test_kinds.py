@@ -84,19 +84,17 @@ def test_it_says_what_is_wrong(tmp_path: Path, content: bytes, what: str) -> Non
         open_trace(tmp_path / "t.json")
 
 
-def test_a_link_is_followed_unless_it_must_be_none(tmp_path: Path) -> None:
+def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(PACKETS)
     (tmp_path / "link").symlink_to("t")
     with open_trace(tmp_path / "link") as file:
         assert os.pread(file.fileno(), len(PACKETS), 0) == PACKETS
-    with pytest.raises(KprofError, match="cannot read"):
-        open_trace(tmp_path / "link", os.O_NOFOLLOW)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null")):
-        with pytest.raises(KprofError, match="is no regular file"):
+        with pytest.raises(KprofError, match="it is no regular file"):
             open_trace(path)
 
 

@@ -22,7 +22,7 @@ from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.strings import STRING
 
 _RECORD_NAME = re.compile(rf"\s*(start|end)\s+({STRING})")
-_LOCATION = re.compile(r" loc\(#[\w$.-]+\)[ \t\r]*$")
+_LOCATION = re.compile(r" loc\(#[\w$.-]+\)$")
 # What Triton puts behind an assembler's messages names files that are gone by then.
 _REPRODUCER = re.compile(r"\s*^Repro command: .*", re.MULTILINE | re.DOTALL)
 _INVALID_HINT = "it may come from another Triton version: check it with the one that wrote it"
@@ -177,7 +177,9 @@ def _without_locations(module: Module) -> str:
     done = 0
     for end in sorted(operation.end for operation in module.walk()):
         start = max(module.line_start(end - 1), done)
-        pieces += [module.text[done:start], _LOCATION.sub("", module.text[start:end].rstrip("\n")), "\n"]
+        last_line = module.text[start:end]
+        printed = last_line.rstrip()
+        pieces += [module.text[done:start], _LOCATION.sub("", printed), last_line[len(printed) :]]
         done = end
     return "".join([*pieces, module.text[done:]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -85,6 +86,8 @@ class CompilerProcess:
 
 def _serve(connection: Connection, written: str) -> None:
     """The child's life: answer requests until the parent hangs up."""
+    # Where the parent's stdout is closed, the connection may have its number.
+    connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     os.setsid()  # also keeps the terminal's Ctrl-C with the parent, which ends us
     log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
@@ -110,8 +113,9 @@ def _answer(request: Request, written: Path) -> Any:
             hint="this is a fault of kprof-inject or of the version of Triton; please report it",
         )
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # as it is where the parent's is closed
+                stream.flush()
 
 
 def _obituary(exit_code: int | None, written: bytes) -> str:

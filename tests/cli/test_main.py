@@ -1,0 +1,112 @@
+"""How the command line ends: errors that nobody foresaw, and readers that go away."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from programs.child import REPO, clean_environment, run_child
+
+from kprof_inject.cli import main as main_module
+from kprof_inject.cli.main import main
+
+VECTOR_ADD = REPO / "ttgir_fixtures/3.6.0/cuda-90/vector_add.ttgir"
+FAULT = "kprof-inject: a fault of kprof-inject's own: "
+
+
+def ended_with(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[object, str]:
+    """The exit code and stderr of a command line that comes to this error."""
+
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(main_module.root, "main", fail)
+    monkeypatch.setattr(sys, "argv", ["kprof-inject", "list", "a b"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (ValueError("no\nluck"), "ValueError: no"),
+        (RecursionError("maximum recursion depth exceeded"), "RecursionError: maximum recursion depth exceeded"),
+        (MemoryError(), "MemoryError"),
+        (OSError("timed out"), "OSError: timed out"),
+        (AssertionError("\x1b[2J"), "AssertionError:  [2J"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_that_nobody_foresaw_is_one_line_and_a_file(
+    error: Exception,
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    exit_code, said = ended_with(error, monkeypatch, capsys)
+
+    (file,) = tmp_path.iterdir()
+    assert exit_code == 1
+    assert said == f"{FAULT}{what}; please report it with {file}, which has the details\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    details = file.read_text()
+    assert details.startswith("kprof-inject list 'a b'\n\nTraceback (most recent call last):\n")
+    assert "in fail\n" in details and f"\n{type(error).__name__}" in details
+    assert "\nkprof-inject 0." in details and "\nPython 3." in details and "\nlark 1." in details
+
+
+def test_without_a_place_for_the_file_the_details_are_on_stderr(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+
+    exit_code, said = ended_with(ValueError("no luck"), monkeypatch, capsys)
+
+    assert exit_code == 1
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.splitlines()[-1] == f"{FAULT}ValueError: no luck; please report it with the lines above"
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "said"),
+    [
+        ("list", 0, []),
+        ("strip", 1, ["error: stdout is closed", "hint: name a file with -o"]),
+        ("check", 0, []),
+    ],
+)
+def test_without_a_stdout(kprof: CommandLine, command: str, exit_code: int, said: list[str]) -> None:
+    ended = run_child(
+        ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "kprof_inject", command, VECTOR_ADD], kprof.folder
+    )
+    assert (ended.exit_code, ended.stderr.splitlines()) == (exit_code, said)
+
+
+@pytest.mark.parametrize(
+    "command", [["list"], ["insert"], ["list", "--json"], ["insert", "-o", "/dev/stdout"]], ids=" ".join
+)
+def test_a_reader_that_has_enough_ends_it_quietly(kprof: CommandLine, command: list[str]) -> None:
+    """As ``kprof-inject list FILE | head -0`` does."""
+    name, *options = command
+    with subprocess.Popen(
+        [sys.executable, "-m", "kprof_inject", name, VECTOR_ADD, *options],
+        cwd=kprof.folder,
+        env=clean_environment(kprof.folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read().decode()
+    assert (process.returncode, said) == (1, "")
