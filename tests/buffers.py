@@ -7,6 +7,7 @@ hide here.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,19 +207,22 @@ class JsonWriter:
 def make_format_1(capture: Path) -> None:
     """Have a capture be one of format 1: without checksums, and so open to any edit."""
     for path in [*capture.glob("*.json"), *capture.glob("*/*.json*"), *capture.glob("*/kernels/*/*.json")]:
-        text = re.sub(r',\s*"crc32":\s*\d+\s*}', "}", path.read_text())
+        text = re.sub(r',\s*"(?:\w+_)?crc32":\s*\d+', "", path.read_text())
         path.write_text(text.replace('"version": 2', '"version": 1') if path.name == "process.json" else text)
 
 
 def save_launches(
     folder: Path, kernel: dict[str, Any], buffers: Sequence[NDArray[np.uint32]], *, variant: str = "v0"
 ) -> tuple[Launch, ...]:
-    """A capture of one process that launched one kernel, written to disk and read back."""
+    """A capture of one process that launched one kernel, written to disk and read back. It is of format 1: a test may
+    edit it. It replaces what an earlier call saved there."""
+    shutil.rmtree(folder / f"process-{variant}", ignore_errors=True)
     writer = JsonWriter(folder / f"process-{variant}", {"pid": 7})
     writer.add_kernel(variant, kernel, "module {}\n", {})
     for index, words in enumerate(buffers):
         writer.add_launch(launch_json(words, variant=variant, index=index, host_ns=index), memoryview(words.tobytes()))
     writer.finish()
+    make_format_1(folder)
     return read_capture(folder).launches
 
 

@@ -174,7 +174,7 @@ def test_a_damaged_workspace_is_refused(kprof: CommandLine, damaged: str) -> Non
     kprof.write("ws/workspace.json", damaged)
     ended = kprof("insert", "ws")
     assert ended.exit_code == 1
-    assert ended.stderr.startswith("error: ws/workspace.json is damaged")
+    assert ended.stderr.startswith("error: ws/workspace.json: ")
     assert "Traceback" not in ended.stderr
 
 

@@ -274,7 +274,7 @@ NAMES = {
     '\\"': '/"',
     "größe → 𝛼 🚀": "größe → 𝛼 🚀",
     "tab\tline\nnul\0": "tab line nul ",
-    "lone \ud800": "lone  ",
+    "lone \ud800": "lone ?",
     "{x} %s </script> ${y}": "{x} %s </script> ${y}",
     "'; --": "'; --",
 }

@@ -253,7 +253,7 @@ def test_ranks_have_trees_of_their_own(tmp_path: Path) -> None:
         assert found[tree] == expected
         # Names are shown, whatever is in them.
         inner = {path[-1] for path in found if path[:4] == (*tree, "iter[0]") and len(path) == 5}
-        assert inner == {"load, a", 'say "hi"', "two lines ", "größe → 𝛼", "lone  ", "(no name)", "'; DROP"}
+        assert inner == {"load, a", 'say "hi"', "two lines ", "größe → 𝛼", "lone ?", "(no name)", "'; DROP"}
 
 
 def frames(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -247,7 +247,7 @@ class Corpus:
         write_insertions(workspace, insert_kernels(workspace, parse_selectors(())))
         costs = read_costs(DEMO / "record_costs.json")
         write_costs(workspace.calibration_folder / "record_costs.json", costs.values())
-        shutil.copytree(capture, workspace.new_capture_folder())
+        shutil.copytree(capture, workspace.new_capture_folder(), dirs_exist_ok=True)
         return workspace.folder
 
 

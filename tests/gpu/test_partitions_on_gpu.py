@@ -42,7 +42,8 @@ def trees_of(launch: Launch) -> LaunchSummary:
     """The launch's figures, which must add up."""
     summary = summarise(decode_launch(launch))
     for partition in summary.partitions:
-        inside_ns = sum(summary.scopes[index].self_ns for index in partition.scopes)
+        # Scopes of which no pair is whole have no time; the partition's rings lost records then, and it has no self.
+        inside_ns = sum(summary.scopes[index].self_ns or 0 for index in partition.scopes)
         shares = {summary.scopes[index].scope: summary.scopes[index].share for index in partition.scopes}
         print(f"{summary.kernel}, {partition.title}: {inside_ns / max(partition.whole_ns, 1):.1%} recorded, {shares}")
         assert inside_ns + (partition.outside_ns or 0) <= partition.whole_ns

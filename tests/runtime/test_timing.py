@@ -64,7 +64,7 @@ def times_of(runs: FakeRuns, event: Any, record: Any) -> tuple[list[float], str]
         run.launch(*range(LAUNCHES))
     (path,) = run.folder.glob("*/kernels/*/timing.json")
     timed = json.loads(path.read_text())
-    return timed["times_ns"], timed.get("not_timed", "")
+    return timed["times_ns"], timed.get("not_timed") or ""
 
 
 def test_a_program_that_records_times_of_its_own_has_nothing_of_ours_between(

@@ -186,7 +186,10 @@ module {
 
 def test_a_loop_without_a_body_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
-        sites("module {\n  tt.func @k() {\n    scf.for %i = %a to %n step %c  : i32\n    tt.return\n  }\n}\n", "iter")
+        sites(
+            'module {\n  tt.func @k() {\n    "scf.for"(%a, %n, %c) : (i32, i32, i32) -> ()\n    tt.return\n  }\n}\n',
+            "iter",
+        )
 
     assert caught.value.what == "this loop has no body"
     assert str(caught.value.where) == "<ttgir>:3:5"

@@ -34,14 +34,15 @@ def adds_up(timeline: Timeline, summary: LaunchSummary) -> None:
     """Each partition's self times make its warps' whole time, and nothing takes more than that."""
     cta_ns = int((timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]).sum())
     for partition in summary.partitions:
-        inside_ns = sum(summary.scopes[index].self_ns for index in partition.scopes)
+        inside_ns = sum(summary.scopes[index].self_ns or 0 for index in partition.scopes)
         assert partition.whole_ns == cta_ns * len(partition.warps)
         if partition.outside_ns is None:
             assert timeline.records_lost and inside_ns <= partition.whole_ns
         else:
             assert inside_ns + partition.outside_ns == partition.whole_ns
         for scope in (summary.scopes[index] for index in partition.scopes):
-            assert scope.share is None if not partition.whole_ns else 0 <= scope.share <= 1
+            has_share = partition.whole_ns > 0 and scope.total_ns is not None
+            assert 0 <= scope.share <= 1 if has_share else scope.share is None
             assert set(scope.warps.ids.tolist()) <= {*partition.warps}
 
 

@@ -368,14 +368,6 @@ def test_a_launch_of_a_kernel_without_scopes_has_its_ctas(tmp_path: Path) -> Non
     assert timeline.records_damaged == 1
 
 
-def test_an_unknown_layout_is_an_error(tmp_path: Path) -> None:
-    words = buffer_words(CTAS, slots=8)
-    kernel = kernel_json(SCOPES, words, 2) | {"layout": "spiral"}
-    (launch,) = save_launches(tmp_path, kernel, [words])
-    with pytest.raises(KprofError, match="layout 'spiral' is unknown"):
-        decode_launch(launch)
-
-
 def test_a_truncated_buffer_is_an_error(tmp_path: Path) -> None:
     launch = save_launch(tmp_path, SCOPES, CTAS, slots=8)
     launch.path.write_bytes(launch.path.read_bytes()[:-4])

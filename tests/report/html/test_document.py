@@ -19,7 +19,7 @@ from unpacked import unpacked
 from kprof_inject.report.html.document import write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
-HOSTILE = "</script><script>alert(1)</script><!--\u202e\u2028\x00\x1b]0;\"'&{{data}}é\ud800"
+HOSTILE = "</script><script>alert(1)</script><!--\u202e\u2028\x00\x1b]0;\"'&{{data}}é"
 
 
 class Elements(HTMLParser):

@@ -116,6 +116,6 @@ def test_of_a_decoded_buffer(tmp_path: Path) -> None:
 
 
 def test_the_outermost_loop_around_each_scope(tmp_path: Path) -> None:
-    scopes = [*SCOPES, Scope("work", "marker", INNER), Scope("iter[0]", "iter"), Scope("inner", "loop", 5)]
+    scopes = [*SCOPES, Scope("work", "marker", INNER), Scope("other iter", "iter"), Scope("other", "loop", 5)]
     table = made_timeline(tmp_path, scopes, [], CTAS).table
     assert outermost_loops(table).tolist() == [-1, OUTER, OUTER, SECOND, OUTER, 5, 5]
