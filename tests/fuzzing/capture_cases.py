@@ -111,7 +111,7 @@ OF_WORKSPACES: dict[str, Command] = {
     "run": _run_reads,
 }
 COMMANDS = {**READERS, **OF_WORKSPACES}
-_WRITES = {"view": ("view.pftrace", ".view.pftrace"), "insert": ("plans", "override")}
+_WRITES = {"insert": ("plans", "override", "workspace.lock")}
 """What of the place a command may write to. All others only read it."""
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, launched
-from kprof_inject.capture.schema import TTGIR_FILE
 
+from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.report.findings.rules import RULES, Outcome, judge_by_rules, unjudged_by
 from kprof_inject.report.launch_report import report_on
 from kprof_inject.report.summary import summarise
