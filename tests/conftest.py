@@ -1,1 +1,10 @@
-"""Stands here so that pytest puts this folder on ``sys.path``: the tests in folders below import the helpers in it."""
+"""What holds for all tests.
+
+Pytest puts this folder on ``sys.path``: the tests in folders below import the helpers in it."""
+
+import signal
+
+# A shell without job control starts what goes in the background with Ctrl-C ignored, nohup with SIGHUP: programs that
+# the tests start would ignore them, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)

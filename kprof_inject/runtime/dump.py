@@ -86,7 +86,7 @@ class DumpStep:
             timer = LaunchTimer(self._device)
             timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
             if not isinstance(kernel._run, TimingLauncher):  # an exception had cut off an earlier attempt
-                kernel._run = TimingLauncher(kernel._run, timed.timer)
+                kernel._run = TimingLauncher(kernel, timed.timer)
             self._timed.append(timed)
             self._save_run(variant, timed.resources, [], "")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -102,6 +104,12 @@ class FakeGpu:
         self._queues: defaultdict[int, deque[Callable[[], None]]] = defaultdict(deque)
         self._held: set[int] = set()
         self._of_thread = _OfThread()
+        self._begin_in_child()
+        begin = weakref.WeakMethod(self._begin_in_child)
+        os.register_at_fork(after_in_child=lambda: (method := begin()) and method())
+
+    def _begin_in_child(self) -> None:
+        """A thread that a forked child does not have may hold the lock there for good."""
         self.changed = threading.Condition(threading.RLock())
 
     # Memory and kernels

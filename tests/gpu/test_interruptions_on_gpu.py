@@ -16,6 +16,9 @@ from program_runs import PROGRAMS, ProgramRuns, Run, copy_of
 ATTEMPTS = 100
 PROCESSES = 8
 LIMIT_S = 2.0
+ROUNDS = 4
+HOST_US = 25
+"""How much longer the host may work for a launch with records. A held stream takes 100."""
 SELF_TIMED = PROGRAMS / "self_timed.py"
 
 
@@ -62,22 +65,24 @@ def test_a_process_that_ctrl_c_ends_while_it_launches_is_gone_at_once(runs: Prog
 
 
 def test_a_program_that_times_itself_reads_what_it_reads_alone(runs: ProgramRuns) -> None:
-    alone = figures(runs.start(SELF_TIMED).wait().stdout)
     workspace = runs.folder / "timed"
-    dumped = figures(runs.start_kprof("dump", "-o", workspace, "--", SELF_TIMED).wait().stdout)
+    runs.start_kprof("dump", "-o", workspace, "--", SELF_TIMED).wait()
     runs.start_kprof("insert", workspace, "--at", "func").wait()
-    ran = figures(runs.start_kprof("run", workspace, "--", SELF_TIMED).wait().stdout)
-    for name, bare_us in alone.items():
-        changes = [f"{100 * (found[name] / bare_us - 1):+.1f} %" for found in (dumped, ran)]
-        print(
-            f"{name}: {bare_us:.2f} µs alone; dump {dumped[name]:.2f} ({changes[0]}), "
-            f"run {ran[name]:.2f} ({changes[1]})"
-        )
-    for name, bare_us in alone.items():
-        assert dumped[name] <= 1.1 * bare_us, name
-        # Around a single short launch it is the host that is timed, and records have a cost of their own: they may add
-        # microseconds, and nothing may hold the stream.
-        assert ran[name] <= 1.1 * bare_us or (bare_us < 50 and ran[name] <= bare_us + 10), name
+    found: dict[str, list[dict[str, float]]] = {"alone": [], "dump": [], "run": []}
+    for number in range(ROUNDS):
+        again = runs.folder / f"timed-{number}"
+        found["alone"].append(figures(runs.start(SELF_TIMED).wait().stdout))
+        found["dump"].append(figures(runs.start_kprof("dump", "-o", again, "--", SELF_TIMED).wait().stdout))
+        found["run"].append(figures(runs.start_kprof("run", workspace, "--", SELF_TIMED).wait().stdout))
+    # The host has two speeds, now and then for a whole process: the fastest round of each says what ours adds.
+    fastest = {how: {name: min(one[name] for one in rounds) for name in rounds[0]} for how, rounds in found.items()}
+    for name, bare_us in fastest["alone"].items():
+        print(f"{name}: {bare_us:.2f} µs alone, dump {fastest['dump'][name]:.2f}, run {fastest['run'][name]:.2f}")
+    for name, bare_us in fastest["alone"].items():
+        assert fastest["dump"][name] <= 1.1 * bare_us, name
+        # Short launches time the host, which works longer with records.
+        host_us = 0 if name.startswith("do_bench") or name.endswith(" 20000") else HOST_US
+        assert fastest["run"][name] <= 1.1 * bare_us + host_us, name
     reported = runs.start_kprof("report", workspace).wait().stdout
     assert "the program times its launches itself by CUDA events" in " ".join(reported.split())
 

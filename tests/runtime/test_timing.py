@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from fake_gpu.device import FakeDevice
+from fake_gpu.gpu import FakeGpu
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.reader import read_capture
@@ -107,3 +108,23 @@ def test_launches_before_the_programs_first_event_stay_timed(fake_runs: FakeRuns
     timed = json.loads(path.read_text())
     assert len(timed["times_ns"]) == 5
     assert timed["not_timed"] == timing.TIMES_ITSELF
+
+
+class _Kernel:
+    """What a launcher is kept by."""
+
+    def __init__(self) -> None:
+        self.launched: list[tuple[int, ...]] = []
+        self._run: Any = lambda *args: self.launched.append(args)
+
+
+def test_when_enough_is_timed_the_launcher_is_the_kernels_own_again() -> None:
+    kernel, timer = _Kernel(), timing.LaunchTimer(FakeDevice(FakeGpu()))
+    own = kernel._run
+    kernel._run = timing.TimingLauncher(kernel, timer)
+    launches = 0
+    while kernel._run is not own:
+        kernel._run(1, 1, 1, 0, launches)
+        launches += 1
+    assert kernel.launched == [(1, 1, 1, 0, number) for number in range(launches)]
+    assert len(timer.times_ns()) == 50

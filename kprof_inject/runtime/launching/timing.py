@@ -10,10 +10,10 @@ that it records one, nothing of the kind is put around its launches any more.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
-from weakref import WeakSet
 
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
@@ -47,7 +47,7 @@ def watch_events_of(module: ModuleType) -> None:
     """Of torch's module of events. What is recorded by other means than torch's is not noticed."""
     event: Any = module.Event
     make, record = event.__new__, event.record
-    with_time: WeakSet[Any] = WeakSet()  # an event does not tell
+    with_time: weakref.WeakSet[Any] = weakref.WeakSet()  # an event does not tell
 
     @functools.wraps(make)
     def make_and_note(cls: Any, enable_timing: bool = False, *args: Any, **kwargs: Any) -> Any:
@@ -124,16 +124,24 @@ class LaunchTimer:
 
 
 class TimingLauncher:
-    """Stands where Triton keeps a kernel's launcher, and times some of the launches that it passes on."""
+    """Stands where Triton keeps a kernel's launcher, times some of the launches that it passes on, and steps aside."""
 
-    def __init__(self, launch: Callable[..., Any], timer: LaunchTimer) -> None:
-        self._launch = launch
+    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+        self._kernel = weakref.ref(kernel)
+        self._launch = kernel._run
         self._timer = timer
 
     def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *args: Any) -> Any:
-        if self._timer.is_done or is_benchmarking():
-            return self._launch(grid_x, grid_y, grid_z, stream, *args)
-        return self._timer.launch(stream, lambda: self._launch(grid_x, grid_y, grid_z, stream, *args))
+        if self._timer.is_done:
+            self._step_aside()
+        elif not is_benchmarking():
+            return self._timer.launch(stream, lambda: self._launch(grid_x, grid_y, grid_z, stream, *args))
+        return self._launch(grid_x, grid_y, grid_z, stream, *args)
+
+    def _step_aside(self) -> None:
+        kernel = self._kernel()
+        if kernel is not None and kernel._run is self:
+            kernel._run = self._launch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._launch, name)
