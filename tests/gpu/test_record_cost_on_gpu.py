@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from gpu_support import EXAMPLES, Kprof
@@ -57,7 +58,7 @@ def figures() -> Iterator[dict[str, dict[str, Any]]]:
 @pytest.mark.parametrize("mode", MODES, ids=words)
 def test_a_record_costs_the_same_each_time(figures: dict[str, dict[str, Any]], tmp_path: Path, mode: Mode) -> None:
     costs = [here(tmp_path / str(number), mode) for number in range(2)]
-    figures.setdefault(words(mode), {})["calibrated"] = [cost.to_json() for cost in costs]
+    figures.setdefault(words(mode), {})["calibrated"] = [msgspec.to_builtins(cost) for cost in costs]
     cycles = [cost.cycles for cost in costs]
     print(words(mode), cycles, "straight", [cost.straight_cycles for cost in costs])
     assert all(PLAUSIBLE_CYCLES[0] <= one <= PLAUSIBLE_CYCLES[1] for one in cycles)
