@@ -102,7 +102,7 @@ class Launch:
 
     The host called it at ``host_ns``, and the call had returned at ``host_end_ns``, which older captures do not tell.
     ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay. The buffer
-    begins at ``offset_bytes`` of the file at ``path``."""
+    begins at ``offset_bytes`` of the ``file`` in ``folder``."""
 
     kernel: Kernel
     origin: Origin
@@ -111,7 +111,8 @@ class Launch:
     device: int
     stream: int
     host_ns: int
-    path: Path
+    folder: Path
+    file: str
     buffer_bytes: int
     graph: bool
     host_end_ns: int | None = None
@@ -122,6 +123,11 @@ class Launch:
     """What the process said of itself; None where nothing is known."""
     capture_folder: Path | None = None
     """The buffer lies in it; None for a file of the user's own."""
+
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: of a thousand launches, few are."""
+        return self.folder / self.file
 
     @property
     def device_name(self) -> str:
@@ -135,18 +141,19 @@ class Launch:
 
     def words(self) -> NDArray[np.uint32]:
         """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
-        with open_regular(self.path, self.capture_folder) as file:
+        path = self.path
+        with open_regular(path, self.capture_folder) as file:
             size = os.fstat(file.fileno()).st_size - self.offset_bytes
             if size != self.buffer_bytes:
                 raise KprofError(
-                    f"{self.path} is damaged: {size} bytes, where {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
+                    f"{path} is damaged: {size} bytes, where {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
                 )
             try:
                 raw = np.fromfile(file, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
             except OSError as error:
-                raise KprofError(f"cannot read {self.path}: {error.strerror}") from None
+                raise KprofError(f"cannot read {path}: {error.strerror}") from None
         if self.crc32 is not None:
-            _require_crc32(zlib.crc32(raw.data), self.crc32, self.path)
+            _require_crc32(zlib.crc32(raw.data), self.crc32, path)
         return raw.reshape(-1, self.kernel.stride_bytes // 4)
 
 
@@ -229,16 +236,17 @@ class _ProcessFiles:
     """The folder of one process, and what its ``process.json`` says."""
 
     folder: Path
+    capture_folder: Path
     process: ProcessRecord
 
     @classmethod
     def open(cls, folder: Path) -> _ProcessFiles:
         path = folder / PROCESS_FILE
-        return cls(folder, decode_process(read_json(path, folder.parent), str(path)))
+        return cls(folder, folder.parent, decode_process(read_json(path, folder.parent), str(path)))
 
     def read(self, name: str, kind: type[Record]) -> Record:
         path = self.folder / name
-        text = read_json(path, self.folder.parent)
+        text = read_json(path, self.capture_folder)
         self.require_seal(text, name, str(path))
         return decode(text, kind, str(path))
 
@@ -251,7 +259,7 @@ class _ProcessFiles:
         path = self.folder / name
         if not os.path.lexists(path):
             return
-        with io.BufferedReader(open_regular(path, self.folder.parent)) as file:
+        with io.BufferedReader(open_regular(path, self.capture_folder)) as file:
             number = 0
             while (line := file.readline(_LONGEST_LINE_BYTES)).endswith(b"\n"):
                 number += 1
@@ -341,7 +349,7 @@ def _kernel(
         cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
         record.sm_count or None,
         (record.ttgir_crc32, record.sources_crc32),
-        files.folder.parent,
+        files.capture_folder,
     )
     return _BuiltKernel(kernel, record.cta_bytes)
 
@@ -364,13 +372,14 @@ def _launch(files: _ProcessFiles, origin: Origin, built: _BuiltKernel, record: L
         record.device,
         record.stream,
         record.host_ns,
-        files.folder / record.file,
+        files.folder,
+        record.file,
         record.buffer_bytes,
         record.graph,
         record.host_end_ns,
         crc32=record.buffer_crc32,
         process=files.process,
-        capture_folder=files.folder.parent,
+        capture_folder=files.capture_folder,
     )
 
 

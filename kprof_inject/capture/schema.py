@@ -490,6 +490,7 @@ def decode_process(text: bytes, where: str) -> ProcessRecord:
 
 def decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
     """A line of ``launches.jsonl``. Raises ``KprofError``."""
-    if decode(line, _LineKind, where).drop is not UNSET:
+    # Few lines have the word at all.
+    if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
         return decode(line, DropRecord, where)
     return decode(line, LaunchRecord, where)
