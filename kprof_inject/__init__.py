@@ -10,15 +10,15 @@ from kprof_inject.version import __version__ as __version__
 if TYPE_CHECKING:
     from kprof_inject.api import profile as profile
     from kprof_inject.capture.mode import Mode as Mode
-    from kprof_inject.export.frames import to_arrow as to_arrow
-    from kprof_inject.export.frames import to_pandas as to_pandas
+    from kprof_inject.export.arrow import to_arrow as to_arrow
+    from kprof_inject.export.arrow import to_pandas as to_pandas
 
 
 _PLACES = {
     "profile": "kprof_inject.api",
     "Mode": "kprof_inject.capture.mode",
-    "to_arrow": "kprof_inject.export.frames",
-    "to_pandas": "kprof_inject.export.frames",
+    "to_arrow": "kprof_inject.export.arrow",
+    "to_pandas": "kprof_inject.export.arrow",
 }
 
 

@@ -13,22 +13,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import trace_writer, write_trace
 from kprof_inject.insertion import insert_kernel, require_sites, write_insertion
-from kprof_inject.report.summary import LaunchSummary, summarise
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.spans import SPREADS
+from kprof_inject.select.sites import SPREADS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace, held
 
 if TYPE_CHECKING:
-    from kprof_inject.runtime.live import LiveCapture
+    from kprof_inject.runtime.run_step import LiveCapture
 
 
 _in_use = threading.Lock()
@@ -61,7 +61,7 @@ class Profile:
         if not _in_use.acquire(blocking=False):
             raise KprofError("another profile runs already", hint="one block at a time")
         try:
-            from kprof_inject.runtime.live import live
+            from kprof_inject.runtime.run_step import live
 
             with ExitStack() as entered:
                 entered.enter_context(held(self._folder, warnings.warn))

@@ -58,3 +58,17 @@ def excerpt(where: Position, width: int = 160) -> list[str]:
     # A tab keeps its width in the line above, so the caret line repeats it.
     pad = "".join("\t" if c == "\t" else " " for c in shown[: where.column - 1 - first])
     return [f"  {shown}", f"  {pad}^"]
+
+
+# Texts from elsewhere (names in a kernel, paths), for eyes.
+
+
+def printable(text: str) -> str:
+    """The text with a space for each character that a terminal would obey or cannot show: escapes, line ends, marks of
+    writing direction, lone surrogates."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines: line feeds and tabs stay. No column moves."""
+    return "".join(character if character.isprintable() or character in "\n\t" else " " for character in text)

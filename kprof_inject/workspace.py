@@ -29,9 +29,8 @@ from kprof_inject.capture.schema import (
     encode,
     read_json,
 )
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import decode_text, read_object, read_regular, write_bytes, write_json, write_text
-from kprof_inject.printable import printable
 
 WORKSPACE_VERSION = 1
 

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ClockRecord, KernelRecord, LaunchRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
 

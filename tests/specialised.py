@@ -12,9 +12,8 @@ from typing import Any
 
 from buffers import Cta, Entry, buffer_words, end, kernel_json, num_warps_of, save_launches, start
 
-from kprof_inject.capture.reader import Launch
-from kprof_inject.select.plan import Plan
-from kprof_inject.select.scope_table import scope_table
+from kprof_inject.capture.model import Launch
+from kprof_inject.select.plan import Plan, scope_table
 
 ITERATIONS = 5
 _STEP_CYCLES = 50

@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.insertion import insert_module, view_of
-from kprof_inject.runtime.checking.lower import lower
+from kprof_inject.runtime.instrumentation import lower
 from kprof_inject.select.selectors import parse_selectors
 
 EXAMPLES = REPO / "examples"

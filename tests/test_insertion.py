@@ -13,7 +13,7 @@ from planning import fixture_sources, insertion_of
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.cli.console import diff_of
-from kprof_inject.cli.plan_table import plan_json
+from kprof_inject.cli.insert import plan_json
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import (
     KernelInsertion,
@@ -23,9 +23,9 @@ from kprof_inject.insertion import (
     view_of,
     write_insertions,
 )
-from kprof_inject.select.scope_table import scope_table
+from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import SPREADS
+from kprof_inject.select.sites import SPREADS
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]

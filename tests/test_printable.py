@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.printable import printable, printable_lines
+from kprof_inject.errors import printable, printable_lines
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from kprof_inject.calibration.calibrate import Request, write_result
 from kprof_inject.calibration.measure import measure
-from kprof_inject.calibration.request import Request, write_result
 from kprof_inject.errors import KprofError
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kprof_inject.capture.costs import ctas_per_sm, limits_of
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.occupancy import ctas_per_sm, limits_of
 from kprof_inject.errors import KprofError
 
 RECORD_BYTES = 8

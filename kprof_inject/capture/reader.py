@@ -5,22 +5,24 @@ from __future__ import annotations
 import io
 import math
 import os
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from kprof_inject.capture.costs import UNKNOWN_COST, KernelCost, clean_cost, cost_with_records
+from kprof_inject.capture.costs import (
+    CostKey,
+    MeasuredCost,
+    clean_cost,
+    cost_of,
+    cost_with_records,
+    read_costs,
+)
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.origin import HostReading, Origin, Place
-from kprof_inject.capture.record_cost import CostKey, MeasuredCost, RecordCost, cost_of, read_costs
+from kprof_inject.capture.model import Capture, HostReading, Kernel, Launch, Origin, Process
 from kprof_inject.capture.schema import (
     CAPTURE_AGAIN,
     CLOCK_FILE,
@@ -28,18 +30,14 @@ from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
-    MOST_TEXT_BYTES,
     PROCESS_FILE,
     RECORD_COSTS_FILE,
-    SOURCES_FILE,
     TIMING_FILE,
-    TTGIR_FILE,
     ClockRecord,
     DropRecord,
     EndRecord,
     KernelRecord,
     LaunchRecord,
-    LayoutName,
     ProcessRecord,
     Record,
     TimingRecord,
@@ -52,142 +50,7 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError
-from kprof_inject.files import decode_text, open_regular, read_regular
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
-    ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock.
-    ``clean`` and ``with_records`` are what it costs without records and with them, ``record_cost`` what a record of it
-    costs, or None if that is unknown; and so is ``sm_count``, how many SMs the device has."""
-
-    variant: str
-    name: str
-    num_warps: int
-    stride_bytes: int
-    layout: LayoutName
-    scope_ids: dict[int, str]
-    scopes: ScopeTable
-    sm_clock_hz: float
-    mode: Mode
-    metadata: dict[str, Any]
-    folder: Path
-    clean: KernelCost = UNKNOWN_COST
-    with_records: KernelCost = UNKNOWN_COST
-    record_cost: RecordCost | None = None
-    sm_count: int | None = None
-    checksums: tuple[int | None, int | None] = (None, None)
-    """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
-    capture_folder: Path | None = None
-
-    def ttgir(self) -> str:
-        """The module as the compiler made it, before records were inserted."""
-        return decode_text(self._file(TTGIR_FILE, self.checksums[0]), str(self.folder / TTGIR_FILE))
-
-    def sources(self) -> dict[str, str]:
-        """The text of each source file that the module refers to, by the path it is referred to by."""
-        return decode(self._file(SOURCES_FILE, self.checksums[1]), dict[str, str], str(self.folder / SOURCES_FILE))
-
-    def _file(self, name: str, crc32: int | None) -> bytes:
-        path = self.folder / name
-        data = read_regular(path, MOST_TEXT_BYTES, self.capture_folder)
-        _require_crc32(zlib.crc32(data), crc32, path)
-        return data
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process.
-
-    The host called it at ``host_ns``, and the call had returned at ``host_end_ns``, which older captures do not tell.
-    ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay. The buffer
-    begins at ``offset_bytes`` of the ``file`` in ``folder``."""
-
-    kernel: Kernel
-    origin: Origin
-    index: int
-    grid: tuple[int, int, int]
-    device: int
-    stream: int
-    host_ns: int
-    folder: Path
-    file: str
-    buffer_bytes: int
-    graph: bool
-    host_end_ns: int | None = None
-    offset_bytes: int = 0
-    crc32: int | None = None
-    """Of the buffer; None in captures of format 1."""
-    process: ProcessRecord | None = None
-    """What the process said of itself; None where nothing is known."""
-    capture_folder: Path | None = None
-    """The buffer lies in it; None for a file of the user's own."""
-
-    @property
-    def path(self) -> Path:
-        """Made when it is asked for: of a thousand launches, few are."""
-        return self.folder / self.file
-
-    @property
-    def device_name(self) -> str:
-        """Empty if it is unknown."""
-        return self.origin.device_name(self.device)
-
-    @property
-    def place(self) -> Place:
-        """The process and the device that it ran on."""
-        return Place(self.origin.host, self.origin.rank, self.origin.pid, self.device)
-
-    def words(self) -> NDArray[np.uint32]:
-        """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
-        path = self.path
-        with open_regular(path, self.capture_folder) as file:
-            size = os.fstat(file.fileno()).st_size - self.offset_bytes
-            if size != self.buffer_bytes:
-                raise KprofError(
-                    f"{path} is damaged: {size} bytes, where {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
-                )
-            try:
-                raw = np.fromfile(file, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
-            except OSError as error:
-                raise KprofError(f"cannot read {path}: {error.strerror}") from None
-        if self.crc32 is not None:
-            _require_crc32(zlib.crc32(raw.data), self.crc32, path)
-        return raw.reshape(-1, self.kernel.stride_bytes // 4)
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process of the program. ``ended`` is false if it was killed before it could say what it left out.
-
-    ``damaged_readings`` counts the lines of its clock file that are no readings of the host's clock."""
-
-    origin: Origin
-    info: ProcessRecord
-    launches: tuple[Launch, ...]
-    ended: bool
-    left_out: dict[str, int]
-    """Launches seen but not saved, by the reason."""
-    damaged_readings: int
-
-    @property
-    def pid(self) -> int:
-        return self.origin.pid
-
-
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """What one ``run`` saved."""
-
-    folder: Path
-    processes: tuple[Process, ...]
-
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """All launches of all processes, in the order of the host's clock."""
-        launches = [launch for process in self.processes for launch in process.launches]
-        return tuple(sorted(launches, key=lambda launch: launch.host_ns))
+from kprof_inject.files import open_regular
 
 
 def is_capture(folder: Path) -> bool:
@@ -407,11 +270,3 @@ def _host_readings(files: _ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
             files.require_seal(line, CLOCK_FILE, where)
             readings.append(HostReading(*msgspec.structs.astuple(decode(line, ClockRecord, where))))
     return tuple(readings), lines - len(readings)
-
-
-def _require_crc32(found: int, saved: int | None, path: Path) -> None:
-    if saved is not None and found != saved:
-        raise KprofError(
-            f"{path} is not what was saved: its checksum does not match",
-            hint=f"it was edited, damaged, or taken from another capture; {CAPTURE_AGAIN}",
-        )

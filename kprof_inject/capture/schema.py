@@ -16,9 +16,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import read_regular
-from kprof_inject.printable import printable
 
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)

@@ -14,9 +14,9 @@ from rich.text import Text
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.checking.check import ModuleCheck, check_module
-from kprof_inject.runtime.checking.compiler_process import CompilerProcess
-from kprof_inject.runtime.doctor.packages import install_command, is_installed
+from kprof_inject.runtime.compiler_process import CompilerProcess
+from kprof_inject.runtime.module_check import ModuleCheck, check_module
+from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.ttgir.parser import parse
 
 _LONGEST_S = 86_400

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.files import decode_text, read_text, write_text
-from kprof_inject.printable import printable_lines
 from kprof_inject.ttgir.nodes import Module
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.capture.reader import Kernel, read_capture
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.captures import decode_capture
 from kprof_inject.cli.console import say
@@ -17,8 +18,8 @@ from kprof_inject.cli.report import print_report
 from kprof_inject.cli.trace import write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
-from kprof_inject.runtime.devices.gpu import has_gpu
-from kprof_inject.runtime.doctor.packages import install_command, is_installed, missing_to_run
+from kprof_inject.runtime.devices.torch_device import has_gpu
+from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, held
 
@@ -83,7 +84,7 @@ def _keep(workspace: Workspace, kernel: Kernel) -> None:
 
 def _prove_that_it_lowers(kernel: Kernel) -> None:
     """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
-    from kprof_inject.runtime.checking.lower import lower, target_of
+    from kprof_inject.runtime.instrumentation import lower, target_of
 
     target = kernel.metadata["target"]
     done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(()))

@@ -8,18 +8,14 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.capture.reader import Capture
+from kprof_inject.capture.model import Capture
 from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import json_option, path_type
-from kprof_inject.cli.view_options import choice_options, redact_option, scope_names_option
+from kprof_inject.cli.options import choice_options, json_option, path_type, redact_option, scope_names_option
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.report.diff.captures import diff_captures
-from kprof_inject.report.diff.gate import crossings, parse_limit
-from kprof_inject.report.diff.kernel_diff import CaptureDiff
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.table import print_diff_tables
-from kprof_inject.report.diff.to_json import diff_json
+from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 

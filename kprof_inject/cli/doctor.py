@@ -12,8 +12,8 @@ from rich.text import Text
 
 from kprof_inject.cli.console import table_console
 from kprof_inject.cli.options import json_option
-from kprof_inject.runtime.doctor.checks import examine
-from kprof_inject.runtime.doctor.finding import Finding, Status
+from kprof_inject.runtime.doctor import examine
+from kprof_inject.runtime.packages import Finding, Status
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red", Status.PROBLEM: "bold red"}
 

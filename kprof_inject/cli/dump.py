@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import say, say_faults, say_unreached
-from kprof_inject.cli.distinctions import distinctions, in_words
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
+from kprof_inject.report.kernel_names import distinctions, in_words
 from kprof_inject.runtime import steps
-from kprof_inject.runtime.program_input import ProgramInput, own_input
+from kprof_inject.runtime.program import ProgramInput, own_input
 from kprof_inject.workspace import Workspace, held
 
 

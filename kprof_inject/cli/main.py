@@ -11,8 +11,7 @@ import click
 
 from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
 from kprof_inject.cli.settings import apply_settings
-from kprof_inject.errors import KprofError
-from kprof_inject.printable import printable
+from kprof_inject.errors import KprofError, printable
 from kprof_inject.version import __version__
 
 # The help text of the list stands here, so that listing loads no command.

@@ -5,14 +5,102 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from kprof_inject.capture.mode import Mode, parse_warps
-from kprof_inject.cli.completion import complete_selectors
-from kprof_inject.cli.parameter_types import ByteCount
+from kprof_inject.capture.model import LEFT_OUT, STAYS
+from kprof_inject.errors import KprofError
+from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export.registry import Drawing, format_of
+from kprof_inject.files import read_text
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
+from kprof_inject.timeline.choice import Choice
+
+# What values of options may be, beyond what click knows.
+
+if TYPE_CHECKING:
+    from kprof_inject.timeline.choice import NumberSet
+
+    _OfNumbers = click.ParamType[NumberSet]
+else:
+    # Older versions of Click have it without a parameter.
+    _OfNumbers = click.ParamType
+
+
+class ByteCount(click.IntRange):
+    """A number of bytes, or ``auto``, which is 0."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return 0 if value == "auto" else super().convert(value, param, ctx)
+
+
+class Numbers(_OfNumbers):
+    """A ``NumberSet``, from what the user writes or from a single number."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NumberSet:
+        """Raises ``KprofError`` that points into the value."""
+        # With it comes numpy, which the help of the whole program does without.
+        from kprof_inject.timeline.choice import NumberSet
+
+        if isinstance(value, NumberSet):
+            return value
+        return NumberSet.parse(str(value), param.opts[0] if param else self.name)
+
+
+# What the shell offers: for ``--at`` the selectors that find something in the workspace at hand, for ``--scope`` the
+# names of the scopes in the capture at hand.
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Selectors of every kernel in the workspace (or file) on the command line; nothing where there is none."""
+    return _offered(_selectors_of, ctx, incomplete)
+
+
+def complete_scopes(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of scopes of every kernel in the capture on the command line; nothing where there is none."""
+    return _offered(_scopes_of, ctx, incomplete)
+
+
+def _offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    # Click assigns no argument while an option's value is missing.
+    words = ctx.args[:1] if "place" in ctx.params else []
+    place = ctx.params.get("place") or next(iter(words), None) or ctx.params.get("workspace") or "kprof_out"
+    try:
+        found = texts_of(Path(place))
+    except (KprofError, OSError):
+        found = []
+    # The shell prints what it is offered, and takes each line for an offer.
+    return [CompletionItem(text) for text in found if text.startswith(incomplete) and text.isprintable()]
+
+
+def _selectors_of(place: Path) -> list[str]:
+    from kprof_inject.insertion import view_of, views_in
+    from kprof_inject.select.candidates import candidates
+    from kprof_inject.workspace import Workspace, snapshot_beside
+
+    if place.is_dir():
+        views = [view for view in views_in(Workspace.open(place)) if not isinstance(view, KprofError)]
+    else:
+        views = [view_of(read_text(place), str(place), snapshot_beside(place))]
+    return list(dict.fromkeys(text for view in views for text in candidates(view)))
+
+
+def _scopes_of(place: Path) -> list[str]:
+    from kprof_inject.cli.captures import open_capture
+
+    tables = [launch.kernel.scopes for launch in open_capture(place).launches]
+    return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
+
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -187,3 +275,72 @@ def trace_option(function: Function) -> Function:
 
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")(function)
+
+
+# Options of the commands that show a capture: which part of it, by which names, and how it is drawn.
+
+_NUMBERS = {
+    "launches": ("--launch", "launches of each kernel: numbers as the table has them, such as 0,4-7,12-"),
+    "sms": ("--sm", "SMs, by number, such as 0,4-7,12-"),
+    "ctas": ("--cta", "CTAs, by number"),
+    "warps": ("--warp", "warps of each CTA, by number"),
+}
+"""By their names in ``Choice``: the option, and what its numbers are."""
+
+
+def choice_options(function: Function) -> Function:
+    """Which part of a capture to show. The command gets them as one ``choice``."""
+
+    @functools.wraps(function)
+    def with_choice(*args: Any, kernel: str, scopes: tuple[str, ...], **others: Any) -> Any:
+        numbers = {name: others.pop(name) for name in _NUMBERS}
+        kernels = () if kernel == "*" else (kernel,)
+        return function(*args, choice=Choice(kernels=kernels, scopes=scopes, **numbers), **others)
+
+    decorated: Any = click.option(
+        "--scope",
+        "scopes",
+        multiple=True,
+        metavar="GLOB",
+        shell_complete=complete_scopes,
+        help="Only scopes of this name, as the table has it; * and ? stand for others. Repeatable. [default: all]",
+    )(with_choice)
+    for name, (option, what) in reversed(_NUMBERS.items()):
+        decorated = click.option(
+            option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]"
+        )(decorated)
+    return cast(Function, kernel_option(decorated))
+
+
+def scope_names_option(function: Function) -> Function:
+    return click.option(
+        "--scope-names",
+        "names_path",
+        type=path_type(),
+        metavar="FILE",
+        help="For a BUFFER: what its scope ids are called; the kernel's .ttgir with its records, or JSON.",
+    )(function)
+
+
+def redact_option(function: Function) -> Function:
+    return click.option(
+        "--redact",
+        is_flag=True,
+        help=f"Leave out of all that is written: {LEFT_OUT}. What stays: {STAYS}.",
+    )(function)
+
+
+def layout_option(function: Function) -> Function:
+    return click.option(
+        "--layout",
+        type=click.Choice(list(LAYOUTS)),
+        help="What a drawing has below each other: an SM's warps, a CTA's, or those that ran the same scope. "
+        "[default: sm]",
+    )(function)
+
+
+def layout_for(ctx: click.Context, path: Path, layout: str | None) -> str | None:
+    """The layout in which to write this file. One of the settings is for drawings alone; one of the command line is
+    for this file, and whoever writes it says if it can have none. Raises ``KprofError`` if no format has its ending."""
+    is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
+    return None if is_setting and not isinstance(format_of(path), Drawing) else layout

@@ -18,6 +18,8 @@ from kprof_inject.cli.options import (
     at_option,
     capture_options,
     json_option,
+    layout_for,
+    layout_option,
     program_argument,
     split_option,
     trace_option,
@@ -26,12 +28,10 @@ from kprof_inject.cli.options import (
 from kprof_inject.cli.report import print_report
 from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.cli.trace import write_and_say
-from kprof_inject.cli.view_options import layout_for, layout_option
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import trace_writer
 from kprof_inject.runtime.launching.launches import LaunchChoice
-from kprof_inject.runtime.program import STOPPED
-from kprof_inject.runtime.program_input import kept_input
+from kprof_inject.runtime.program import STOPPED, kept_input
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, held
 

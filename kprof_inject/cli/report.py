@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import json_option, path_type
-from kprof_inject.cli.view_options import redact_option, scope_names_option
-from kprof_inject.report.launch_report import report_on
-from kprof_inject.report.quantities import size_text
+from kprof_inject.cli.options import json_option, path_type, redact_option, scope_names_option
+from kprof_inject.quantities import size_text
 from kprof_inject.report.terminal.launch_table import print_launches
-from kprof_inject.report.terminal.trust_table import print_trust
+from kprof_inject.report.terminal.tables import print_trust
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -43,8 +42,7 @@ def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path
 
 def _write_page(path: Path, timelines: list[Timeline]) -> list[str]:
     """What there is to say of the page that was written."""
-    from kprof_inject.report.html.document import write_html
-    from kprof_inject.report.html.payload.limits import omissions
+    from kprof_inject.report.html.document import omissions, write_html
 
     written = size_text(write_html(path, timelines))
     return [*omissions(timelines), f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]

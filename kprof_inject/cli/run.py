@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.calibration.of_capture import add_record_costs
+from kprof_inject.calibration.calibrate import add_record_costs
 from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
@@ -14,8 +14,7 @@ from kprof_inject.cli.console import say, say_faults, say_unreached
 from kprof_inject.cli.options import PROGRAM_SETTINGS, capture_options, path_type, program_argument
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launching.launches import LaunchChoice
-from kprof_inject.runtime.program import STOPPED
-from kprof_inject.runtime.program_input import ProgramInput, kept_input, own_input
+from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, own_input
 from kprof_inject.timeline.fit import Fit, fitted_buffer
 from kprof_inject.workspace import Workspace, held
 

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.parameter_types import ByteCount, Numbers
+from kprof_inject.cli.options import ByteCount, Numbers
 from kprof_inject.errors import KprofError, Position
 
 _FILE = "pyproject.toml"

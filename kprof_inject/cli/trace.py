@@ -7,16 +7,21 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.axis_lines import axis_lines
-from kprof_inject.cli.captures import decode_capture, open_shared
+from kprof_inject.cli.captures import axis_lines, decode_capture, loss_lines, open_shared
 from kprof_inject.cli.console import say
-from kprof_inject.cli.loss_lines import loss_lines
-from kprof_inject.cli.options import TRACE_ENDINGS, path_type
-from kprof_inject.cli.view_options import choice_options, layout_for, layout_option, redact_option, scope_names_option
+from kprof_inject.cli.options import (
+    TRACE_ENDINGS,
+    choice_options,
+    layout_for,
+    layout_option,
+    path_type,
+    redact_option,
+    scope_names_option,
+)
 from kprof_inject.export.registry import format_of, trace_writer, write_trace
-from kprof_inject.report.quantities import size_text
+from kprof_inject.quantities import size_text
+from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.choice import Choice
-from kprof_inject.timeline.clocks.axis import place_launches
 from kprof_inject.timeline.launches import run_to_write
 from kprof_inject.timeline.timeline import Timeline
 

@@ -11,19 +11,24 @@ from shlex import quote
 import click
 
 from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.cli.captures import decode_capture, open_capture
+from kprof_inject.cli.captures import decode_capture, loss_lines, open_capture
 from kprof_inject.cli.console import INTERRUPTED, say
-from kprof_inject.cli.loss_lines import loss_lines
 from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import Table, format_of, is_format, write_trace
-from kprof_inject.report.quantities import size_text
+from kprof_inject.quantities import size_text
 from kprof_inject.timeline.launches import run_to_write
-from kprof_inject.viewing.browser import open_page
-from kprof_inject.viewing.kinds import open_trace
-from kprof_inject.viewing.server import TraceServer, serving
-from kprof_inject.viewing.site import HOSTED_PORT, HOSTED_UI, hosted_site, offline_site, offline_ui
-from kprof_inject.viewing.trace_to_show import TraceToShow, last_launch
+from kprof_inject.viewing.server import TraceServer, open_page, serving
+from kprof_inject.viewing.site import (
+    HOSTED_PORT,
+    HOSTED_UI,
+    TraceToShow,
+    hosted_site,
+    last_launch,
+    offline_site,
+    offline_ui,
+    open_trace,
+)
 
 _MOST_MINUTES_TO_FETCH = 10
 

@@ -27,8 +27,7 @@ from kprof_inject.export.drawing.scene import (
     Threads,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.export.text.json_text import json_inside, json_text
-from kprof_inject.export.text.rows import THOUSANDTHS, Column, Field, Same, text_rows
+from kprof_inject.export.text_rows import THOUSANDTHS, Column, Field, Same, json_inside, json_text, text_rows
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 

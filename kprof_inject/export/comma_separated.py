@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from kprof_inject.export.tables.scope_rows import COLUMN_TYPES, Description, describe
-from kprof_inject.export.text.rows import Column, Same, text_rows
+from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
+from kprof_inject.export.text_rows import Column, Same, text_rows
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline

@@ -11,14 +11,123 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from kprof_inject.capture.origin import place_names
-from kprof_inject.capture.reader import Launch
-from kprof_inject.export.tables.scope_tree import scope_tree
-from kprof_inject.printable import printable
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.model import Launch, place_names
+from kprof_inject.capture.scopes import INSTANT, ScopeTable
+from kprof_inject.errors import printable
+from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
+
+# The scopes of a launch as a tree: how often each ran where, and what it took by itself.
+
+_Numbers = NDArray[np.int64]
+
+# Beyond every number of a record.
+_WARP_SHIFT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One place in the tree: ``path`` are the indices in the scope table, from the outermost scope to its own.
+
+    ``count`` is how often it ran, ``self_cycles`` what that took, of all warps together, without the nodes in it; None
+    of a mark."""
+
+    path: tuple[int, ...]
+    count: int
+    self_cycles: int | None
+
+
+def scope_tree(timeline: Timeline) -> list[Node]:
+    """The nodes that ran, outer before inner. Where the scope table says what stands in what, that holds, whatever a
+    ring lost; else it is what stood in what. Scopes that cross overlap: what they share is counted for both."""
+    table = timeline.table
+    places: _Places = _AsPlanned(table) if any(scope.parent >= 0 for scope in table.scopes) else _AsSeen(table)
+    is_instant = np.array([scope.kind == INSTANT for scope in table.scopes], dtype=bool)
+    counts, cycles = np.zeros((2, 0), dtype=np.int64)
+    for block in timeline.blocks():
+        node, within = places.of(block["scope"], _around(block))
+        duration = np.where(is_instant[block["scope"]], 0, block["duration_cycles"])
+        inside = within >= 0
+        # A double holds these sums exactly: they are far from 2 ** 53 cycles.
+        by_itself = duration - np.bincount(within[inside], duration[inside], len(block))
+        size = len(places.paths)
+        counts = _grown(counts, size) + np.bincount(node, minlength=size)
+        cycles = _grown(cycles, size) + np.rint(np.bincount(node, by_itself, size)).astype(np.int64)
+    return [
+        Node(path, count, None if is_instant[path[-1]] else self_cycles)
+        for path, count, self_cycles in zip(places.paths, counts.tolist(), cycles.tolist(), strict=False)
+        if count
+    ]
+
+
+def _around(block: NDArray[np.void]) -> _Numbers:
+    """The place of the innermost scope around each, or -1; the block may lack some of those that ran."""
+    fresh = (np.diff(block["cta"]) != 0) | (np.diff(block["warp"]) != 0)
+    warp = np.concatenate((np.zeros(min(len(block), 1), dtype=np.int64), np.cumsum(fresh))) << _WARP_SHIFT
+    return innermost_around(warp + block["start_record"], warp + block["end_record"])
+
+
+def _grown(totals: _Numbers, size: int) -> _Numbers:
+    return np.pad(totals, (0, size - len(totals)))
+
+
+class _Places(Protocol):
+    """Gives each scope that ran a node, by its place in ``paths``."""
+
+    @property
+    def paths(self) -> list[tuple[int, ...]]: ...
+
+    def of(self, scope: NDArray[np.int16], around: _Numbers) -> tuple[_Numbers, _Numbers]:
+        """The nodes of these scopes; and in which of them each stands in the tree too, or -1. ``around`` is the one
+        that each stood in when it ran, or -1."""
+        ...
+
+
+class _AsPlanned:
+    """The nodes are the scopes of the table."""
+
+    def __init__(self, table: ScopeTable) -> None:
+        self.paths: list[tuple[int, ...]] = []
+        for index, scope in enumerate(table.scopes):
+            self.paths.append((*(self.paths[scope.parent] if scope.parent >= 0 else ()), index))
+        self._is_in = np.array([[outer in path for outer in range(len(self.paths))] for path in self.paths], dtype=bool)
+
+    def of(self, scope: NDArray[np.int16], around: _Numbers) -> tuple[_Numbers, _Numbers]:
+        is_in = (around >= 0) & self._is_in[scope, scope[around]]
+        return scope.astype(np.int64), np.where(is_in, around, -1)
+
+
+class _AsSeen:
+    """There is a node for each way in which scopes stood in each other."""
+
+    def __init__(self, table: ScopeTable) -> None:
+        self.paths: list[tuple[int, ...]] = []
+        self._nodes: dict[int, int] = {}
+        self._scopes = len(table.scopes)
+
+    def of(self, scope: NDArray[np.int16], around: _Numbers) -> tuple[_Numbers, _Numbers]:
+        node = np.full(len(scope), -1)
+        here = np.flatnonzero(around < 0)
+        while here.size:
+            outer = np.where(around[here] < 0, -1, node[around[here]])
+            keys, which = np.unique((outer + 1) * self._scopes + scope[here], return_inverse=True)
+            node[here] = np.array([self._node(key) for key in keys.tolist()])[which]
+            here = np.flatnonzero((node < 0) & (node[around] >= 0))
+        return node, around
+
+    def _node(self, key: int) -> int:
+        if key not in self._nodes:
+            outer, scope = divmod(key, self._scopes)
+            self._nodes[key] = len(self.paths)
+            self.paths.append((*(self.paths[outer - 1] if outer else ()), scope))
+        return self._nodes[key]
+
 
 _NO_NAME = "(no name)"
 

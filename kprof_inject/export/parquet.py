@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kprof_inject.export.drawing.launch_facts import launch_facts
-from kprof_inject.export.tables.arrow import arrow_batches, arrow_schema
-from kprof_inject.export.tables.optional import optional_module
-from kprof_inject.export.tables.scope_rows import scope_rows
-from kprof_inject.timeline.clocks.axis import PlacedLaunch, place_launches
+from kprof_inject.export.arrow import arrow_batches, arrow_schema, optional_module
+from kprof_inject.export.drawing.launch_events import launch_facts
+from kprof_inject.export.scope_rows import scope_rows
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
 

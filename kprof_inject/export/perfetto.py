@@ -17,17 +17,22 @@ import numpy as np
 from kprof_inject.export.drawing.draw import draw
 from kprof_inject.export.drawing.scene import Counters, Events, Part, Process, Scene, Section, Threads
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.export.packets.events import samples, slices_and_instants
-from kprof_inject.export.packets.fields import field
-from kprof_inject.export.packets.interning import Interned
-from kprof_inject.export.packets.packets import CHROME_EVENTS, INTERNED_DATA, clearing_packet, first_packet, packet
-from kprof_inject.export.packets.tracks import (
+from kprof_inject.export.packets import (
+    CHROME_EVENTS,
+    INTERNED_DATA,
+    Interned,
+    clearing_packet,
     counter_tracks,
     first_counter_uuid,
+    first_packet,
+    packet,
     process_track,
     root_track,
+    samples,
+    slices_and_instants,
     thread_tracks,
 )
+from kprof_inject.export.protobuf import field
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from kprof_inject.errors import KprofError
+from kprof_inject.export.arrow import optional_module
 from kprof_inject.export.chrome import chrome_trace
 from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS, TrackLayout
-from kprof_inject.export.gzip import gzipped
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.parquet import parquet_table
 from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.export.tables.optional import optional_module
 from kprof_inject.files import write_chunks
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
+
+# Compression of a stream of chunks.
+
+_GZIP_CONTAINER = 16 + zlib.MAX_WBITS
+
+
+def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks as one gzip member; equal input gives equal bytes (no time stamp)."""
+    compressor = zlib.compressobj(level=6, wbits=_GZIP_CONTAINER)
+    for chunk in chunks:
+        yield compressor.compress(chunk)
+    yield compressor.flush()
+
 
 TraceWriter = Callable[[Sequence[Timeline]], Iterator[bytes]]
 """Turns timelines into the bytes of a file, chunk by chunk."""

@@ -16,15 +16,14 @@ import triton
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target, TimedResources
 from kprof_inject.files import source_text
-from kprof_inject.runtime.compiler import Compile, with_room, wrap_compiler
-from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.devices.loaded_kernel import resources_of
-from kprof_inject.runtime.endings import at_end
-from kprof_inject.runtime.launching import autotuning, kernel_loading
+from kprof_inject.runtime.compiler import Compile, Variant, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
+from kprof_inject.runtime.process_end import at_end
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
-from kprof_inject.runtime.variants import Variant, variant_of
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import Workspace
 
@@ -32,8 +31,8 @@ from kprof_inject.workspace import Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
     step = DumpStep(session, report)
-    kernel_loading.install()
-    autotuning.install()
+    launcher.wrap_loading()
+    autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
     wrap_compiler(step.compile)
@@ -62,13 +61,13 @@ class DumpStep:
             else:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.key, variant.name, "dumped")
-                kernel_loading.around_load(kernel, functools.partial(self._load, variant.key, kernel))
+                launcher.around_load(kernel, functools.partial(self._load, variant.key, kernel))
         return kernel
 
     @property  # a cached one has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
-        from kprof_inject.runtime.devices.of_process import devices_of_process
+        from kprof_inject.runtime.devices.cuda_device import devices_of_process
 
         return devices_of_process()
 
@@ -80,7 +79,7 @@ class DumpStep:
                 timer = kernel.timer
                 self._save_run(kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed)
 
-    def _load(self, variant: str, kernel: Any, load: kernel_loading.Load) -> None:
+    def _load(self, variant: str, kernel: Any, load: launcher.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
             timer = LaunchTimer(self._device)

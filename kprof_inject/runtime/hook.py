@@ -4,16 +4,94 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.runtime import endings, faults
-from kprof_inject.runtime.inductor import INDUCTOR_AUTOTUNER
+from kprof_inject.runtime import faults, process_end
+from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.proton_scripts import PROTON_MODULES, withhold_sessions
 from kprof_inject.runtime.session import Session
 
-_STEPS = {"dump": "kprof_inject.runtime.dump", "run": "kprof_inject.runtime.override"}
+# What we ask of Inductor, torch's compiler, and where in it we are.
+
+ENVIRONMENT = {
+    # A kernel that a worker process compiled arrives as a pickle: records would come without a launcher for them.
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    # Launches by a path that knows neither Triton's launcher nor its profile buffer.
+    "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
+}
+"""For the program: Inductor compiles in its own process, and launches through Triton."""
+
+INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
+"""The module of Inductor's own autotuner."""
+
+_WORKER = "torch._inductor.compile_worker"
+
+
+def packages_binaries() -> bool:
+    """True if Inductor hands binaries to C++ code, which launches them by itself."""
+    config = sys.modules.get("torch._inductor.config")
+    return bool(getattr(config, "cpp_wrapper", False))
+
+
+def is_compile_worker() -> bool:
+    """True in a process that compiles kernels for another one (the program set its own number of them)."""
+    words = " ".join(sys.orig_argv).replace("/", ".")
+    utilities = sys.modules.get(f"{_WORKER}.utils")
+    return _WORKER in words or (utilities is not None and not utilities.in_toplevel_process())
+
+
+# Programs that use Proton themselves: under us their session never begins, for there is one Proton in a process.
+#
+# Proton's own command line treats a script's ``proton.start`` in the same way.
+
+# By module: what begins a session, and what works on one. Triton up to 3.6 has no ``data``.
+_STARTS = {"triton.profiler.profile": ("start",)}
+_ON_SESSIONS = {
+    "triton.profiler.profile": ("activate", "deactivate", "finalize"),
+    "triton.profiler.data": ("get", "get_msgpack", "advance_phase", "is_phase_complete", "clear"),
+}
+
+PROTON_MODULES = tuple(_ON_SESSIONS)
+"""The modules for ``withhold_sessions``."""
+
+
+def withhold_sessions(module: ModuleType) -> None:
+    """Turn the calls that begin a session of Proton's, or work on one, into calls that do nothing and return None.
+
+    Call it right after the module was executed, before anyone copies a name out of it. Scopes and states need
+    nothing: without a session they do nothing by themselves.
+    """
+    for names, stand_in in ((_STARTS, _warning), (_ON_SESSIONS, _silent)):
+        for name in names.get(module.__name__, ()):
+            if hasattr(module, name):
+                setattr(module, name, stand_in(getattr(module, name)))
+
+
+def _silent(original: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def nothing(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    return nothing
+
+
+def _warning(original: Callable[..., Any]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def warn(*args: Any, **kwargs: Any) -> None:
+        _warn_once()
+
+    return warn
+
+
+@functools.cache
+def _warn_once() -> None:
+    say("the program's proton.start() does nothing here; run it by itself for Proton's own profile")
+
+
+_STEPS = {"dump": "kprof_inject.runtime.dump", "run": "kprof_inject.runtime.run_step"}
 """The module of each step; its ``install(session, report)`` is called once Triton is imported."""
 
 
@@ -36,7 +114,7 @@ def _join() -> tuple[Session, ProcessReport] | None:
             return None
         report = ProcessReport(session.reports)
         report.write()
-        endings.install()
+        process_end.watch_for_the_end()
     except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
         faults.say(f"not active in this process: {error}")
         return None

@@ -1,22 +1,86 @@
-"""Proton's lowering of records, switched on around one compilation."""
+"""Proton's lowering of records, switched on around one compilation, and of a TTGIR file without a GPU."""
 
 from __future__ import annotations
 
+import json
+import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import triton
+from triton import knobs
 from triton._C import libtriton
 from triton._C.libtriton import ir, passes
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
+from kprof_inject.capture.costs import limits_of
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.occupancy import limits_of
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.diagnostics import without_false_alarms
+from kprof_inject.runtime.compiler_process import without_false_alarms
 from kprof_inject.runtime.versions import inline_helpers, installed_version
+from kprof_inject.ttgir.nodes import Module
+
+# The machine that a module was compiled for, by the module's own attributes.
+
+_TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
+_WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
+_KNOWN = re.compile(r"(?:(cuda):(\d+)|(hip):(gfx\w+))")
+
+# What Triton takes where the attribute is missing.
+_DEFAULT_WARP_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleTarget:
+    """``backend`` is ``cuda`` or ``hip``; ``arch`` is a compute capability (90) or the name of an architecture."""
+
+    backend: str
+    arch: int | str
+    warp_size: int
+
+    def __str__(self) -> str:
+        return f"{self.backend}:{self.arch}"
+
+
+def module_target(module: Module) -> ModuleTarget:
+    """What stands in ``ttg.target`` and ``ttg.threads-per-warp``. Raises ``KprofError`` for a file without a target,
+    or with one that we cannot compile for."""
+    root = module.operations[0]
+    if len(module.operations) != 1 or root.name not in ("module", "builtin.module"):
+        raise KprofError(
+            "the functions of this file stand in no module, so nothing says what they were compiled for",
+            where=module.position(root.start),
+            hint="give the whole file as Triton writes it",
+        )
+    # The generic form has the attributes behind the region.
+    attributes = f"{root.tail} {root.closing}"
+    found = _TARGET.search(attributes)
+    if found is None:
+        raise KprofError(
+            "the module does not say what it was compiled for",
+            where=module.position(root.start),
+            hint='its attributes must name it: ttg.target = "cuda:90"',
+        )
+    known = _KNOWN.fullmatch(found[1])
+    if known is None:
+        raise KprofError(
+            f"the target {found[1]!r} is none that kprof-inject can compile for",
+            where=module.position(root.start),
+            hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
+        )
+    warp_size = _WARP_SIZE.search(attributes)
+    size = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE
+    if known[1]:
+        return ModuleTarget("cuda", int(known[2]), size)
+    return ModuleTarget("hip", known[4], size)
+
+
+# Proton's lowering of records, switched on around one compilation.
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
@@ -98,3 +162,65 @@ def read_module(ttgir_path: str, target: GPUTarget) -> Any:
     module = ir.parse_mlir_module(ttgir_path, context)
     module.context = context  # the module must not outlive it
     return module
+
+
+# Compile a TTGIR file to machine code, with its records or as it is. No GPU is needed.
+
+# Each of these reads one clock register once: PTX ISA "Special Registers"; AMD CDNA3 ISA, section 6.
+_CLOCK_READ = {
+    "cuda": re.compile(r"mov\.u32\s+%r\d+, %clock;"),
+    "hip": re.compile(r"\bs_memtime\b"),
+}
+
+_KERNEL = re.compile(r'"?tt\.func"?(?!\s+private\b)')
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """What the compiler made: ``assembly`` is PTX or AMDGCN, ``binary`` cubin or hsaco, ``clock_reads`` how many
+    times the assembly reads the cycle counter, ``metadata`` Triton's own (``profile_scratch_size``, ``shared``)."""
+
+    assembly: str
+    binary: bytes
+    clock_reads: int
+    metadata: dict[str, Any]
+
+
+def target_of(backend: str, arch: int | str, warp_size: int) -> GPUTarget:
+    return GPUTarget(backend, arch, warp_size)
+
+
+def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
+    """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse, as Proton does
+    unless all helpers can be inlined (see ``lowerable``)."""
+    with instrumented(target, mode, shared_bytes_of(target)):
+        return _lower(text, target, options)
+
+
+def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
+    """Compile TTGIR text that has no records, as Triton does by itself. Raises ``KprofError`` if it refuses."""
+    return _lower(text, target, options)
+
+
+def _lower(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
+    # Of a module without a kernel, Triton reads the signature of a function that is not there, and the process dies.
+    if not _KERNEL.search(text):
+        raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
+    with tempfile.TemporaryDirectory(prefix="kprof-lower-") as folder, knobs.cache.scope():
+        knobs.cache.dir = str(Path(folder, "cache"))
+        path = Path(folder, "kernel.ttgir")
+        path.write_bytes(text.encode())
+        try:
+            kernel = triton.compile(str(path), target=target, options=options)
+        except Exception as error:  # the compiler's errors have no common base
+            raise KprofError(
+                f"Triton {triton.__version__} does not lower this module for {target.backend}:{target.arch}: {error}",
+                hint="the compiler's own messages are above; the module may come from another Triton version",
+            ) from error
+    assembly = kernel.asm["ptx" if target.backend == "cuda" else "amdgcn"]
+    return Lowered(
+        assembly,
+        kernel.kernel,
+        len(_CLOCK_READ[target.backend].findall(assembly)),
+        json.loads(json.dumps(kernel.metadata._asdict(), default=vars)),
+    )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kprof_inject.errors import printable
 from kprof_inject.files import read_object, write_json
-from kprof_inject.printable import printable
 from kprof_inject.runtime.children import UNREACHED_ENDING
 from kprof_inject.runtime.faults import say
 from kprof_inject.workspace import is_running

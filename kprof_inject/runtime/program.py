@@ -3,18 +3,192 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import IO, Protocol
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.inductor import ENVIRONMENT as INDUCTOR_ENVIRONMENT
-from kprof_inject.runtime.program_input import ProgramInput
+from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
+
+# What the program reads from its stdin, once more for each run of it.
+#
+# A terminal, a device or a closed stdin is the same for each run, and a file is rewound. What comes by a pipe is copied
+# to disk on its way: the next run gets that first, and then what is still to come.
+
+MOST_KEPT_BYTES = 1 << 30
+"""How much of a pipe is kept for the next run."""
+
+_STDIN = 0
+_CHUNK_BYTES = 1 << 16
+
+
+class ProgramInput(Protocol):
+    """The stdin of one run after the other. Whether it is a terminal, a file, a pipe or closed is in each run what it
+    is without us."""
+
+    @property
+    def refusal(self) -> str:
+        """Why the next run would not get what the first one got; empty if it will."""
+
+    def for_a_run(self) -> AbstractContextManager[int | None]:
+        """While a run lasts: the file descriptor that it has for stdin, or None for ours."""
+
+
+def own_input() -> ProgramInput:
+    """For a program that is run once: ours."""
+    return _OwnInput()
+
+
+def kept_input(folder: Path) -> ProgramInput:
+    """For a program that is run more than once. What has to be kept is kept in ``folder``, in a file without a name."""
+    try:
+        mode = os.fstat(_STDIN).st_mode
+    except OSError:  # it is closed
+        return _OwnInput()
+    if stat.S_ISREG(mode) or stat.S_ISBLK(mode):
+        return _RewoundInput()
+    if stat.S_ISFIFO(mode) or (stat.S_ISSOCK(mode) and _is_connected_stream()):
+        return _CopiedInput(folder, stat.S_ISSOCK(mode))
+    return _OwnInput()
+
+
+def _is_connected_stream() -> bool:
+    with socket.socket(fileno=os.dup(_STDIN)) as ours:
+        return ours.type == socket.SOCK_STREAM and not ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+
+
+class _OwnInput:
+    refusal = ""
+
+    @contextmanager
+    def for_a_run(self) -> Iterator[None]:
+        yield
+
+
+class _RewoundInput:
+    refusal = ""
+
+    def __init__(self) -> None:
+        self._offset = os.lseek(_STDIN, 0, os.SEEK_CUR)
+
+    @contextmanager
+    def for_a_run(self) -> Iterator[None]:
+        os.lseek(_STDIN, self._offset, os.SEEK_SET)
+        yield
+
+
+class _CopiedInput:
+    """Each run has a pipe (or socket) of its own. A thread writes to it as long as there is room in it."""
+
+    def __init__(self, folder: Path, is_socket: bool) -> None:
+        self.refusal = ""
+        self._folder = folder
+        self._is_socket = is_socket
+        self._kept: IO[bytes] | None = None
+        self._kept_bytes = 0
+        self._ended = False
+
+    @contextmanager
+    def for_a_run(self) -> Iterator[int]:
+        with ExitStack() as files:
+            theirs, ours = self._connection()
+            files.callback(os.close, theirs)
+            stopped, stop = os.pipe()
+            files.callback(os.close, stopped)
+            feeder = threading.Thread(target=self._feed, args=(ours, stopped), daemon=True)
+            feeder.start()
+            try:
+                yield theirs
+            finally:
+                os.close(stop)
+                feeder.join()
+
+    def _connection(self) -> tuple[int, int]:
+        """The program's end, and ours, which does not wait."""
+        if self._is_socket:
+            theirs, ours = (end.detach() for end in socket.socketpair())
+        else:
+            theirs, ours = os.pipe()
+        os.set_blocking(ours, False)
+        return theirs, ours
+
+    def _feed(self, sink: int, stopped: int) -> None:
+        """Write to ``sink`` what was kept, then what comes, until there is no more, or the run is over."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
+        fed_bytes = 0
+        data = memoryview(b"")
+        try:
+            while True:
+                if not data and fed_bytes < self._kept_bytes and self._kept is not None:
+                    data = memoryview(os.pread(self._kept.fileno(), _CHUNK_BYTES, fed_bytes))
+                if not data and self._ended:
+                    return
+                place, event = (sink, select.POLLOUT) if data else (_STDIN, select.POLLIN)
+                if _is_stopped(stopped, place, event):
+                    return
+                if data:
+                    written = os.write(sink, data)
+                    fed_bytes += written
+                    data = data[written:]
+                else:
+                    data = memoryview(self._take())
+        except OSError:  # nobody reads any more
+            return
+        finally:
+            os.close(sink)
+
+    def _take(self) -> bytes:
+        """The next of what comes, which is kept. Empty at its end."""
+        try:
+            data = os.read(_STDIN, _CHUNK_BYTES)
+        except BlockingIOError:  # somebody else has read it, too
+            return b""
+        except OSError:
+            data = b""
+        self._ended = not data
+        if not self.refusal:
+            self._keep(data)
+        return data
+
+    def _keep(self, data: bytes) -> None:
+        if self._kept_bytes + len(data) > MOST_KEPT_BYTES:
+            self._keep_nothing(f"it took more than {MOST_KEPT_BYTES} bytes from its stdin, which are too many to keep")
+            return
+        try:
+            if self._kept is None:
+                self._kept = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (it outlasts the run)
+            self._kept.write(data)
+            self._kept.flush()
+            self._kept_bytes += len(data)
+        except OSError as error:
+            self._keep_nothing(f"what it took from its stdin could not be kept: {error.strerror}")
+
+    def _keep_nothing(self, refusal: str) -> None:
+        self.refusal = refusal
+        self._kept_bytes = 0
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+
+def _is_stopped(stopped: int, place: int, event: int) -> bool:
+    """Wait for ``event`` at ``place``; True if the run is over instead."""
+    waiting = select.poll()
+    waiting.register(stopped, select.POLLIN)
+    waiting.register(place, event)
+    return stopped in dict(waiting.poll())
+
 
 _STARTUP_FOLDER = Path(__file__).parent / "startup"
 

@@ -18,9 +18,8 @@ from triton.runtime.driver import driver
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import KernelRecord, ModeRecord, ScopeTableRecord, plausible_sm_clock_hz
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.checking.compiler_messages import errors_in
-from kprof_inject.runtime.devices.loaded_kernel import resources_of
-from kprof_inject.runtime.diagnostics import without_false_alarms
+from kprof_inject.runtime.compiler_process import errors_in, without_false_alarms
+from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
 from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.runtime.launching.launch_buffers import CapturedKernel

@@ -1,15 +1,21 @@
-"""The calls of helper functions that Triton has inlined, found again through the locations."""
+"""Which functions of a module call which: helpers that Triton has inlined, and those that it has not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from kprof_inject.select.functions import Function
-from kprof_inject.select.places import Place
-from kprof_inject.select.source.sources import Sources
+from kprof_inject.select.functions import Function, Place
+from kprof_inject.select.python_source import Sources
+from kprof_inject.select.sites import Findings, Missed
 from kprof_inject.ttgir.locations import Chain, SourcePoint
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.strings import SYMBOL, symbol_name
+
+# The calls of helper functions that Triton has inlined, found again through the locations.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +53,72 @@ def _helper(written: set[SourcePoint], sources: Sources) -> tuple[str, SourcePoi
         if helper is not None:
             return helper.name, SourcePoint(helper.file, helper.def_line, 0)
     return f"{PurePath(points[0].file).name}:{points[0].line}", points[0]
+
+
+# Which functions of a module call which: helpers that Triton has not inlined, and that are inlined for Proton.
+
+_CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCall:
+    """One ``tt.call`` in ``function``; ``name`` is what the helper is called in the source."""
+
+    name: str
+    function: Function
+    place: Place
+
+    def findings(self) -> Findings:
+        """Around the call, named by its line."""
+        operation = self.place.operation
+        if self.place.refusal:
+            return Findings(missed=(Missed(operation, self.place.refusal),))
+        site = self.function.operation_site(self.place)
+        label = f"{self.name}@{site.source.line}" if site.source else self.name
+        return Findings((replace(site, kind="func", label=label),), covered=frozenset({operation.start}))
+
+
+def callee_symbol(call: Operation) -> str:
+    """The symbol of the function that a ``tt.call`` calls."""
+    found = _CALLEE.match(call.tail)
+    return symbol_name(found[1] or found[2]) if found else ""
+
+
+def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
+    """The same functions, told of where they are called: those that are called, however indirectly, in an operation
+    that Triton lowers once per element."""
+    if len(functions) == 1:
+        return tuple(functions)
+    owners: dict[str, Operation] = {}
+    before = -1
+    while before < len(owners):
+        before = len(owners)
+        for function in functions:
+            for place in function.places:
+                owner = place.illegal_owner or owners.get(function.symbol)
+                if owner is not None and place.operation.name == "tt.call":
+                    owners.setdefault(callee_symbol(place.operation), owner)
+    return tuple(f.called_in(owners[f.symbol]) if f.symbol in owners else f for f in functions)
+
+
+def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
+    """How often each function's body stands in the kernel once every call is inlined, by its symbol."""
+    if len(functions) == 1:
+        return {functions[0].symbol: 1}
+    callees = {
+        function.symbol: Counter(
+            callee_symbol(operation) for operation in function.operation.walk() if operation.name == "tt.call"
+        )
+        for function in functions
+    }
+    copies = {function.symbol: int(function.is_public) for function in functions}
+    reached = dict(copies)
+    for _ in functions:  # a chain of calls is no longer than there are functions
+        calls: Counter[str] = Counter()
+        for symbol, count in reached.items():
+            for callee, number in callees[symbol].items():
+                if callee in copies:
+                    calls[callee] += count * number
+        copies = {symbol: count + calls[symbol] for symbol, count in copies.items()}
+        reached = dict(calls)
+    return copies

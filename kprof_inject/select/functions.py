@@ -5,19 +5,105 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.anchors import is_anchor
-from kprof_inject.select.data_flow import integer_work, is_integer_arithmetic
-from kprof_inject.select.legality import illegal_block
-from kprof_inject.select.places import Place, block_kind, is_loop, owners_in, places_in
+from kprof_inject.select.anchors import integer_work, is_anchor, is_integer_arithmetic
+from kprof_inject.select.legality import holds_records, illegal_block
 from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
+from kprof_inject.ttgir.dialect import TERMINATORS
 from kprof_inject.ttgir.locations import Chain, LocationTable
-from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
+
+# Where each operation stands: its block, and the operations around it.
+
+_LOOPS = frozenset({"scf.for", "scf.while"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """One operation in its ``block`` of ``region``.
+
+    ``around`` is the place of the operation that the region belongs to, None in a function's own blocks.
+    ``illegal_owner`` is the outermost operation around it that Triton lowers once per element, so that no record may
+    stand here."""
+
+    operation: Operation
+    region: Region
+    block: Block
+    around: Place | None
+    illegal_owner: Operation | None
+
+    @property
+    def refusal(self) -> str:
+        """Why no record may stand around this operation; empty if one may."""
+        if self.illegal_owner:
+            return f"inside {self.illegal_owner.name}, which Triton lowers once per element"
+        return "the end of its block" if self.operation.name in TERMINATORS else ""
+
+    def owners(self) -> Iterator[Place]:
+        """The operations around this one, from inside out."""
+        place = self.around
+        while place is not None:
+            yield place
+            place = place.around
+
+
+def places_in(function: Operation, illegal_owner: Operation | None) -> tuple[Place, ...]:
+    """Every operation inside a function, in the order of the text.
+
+    ``illegal_owner`` is an operation that Triton lowers once per element and that the function is called in."""
+    return _walk(function, illegal_owner, lambda operation: True)
+
+
+def owners_in(function: Operation, illegal_owner: Operation | None) -> tuple[Place, ...]:
+    """The operations inside a function that have regions: few among many, and enough to find loops."""
+    return _walk(function, illegal_owner, lambda operation: bool(operation.regions) or is_loop(operation))
+
+
+def block_kind(place: Place) -> str:
+    """What block an operation stands in: ``body`` of a loop, ``branch``, ``partition`` or ``function``."""
+    owner = place.around.operation.name if place.around else ""
+    if owner in _LOOPS:
+        return "body"
+    if owner.startswith("ttg.warp_specialize"):
+        return "partition"
+    return "branch" if owner else "function"
+
+
+def is_loop(operation: Operation) -> bool:
+    return operation.name in _LOOPS
+
+
+def _walk(
+    function: Operation, illegal_owner: Operation | None, is_wanted: Callable[[Operation], bool]
+) -> tuple[Place, ...]:
+    places: list[Place] = []
+    pending = _children(function, None, illegal_owner, is_wanted)[::-1]
+    while pending:
+        place = pending.pop()
+        places.append(place)
+        if place.operation.regions:
+            pending += _children(place.operation, place, place.illegal_owner, is_wanted)[::-1]
+    return tuple(places)
+
+
+def _children(
+    operation: Operation, place: Place | None, illegal: Operation | None, is_wanted: Callable[[Operation], bool]
+) -> list[Place]:
+    if illegal is None and not holds_records(operation):
+        illegal = operation
+    return [
+        Place(child, region, block, place, illegal)
+        for region in operation.regions
+        for block in region.blocks
+        for child in block.operations
+        if is_wanted(child)
+    ]
+
 
 _SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
 _SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")

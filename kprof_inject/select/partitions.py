@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.capture.scopes import Partition
-from kprof_inject.select.anchors import TERMINATORS
-from kprof_inject.select.call_graph import callee_symbol
+from kprof_inject.select.calls import callee_symbol
 from kprof_inject.select.functions import Function
-from kprof_inject.select.source.sources import Sources
+from kprof_inject.select.python_source import Sources
+from kprof_inject.ttgir.dialect import TERMINATORS
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 
 _SPECIALIZES = "ttg.warp_specialize"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
+from kprof_inject.select.functions import is_loop
 from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
 from kprof_inject.select.partitions import Partitions
 from kprof_inject.select.selectors import Selector, parse_selector
-from kprof_inject.select.sites import Findings, InsertPoint, Site
-from kprof_inject.select.spans import Spread, in_one_piece
+from kprof_inject.select.sites import Findings, InsertPoint, Site, Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
@@ -202,3 +204,63 @@ def _records(scopes: Sequence[Scope]) -> Iterator[Record]:
                 key = end.offset, 2 if scope.site.fills_block else 0, -order, 0
             placed.append((key, Record(end, False, scope.record)))
     return (record for _, record in sorted(placed, key=lambda item: item[0]))
+
+
+# The scope table: the JSON that tells the decoder and the reports what each record name means.
+
+SCOPE_TABLE_VERSION = 1
+
+
+def scope_table(plan: Plan) -> dict[str, Any]:
+    """The plan's scopes as JSON values; ``docs/capture-format.md`` describes every key. Those of partitions are there
+    only if the kernel has some."""
+    partitions = [asdict(partition) for partition in plan.partitions]
+    return {
+        "version": SCOPE_TABLE_VERSION,
+        "kernel": plan.kernel,
+        **({"partitions": partitions} if partitions else {}),
+        "scopes": [
+            {
+                "record": scope.record,
+                "name": scope.name,
+                "kind": scope.site.kind,
+                "label": scope.site.label,
+                "selector": scope.selector,
+                "function": scope.site.function,
+                "source": _point(scope.site.source),
+                "called_from": [_point(point) for point in scope.site.called_from],
+                "parent": scope.parent,
+                **({"partition": scope.partition} if partitions else {}),
+                "crosses": list(scope.crosses),
+                "block": scope.site.block,
+                "operations": scope.site.operations,
+                "other_operations": scope.site.other_operations,
+            }
+            for scope in plan.scopes
+        ],
+    }
+
+
+def _point(point: SourcePoint | None) -> dict[str, Any] | None:
+    if point is None:
+        return None
+    return {"file": point.file, "line": point.line, "column": point.column}
+
+
+# How many records a warp writes at most in one launch, where the module's text alone tells.
+
+
+def most_records(view: ModuleView, plan: Plan) -> int | None:
+    """The most records that a warp writes; None if a loop decides, or a helper that is called who knows how often.
+
+    Of a scope's ends, one is passed. Branches between blocks may lead backwards, so that nothing is known then."""
+    if len(view.functions) > 1:
+        return None
+    operations = list(view.module.walk())
+    if any(operation.name.startswith("cf.") for operation in operations):
+        return None
+    loops = [(operation.start, operation.end) for operation in operations if is_loop(operation)]
+    for record in plan.records:
+        if any(start < record.point.offset < end for start, end in loops):
+            return None
+    return 2 * len(plan.scopes)

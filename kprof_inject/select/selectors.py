@@ -14,8 +14,20 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.select.filters import EveryLoop, LoopPath, SourceLines
-from kprof_inject.select.targets import Func, Helper, Iterations, Lines, Loops, Markers, Ops, Partitions, Target
+from kprof_inject.select.targets import (
+    EveryLoop,
+    Func,
+    Helper,
+    Iterations,
+    Lines,
+    LoopPath,
+    Loops,
+    Markers,
+    Ops,
+    Partitions,
+    SourceLines,
+    Target,
+)
 
 _FORMS = (
     "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), line(57), line(file.py:57-63), "

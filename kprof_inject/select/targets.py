@@ -1,18 +1,198 @@
-"""What each kind of selector finds in a module: one class for each."""
+"""What each kind of selector and of marker finds in a module: one class for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from kprof_inject.select.filters import LoopFilter, SourceLines, loop_findings
-from kprof_inject.select.functions import Function, Loop
-from kprof_inject.select.marked import findings_of
-from kprof_inject.select.sites import Findings, Missed, Site
-from kprof_inject.select.spans import Group, Spread, span
+from kprof_inject.select.functions import Function, Loop, Place
+from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.python_source import is_library
+from kprof_inject.select.sites import (
+    Dropped,
+    Findings,
+    Group,
+    Missed,
+    Site,
+    Spread,
+    instants_after,
+    instants_before,
+    segments_of,
+    span,
+)
 from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.locations import Chain, SourcePoint
+
+# Which loops a subscript means, and which operations come from given source lines.
+
+
+class LoopFilter(Protocol):
+    """Which loops a subscript means."""
+
+    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool: ...
+
+    def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
+        """What it may mean in a kernel of this file: the first that finds something counts."""
+        ...
+
+
+def accepted_loops(function: Function, which: LoopFilter) -> Iterator[Loop]:
+    """A function's loops that the filter accepts, in the order of the text."""
+    for loop in function.loops():
+        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None)):
+            yield loop
+
+
+def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Function, Loop], Site]) -> Findings:
+    """The same loops, each with the site that ``site_of`` makes of it."""
+    sites, missed = [], []
+    for loop in accepted_loops(function, which):
+        if loop.place.refusal:
+            missed.append(Missed(loop.operation, loop.place.refusal))
+        else:
+            sites.append(site_of(function, loop))
+    return function.findings(sites, missed)
+
+
+@dataclass(frozen=True, slots=True)
+class EveryLoop:
+    """No subscript: all loops."""
+
+    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
+        return True
+
+    def readings(self, kernel_file: str) -> tuple[EveryLoop]:
+        return (self,)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPath:
+    """``[0.2]``: the third loop inside the first."""
+
+    path: tuple[int, ...]
+
+    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
+        return loop.path == self.path
+
+    def readings(self, kernel_file: str) -> tuple[LoopPath]:
+        return (self,)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLines:
+    """``file.py:57-63``: from the first to the last line.
+
+    A ``file`` that is not absolute may be the end of a path; empty means any file but Triton's own."""
+
+    file: str
+    first: int
+    last: int
+
+    @property
+    def text(self) -> str:
+        lines = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{self.file}:{lines}" if self.file else lines
+
+    def holds(self, point: SourcePoint) -> bool:
+        if not self.first <= point.line <= self.last:
+            return False
+        if not self.file:  # the user's own lines, not those of the same number in what they call
+            return not is_library(point.file)
+        return self.file == point.file or f"/{point.file}".endswith(f"/{self.file}")
+
+    def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
+        """Without a file: the lines of the kernel's own file, else those of any."""
+        return (self,) if self.file else (replace(self, file=kernel_file), self)
+
+    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
+        """``loop@57``: a loop that is written on these lines."""
+        return source is not None and self.holds(source)
+
+    def groups_in(self, function: Function, kind: str, label: str) -> Iterator[Group]:
+        """The operations that come from these lines, apart for each way of calls that leads there.
+
+        Code that the lines call belongs to them."""
+        places: dict[Chain, list[Place]] = {}
+        files: dict[Chain, str] = {}
+        for place in function.places:
+            for chain in function.chains_of(place.operation):
+                depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d])), None)
+                if depth is not None:
+                    path = chain[depth + 1 :]
+                    files.setdefault(path, chain[depth].file)
+                    found = places.setdefault(path, [])
+                    if not found or found[-1] is not place:
+                        found.append(place)
+        for path, found in places.items():
+            yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
+
+
+# What each kind of marker comment brackets.
+
+
+def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Findings:
+    """The sites of one marker; if the compiler left nothing of what it marks, ``dropped`` says so."""
+    found = Findings.together(list(_find(marker, view, spread)))
+    if found.sites or found.missed:
+        return found
+    what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
+    return replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
+
+
+def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Findings]:
+    match marker:
+        case RangeMarker(first_line=first, last_line=last):
+            lines = SourceLines(marker.file, first, last)
+            for function in view.functions:
+                for group in lines.groups_in(function, "marker", marker.name):
+                    yield span(group, spread)
+        case InstantMarker(is_before=is_before):
+            for group in _nearest_groups(marker, view):
+                yield instants_before(group) if is_before else instants_after(group)
+        case LoopMarker(loop_line=line):
+            yield from _loops(marker, line, view, Function.loop_site)
+        case IterationMarker(loop_line=line):
+            yield from _loops(marker, line, view, Function.iteration_site)
+
+
+def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
+    """What is left of the statement that an instant belongs to, for each function and each way of calls."""
+    loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
+    for function in view.functions:
+        loops = {found.operation.start for found in accepted_loops(function, loop)}
+        by_calls: dict[Chain, list[Group]] = {}
+        for first, last in marker.statements:
+            for group in SourceLines(marker.file, first, last).groups_in(function, "mark", marker.name):
+                by_calls.setdefault(group.called_from, []).append(group)
+        for groups in by_calls.values():
+            yield _nearest(groups, loops)
+
+
+def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
+    """The first group that has a segment in one of the loops, which begin at these offsets; else the first with any.
+
+    What the compiler has moved out of the loop that it is written in is met once, and not in each iteration."""
+
+    def rank(group: Group) -> tuple[bool, bool]:
+        segments = segments_of(group)
+        owners = (owner for segment in segments for owner in segment.places[0].owners())
+        return any(owner.operation.start in loops for owner in owners), bool(segments)
+
+    return max(groups, key=rank)
+
+
+def _loops(
+    marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]
+) -> Iterator[Findings]:
+    lines = SourceLines(marker.file, line, line)
+    for function in view.functions:
+        found = loop_findings(function, lines, site_of)
+        yield replace(found, sites=tuple(replace(site, name=marker.name) for site in found.sites))
+
+
+# What each kind of selector finds in a module: one class for each.
 
 
 class Target(Protocol):

@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from kprof_inject.select.call_graph import KeptCall, callee_symbol, copies_when_inlined, with_callers
-from kprof_inject.select.calls import Call, inlined_calls
+from kprof_inject.select.calls import Call, KeptCall, callee_symbol, copies_when_inlined, inlined_calls, with_callers
 from kprof_inject.select.functions import Function, functions_of, kernel_name
+from kprof_inject.select.markers import Marker, markers_in
 from kprof_inject.select.partitions import Partitions
-from kprof_inject.select.source.markers import Marker, markers_in
-from kprof_inject.select.source.sources import SourceFunction, Sources
+from kprof_inject.select.python_source import SourceFunction, Sources
 from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from kprof_inject.capture.buffer_size import RECORD_BYTES, in_whole_rings, keeps_occupancy, row_bytes
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.reader import Kernel, Launch
+from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.decoding.records import WORDS_PER_ENTRY, lost_records
-from kprof_inject.timeline.raw import read_raw
+from kprof_inject.timeline.records import WORDS_PER_ENTRY, lost_records, read_raw
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
 from kprof_inject.timeline.timeline import Timeline, decode_launch

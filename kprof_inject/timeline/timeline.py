@@ -8,22 +8,166 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.layouts import RawCtas
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.clocks.clock import ClockFit, fit_clock
-from kprof_inject.timeline.clocks.readings import readings_of
-from kprof_inject.timeline.clocks.untimed import assumed_times
-from kprof_inject.timeline.columns import CTA_COLUMNS, INCOMPLETE_COLUMNS, SCOPE_COLUMNS
-from kprof_inject.timeline.decoding.containment import parents_of
-from kprof_inject.timeline.decoding.records import WORDS_PER_ENTRY, record_decoder
-from kprof_inject.timeline.decoding.scope_blocks import ScopeBlocks
-from kprof_inject.timeline.decoding.tally import WarpTally, tally_launch
-from kprof_inject.timeline.freed_memory import keep_freed_memory
-from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clock
+from kprof_inject.timeline.columns import (
+    CTA_COLUMNS,
+    INCOMPLETE_COLUMNS,
+    NO_LARGEST,
+    NO_SMALLEST,
+    SCOPE_COLUMNS,
+    ScopeFlag,
+    never_falling,
+)
+from kprof_inject.timeline.nesting import (
+    Nesting,
+    Pairs,
+    crossing,
+    iterations,
+    nest,
+    pair_records,
+    parents_of,
+    within_children,
+)
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
-from kprof_inject.timeline.raw import read_raw, recorded_warps
+from kprof_inject.timeline.readings import WarpTally, readings_of, tally_launch
+from kprof_inject.timeline.records import (
+    WORDS_PER_ENTRY,
+    RecordDecoder,
+    Records,
+    most_cycles,
+    read_raw,
+    record_decoder,
+    recorded_warps,
+)
+from kprof_inject.timeline.unwrap import Counter
+
+# Memory that arrays leave, kept for the next ones.
+
+# Below the largest size that glibc's threshold follows: 32 MiB on 64 bits.
+_LARGE_BYTES = 30 << 20
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep what is freed, instead of giving it back to the kernel and asking for it again, block by
+    block: that is a fifth of the time that a trace takes.
+
+    glibc gives back what exceeds twice a threshold: the size of the largest mapped chunk that was ever freed
+    (``M_MMAP_THRESHOLD`` in mallopt(3)). This frees a large one, which nobody has written to. Other C libraries do as
+    they did."""
+    np.empty(_LARGE_BYTES, dtype=np.uint8)
+
+
+# What the records themselves cost, taken out of durations.
+#
+# A warp that makes a record takes longer for it, and how much longer hangs on what stands beside the record. So each
+# distance between two records of a warp is taken to be shorter by the middle of what one record may cost, or of several
+# where entries were damaged, though never less than nothing. Each distance may be off by ``RecordCost.error_cycles``. A
+# duration is the sum of the distances in it, so that scopes stay consistent: those in a scope never add up to more than
+# it, and nothing is negative.
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """For each record, how far it is from the first of its block without what the records between cost: ``cycles`` and
+    ``ns``, whole numbers that never fall."""
+
+    cycles: NDArray[np.int64]
+    ns: NDArray[np.int64]
+
+
+def as_recorded(records: Records, ns: NDArray[np.int64]) -> Elapsed:
+    """Nothing taken out. ``ns`` are the records' times."""
+    return Elapsed(records.cycles, ns)
+
+
+def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
+    """``record_cost`` taken out for each record."""
+    cycles = np.diff(records.cycles)
+    # Between two warps there is no distance; those of one warp run on from wherever the one before ended.
+    within = np.diff(records.group) == 0
+    cost = np.where(records.is_end[:-1], record_cost.after_end_cycles, record_cost.after_start_cycles)
+    # Of a damaged entry between, nobody knows whether it was a start.
+    cost = cost + record_cost.cycles * (np.diff(records.number) - 1)
+    left = np.where(within, np.maximum(cycles - cost, 0.0), 0.0)
+    share = left / np.maximum(cycles, 1)
+    return Elapsed(_running(left), _running(np.diff(ns) * share))
+
+
+def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.rint(np.concatenate((np.zeros(1), np.cumsum(distances)))).astype(np.int64)
+
+
+# The second pass over a launch's records: its scopes, block by block.
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeBlocks:
+    """The scopes of a launch, read from its buffer as often as they are iterated. ``scope_of_id`` and ``counter`` are
+    those of its ``RecordDecoder``; ``record_cost`` is taken out of durations."""
+
+    launch: Launch
+    scope_of_id: NDArray[np.int16]
+    counter: Counter
+    clock: ClockFit
+    record_cost: RecordCost | None
+
+    def __iter__(self) -> Iterator[NDArray[np.void]]:
+        ctas = read_raw(self.launch)
+        mode = self.launch.kernel.mode
+        decoder = RecordDecoder(
+            ctas, self.scope_of_id, self.counter, most_cycles(ctas), mode.sched_stores, mode.clock_bits
+        )
+        for rows in decoder.blocks():
+            block = self._block(decoder, rows)
+            if block.size:
+                yield block
+
+    def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
+        ctas = decoder.ctas
+        records = decoder.decode(rows)
+        pairs = pair_records(records, parents_of(self.launch.kernel.scopes))
+        nesting = nest(pairs, len(records.scope))
+        row, warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
+        record_row = records.group // len(ctas.warps)
+        # Where readings are damaged an SM may seem to have two counters, the later of which goes by an earlier time.
+        ns = never_falling(self.clock.to_ns(records.cycles, ctas.sm[record_row]), records.group)
+        elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
+
+        scopes = np.empty(len(pairs.scope), dtype=SCOPE_COLUMNS)
+        scopes["launch"] = self.launch.index
+        scopes["cta"] = ctas.cta[row]
+        scopes["sm"] = ctas.sm[row]
+        scopes["warp"] = ctas.warps[warp]
+        scopes["scope"] = pairs.scope
+        scopes["depth"] = nesting.depth
+        scopes["iteration"] = iterations(records, pairs, nesting.parent, self._iteration_scopes())
+        for side, at in (("start", pairs.start_at), ("end", pairs.end_at)):
+            scopes[f"{side}_record"] = records.number[at]
+            scopes[f"{side}_cycles"] = records.cycles[at]
+            scopes[f"{side}_ns"] = ns[at]
+        scopes["duration_cycles"] = elapsed.cycles[pairs.end_at] - elapsed.cycles[pairs.start_at]
+        duration_ns = elapsed.ns[pairs.end_at] - elapsed.ns[pairs.start_at]
+        scopes["duration_ns"] = duration_ns
+        scopes["self_ns"] = duration_ns - within_children(elapsed.ns, pairs, nesting)
+        scopes["flags"] = _flags(pairs, nesting, scopes)
+        return scopes
+
+    def _iteration_scopes(self) -> Iterator[int]:
+        return (index for index, scope in enumerate(self.launch.kernel.scopes.scopes) if scope.kind == "iter")
+
+
+def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[np.uint16]:
+    cut = (scopes["duration_cycles"] == 0) & (scopes["end_cycles"] > scopes["start_cycles"])
+    flags = np.where(cut, ScopeFlag.CUT, 0).astype(np.uint16)
+    if not nesting.is_proper:
+        flags[np.concatenate(crossing(pairs.start_at, pairs.end_at))] |= np.uint16(ScopeFlag.CROSSES)
+    return flags
+
 
 _IDS = 256
 _ROWS_AT_ONCE = 1 << 16

@@ -13,7 +13,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,6 +25,19 @@ from urllib.parse import urlsplit
 
 from kprof_inject.errors import KprofError
 from kprof_inject.viewing.site import Site
+
+# Opening a page in the user's browser.
+
+# Without one of them Python takes a browser of the terminal, which knows no WebAssembly.
+_SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+def open_page(address: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a browser was there to open it."""
+    if not any(environment.get(name) for name in _SIGNS_OF_A_BROWSER):
+        return False
+    return webbrowser.open_new_tab(address)
+
 
 _HOST = "127.0.0.1"
 

@@ -10,7 +10,7 @@ import numpy as np
 from buffers import Scope, kernel_json, save_launches
 from numpy.typing import NDArray
 
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 
 SOURCE = "/src/attention.py"
 SCOPES = [

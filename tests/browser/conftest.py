@@ -10,8 +10,7 @@ from chromium import FLAGS, chromium
 from playwright.sync_api import Browser, sync_playwright
 from shown_page import Show, ShownPage, open_page
 
-from kprof_inject.report.html.document import write_html
-from kprof_inject.report.html.payload.limits import MOST_SCOPES
+from kprof_inject.report.html.document import MOST_SCOPES, write_html
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 _MANY_SCOPES = 500_000

@@ -15,8 +15,7 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing.server import TraceServer, serving
-from kprof_inject.viewing.site import offline_site, offline_ui
-from kprof_inject.viewing.trace_to_show import TraceToShow, last_launch
+from kprof_inject.viewing.site import TraceToShow, last_launch, offline_site, offline_ui
 
 MOST_MS = 60_000
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kprof_inject.calibration.child import measure_in_child
-from kprof_inject.calibration.request import Request, write_result
+from kprof_inject.calibration.calibrate import Request, measure_in_child, write_result
+from kprof_inject.capture.costs import CostKey, MeasuredCost
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.record_cost import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
 
 KEY = CostKey.of("NVIDIA H200", "3.6.0", Mode(warps=(2, 3)))

@@ -22,8 +22,8 @@ from buffers import (
 )
 
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.capture.origin import HostReading, Origin
-from kprof_inject.capture.reader import Kernel, is_capture, read_capture
+from kprof_inject.capture.model import HostReading, Kernel, Origin
+from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 
 SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5), (("b.py", 9), ("c.py", 11)))]

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proton_files import FIELDS, file_bytes, save_file, without_times
 
-from kprof_inject.capture import proton_payload
+from kprof_inject.capture import proton_buffer as module
+from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.capture.reader import Kernel, Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -188,7 +188,7 @@ def test_ids_of_events_are_named_too(tmp_path: Path) -> None:
 
 
 def test_a_payload_is_looked_at_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proton_payload, "_BLOCK_ENTRIES", 16)
+    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 16)
     made = ctas(20, 2, scopes=1)
     made[19] = cta(19, [records(0, scopes=3), []])
     assert sorted(kernel_of(save_file(tmp_path, buffer_words(made, slots=8), 2)).scope_ids) == [0, 1, 2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.capture.proton_names import names_of_ttgir, read_scope_names
+from kprof_inject.capture.proton_buffer import names_of_ttgir, read_scope_names
 from kprof_inject.errors import KprofError
 
 MODULE = """\

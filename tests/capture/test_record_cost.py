@@ -11,10 +11,11 @@ import msgspec
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
-from kprof_inject.capture import record_cost
+from kprof_inject.capture import costs as module
+from kprof_inject.capture.costs import CostKey, MeasuredCost, RecordCost, cost_of, read_costs, write_costs
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.reader import Capture, read_capture
-from kprof_inject.capture.record_cost import CostKey, MeasuredCost, RecordCost, cost_of, read_costs, write_costs
+from kprof_inject.capture.model import Capture
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 
 WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)]])], slots=2)
@@ -151,7 +152,7 @@ def test_a_damaged_file_in_a_capture_is_an_error(tmp_path: Path) -> None:
 def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = {("shared", 64, False, False): (33.0, 35.0, 12.0), ("global", 32, True, True): (44.0, 46.0, 8.0)}
     table = {("H200", "3.6"): rows}
-    monkeypatch.setattr(record_cost, "SHIPPED", table)
+    monkeypatch.setattr(module, "SHIPPED", table)
 
 
 @pytest.mark.usefixtures("shipped")

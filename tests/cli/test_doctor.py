@@ -15,8 +15,8 @@ import pytest
 from command_line import CommandLine
 from programs.child import REPO, Ended, python_path, run_python
 
-from kprof_inject.runtime.doctor.machine import gpus
-from kprof_inject.runtime.doctor.packages import REQUIRED, TO_RUN
+from kprof_inject.runtime.doctor import gpus
+from kprof_inject.runtime.packages import REQUIRED, TO_RUN
 
 WITHOUT_TRITON_AND_TORCH = """
 import sys

@@ -17,10 +17,10 @@ from drawn import COUNTERS, PARENTS, THREADS, number, slices_sql
 from ranks import BEGIN_NS
 from trace_processor.processor import Cell, Row
 
+from kprof_inject.export import text_rows as text_rows
 from kprof_inject.export.chrome import chrome_trace, encode
 from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Events, Kind, Numbers, Part, Process, Scene
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.text import rows as text_rows
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SLICES = slices_sql("args")

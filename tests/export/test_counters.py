@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.export.drawing import counters
-from kprof_inject.export.drawing.counters import active_ctas
-from kprof_inject.timeline.clocks.axis import Axis, DeviceClock
+from kprof_inject.export.drawing import draw as module
+from kprof_inject.export.drawing.draw import active_ctas
+from kprof_inject.timeline.axis import Axis, DeviceClock
 from kprof_inject.timeline.columns import CTA_COLUMNS
 
 ZERO_NS = 1_000_000
@@ -60,7 +60,7 @@ spans_of_few_sms = st.lists(
 @given(spans_of_few_sms, st.sampled_from([1, 2, 1 << 16]))
 def test_a_sample_stands_where_the_number_changes(spans: list[Span], chunk_ctas: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counters, "_CHUNK_CTAS", chunk_ctas)
+        patch.setattr(module, "_CHUNK_CTAS", chunk_ctas)
         samples = samples_of(spans)
     sms = sorted({sm for sm, _, _ in spans})
     expected = {f"SM {sm}": counted([span for span in spans if span[0] == sm]) for sm in sms}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.export.text.digits import number_width, thousandths_width, write_numbers, write_thousandths
+from kprof_inject.export.text_rows import number_width, thousandths_width, write_numbers, write_thousandths
 
 any_length = st.integers(0, 63).flatmap(lambda bits: st.integers(0, 2**bits - 1))
 

@@ -16,8 +16,8 @@ from tabled import NAMES, decode_ranks, rows_of
 
 import kprof_inject
 from kprof_inject.errors import KprofError
-from kprof_inject.export.frames import to_arrow, to_pandas
-from kprof_inject.export.tables.scope_rows import COLUMN_TYPES
+from kprof_inject.export.arrow import to_arrow, to_pandas
+from kprof_inject.export.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -100,7 +100,7 @@ def test_they_are_functions_of_the_package(timelines: list[Timeline]) -> None:
 
 def test_neither_library_is_loaded_until_it_is_used(tmp_path: Path) -> None:
     program = (
-        "import sys, kprof_inject.export.registry, kprof_inject.export.frames;"
+        "import sys, kprof_inject.export.registry, kprof_inject.export.arrow;"
         "print(sorted({'pandas', 'pyarrow'} & sys.modules.keys()))"
     )
     assert run_python("-c", program, folder=tmp_path).stdout == "[]\n"

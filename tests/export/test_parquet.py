@@ -15,12 +15,12 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from tabled import decode_ranks, rows_of
 
-from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.capture.costs import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.export import parquet
 from kprof_inject.export.parquet import METADATA_KEY, parquet_table
 from kprof_inject.export.registry import trace_writer, write_trace
-from kprof_inject.export.tables.scope_rows import COLUMN_TYPES
+from kprof_inject.export.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.version import __version__

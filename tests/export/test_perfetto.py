@@ -24,6 +24,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 from trace_processor.processor import Row, query_many
 
+from kprof_inject.export import packets as perfetto_order
 from kprof_inject.export import perfetto
 from kprof_inject.export.drawing.scene import (
     Arg,
@@ -38,9 +39,8 @@ from kprof_inject.export.drawing.scene import (
     Scene,
     Threads,
 )
-from kprof_inject.export.gzip import gzipped
-from kprof_inject.export.packets import order as perfetto_order
 from kprof_inject.export.perfetto import encode, perfetto_trace
+from kprof_inject.export.registry import gzipped
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.export.text import rows as module
-from kprof_inject.export.text.rows import THOUSANDTHS, Column, Field, Same, text_rows
+from kprof_inject.export import text_rows as module
+from kprof_inject.export.text_rows import THOUSANDTHS, Column, Field, Same, text_rows
 
 Row = tuple[int, int, bool, int]
 """A kind, a number, whether it is shown, and thousandths."""

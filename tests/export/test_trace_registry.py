@@ -18,10 +18,9 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.chrome import chrome_trace
 from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.gzip import gzipped
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.export.registry import TraceWriter, format_of, trace_writer, write_trace
+from kprof_inject.export.registry import TraceWriter, format_of, gzipped, trace_writer, write_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 

@@ -10,9 +10,21 @@ from google.protobuf.wrappers_pb2 import Int64Value  # type: ignore[import-untyp
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.packets.fields import field, message_fields, varint, varint_fields
-from kprof_inject.export.packets.rows import merged, one_behind_the_other, side_by_side
-from kprof_inject.export.packets.varints import ByteColumn, constant, decimals, fixed64, strings, varints
+from kprof_inject.export.protobuf import (
+    ByteColumn,
+    constant,
+    decimals,
+    field,
+    fixed64,
+    merged,
+    message_fields,
+    one_behind_the_other,
+    side_by_side,
+    strings,
+    varint,
+    varint_fields,
+    varints,
+)
 
 # Around each power of two, where one more byte is needed or not.
 INT64 = st.one_of(

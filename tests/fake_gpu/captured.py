@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from fake_gpu.kernels import n_of
-from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from gpu_support import ROOT
 
-from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 PROGRAMS = Path(__file__).with_name("programs")

@@ -12,7 +12,7 @@ import pytest
 from gpu_support import EXAMPLES, Kprof
 
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.timeline.statistics.scopes import scope_statistics
+from kprof_inject.timeline.scope_statistics import scope_statistics
 from kprof_inject.timeline.timeline import decode_launch
 
 SELECTORS = ("--at", "func", "--at", "loop", "--at", "iter")

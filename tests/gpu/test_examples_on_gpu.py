@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from gpu_support import EXAMPLES, Kprof
 
-from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
 
 EVERYTHING = ("--at", "func", "--at", "loop", "--at", "iter")

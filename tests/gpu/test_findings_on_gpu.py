@@ -9,7 +9,8 @@ from typing import Any
 
 from gpu_support import Kprof
 
-from kprof_inject.capture.reader import Kernel, read_capture
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.reader import read_capture
 
 PROGRAM = Path(__file__).with_name("programs") / "faulty_matmul.py"
 SELECTORS = ("func", "loop", "iter")

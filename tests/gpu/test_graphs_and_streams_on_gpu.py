@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from program_runs import ProgramRuns, counts, span_ns
 
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import torch
 from program_runs import ProgramRuns
 
-from kprof_inject.capture.reader import Launch
-from kprof_inject.report.summary import LaunchSummary, summarise
+from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.timeline import decode_launch
 
 pytestmark = pytest.mark.skipif(

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from gpu_support import Kprof
 
-from kprof_inject.capture.proton_buffer import read_proton_buffer
-from kprof_inject.capture.proton_names import read_scope_names
+from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
 from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAM = Path(__file__).with_name("programs") / "proton_scopes.py"

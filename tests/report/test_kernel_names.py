@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from known_launch import known_launch
 
-from kprof_inject.capture.reader import Kernel
+from kprof_inject.capture.model import Kernel
 from kprof_inject.report.kernel_names import kernel_names
 
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from timelines import cta_rows, made_timeline
 
-from kprof_inject.capture.costs import KernelCost
-from kprof_inject.capture.reader import Kernel
-from kprof_inject.report.occupancy_limits import limited_by
+from kprof_inject.capture.costs import KernelCost, limited_by
 
 H200 = {"backend": "cuda", "arch": 90}
-
-
-def kernel_of(folder: Path, warps: int, target: Any) -> Kernel:
-    kernel = {"num_warps": warps, "metadata": {"target": target}}
-    return made_timeline(folder, [], [], cta_rows(), kernel=kernel).launch.kernel
 
 
 @pytest.mark.parametrize(
@@ -30,21 +21,19 @@ def kernel_of(folder: Path, warps: int, target: Any) -> Kernel:
         (4, 255, 98_304, 2, "shared memory and registers"),
     ],
 )
-def test_the_scarcest_is_named(
-    tmp_path: Path, warps: int, registers: int | None, shared_bytes: int, ctas: int, what: str
-) -> None:
+def test_the_scarcest_is_named(warps: int, registers: int | None, shared_bytes: int, ctas: int, what: str) -> None:
     cost = KernelCost(registers, 0, shared_bytes, ctas)
-    assert limited_by(kernel_of(tmp_path, warps, H200), cost) == what
+    assert limited_by({"target": H200}, warps, cost) == what
 
 
-def test_a_driver_that_says_otherwise_is_believed(tmp_path: Path) -> None:
-    assert limited_by(kernel_of(tmp_path, 4, H200), KernelCost(32, 0, 98_304, 1)) == ""
+def test_a_driver_that_says_otherwise_is_believed() -> None:
+    assert limited_by({"target": H200}, 4, KernelCost(32, 0, 98_304, 1)) == ""
 
 
 @pytest.mark.parametrize("target", [None, "cuda:90"])
-def test_without_a_target_nothing_is_named(tmp_path: Path, target: Any) -> None:
-    assert limited_by(kernel_of(tmp_path, 4, target), KernelCost(32, 0, 98_304, 2)) == ""
+def test_without_a_target_nothing_is_named(target: Any) -> None:
+    assert limited_by({"target": target}, 4, KernelCost(32, 0, 98_304, 2)) == ""
 
 
-def test_without_the_driver_s_word_nothing_is_named(tmp_path: Path) -> None:
-    assert limited_by(kernel_of(tmp_path, 4, H200), KernelCost(32, 0, 98_304, None)) == ""
+def test_without_the_driver_s_word_nothing_is_named() -> None:
+    assert limited_by({"target": H200}, 4, KernelCost(32, 0, 98_304, None)) == ""

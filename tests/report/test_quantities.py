@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.report.quantities import counted, numbered, percent, ratio, short_time, size_text, time_text
+from kprof_inject.quantities import counted, numbered, percent, ratio, short_time, size_text, time_text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from timelines import incomplete_rows
 
-from kprof_inject.report.shortfall import Shortfall, shortfall_of
+from kprof_inject.analysis.summary import Shortfall, shortfall_of
 
 ROWS = incomplete_rows(
     {"cta": 3, "warp": 0, "records_written": 20, "records_lost": 4},

@@ -10,8 +10,8 @@ import pytest
 from known_launch import FUNC, ITER, LOOP, known_launch
 from timelines import Ran, cta_rows
 
-from kprof_inject.report.spread_notes import spread_notes
-from kprof_inject.report.summary import summarise
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.report.launch_notes import spread_notes
 
 
 def notes(folder: Path, rows: Sequence[Ran]) -> list[str]:

@@ -11,10 +11,9 @@ from buffers import SM_CLOCK_HZ, Cta, save_launch
 from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
 from timelines import incomplete_rows
 
-from kprof_inject.capture.origin import Place
-from kprof_inject.capture.record_cost import RecordCost
-from kprof_inject.report.shortfall import Shortfall
-from kprof_inject.report.summary import LaunchSummary, summarise
+from kprof_inject.analysis.summary import LaunchSummary, Shortfall, summarise
+from kprof_inject.capture.costs import RecordCost
+from kprof_inject.capture.model import Place
 from kprof_inject.timeline.timeline import decode_launch
 
 

@@ -22,13 +22,12 @@ from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_
 from triton import knobs
 
 from kprof_inject.capture.mode import DEFAULT_MODE
-from kprof_inject.capture.reader import Launch, read_capture
-from kprof_inject.runtime.compiler import wrap_compiler
-from kprof_inject.runtime.jit_caches import fresh_jit_caches
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.live import _install_once
-from kprof_inject.runtime.override import RunStep, WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.run_step import RunStep, WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
 
 EIGHT_KIB = replace(DEFAULT_MODE, buffer_bytes=8192)

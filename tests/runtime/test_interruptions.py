@@ -23,12 +23,10 @@ from fake_gpu.kernels import HOST_KERNELS, scale
 from fake_runs import EIGHT_KIB, FakeRuns
 from triton import knobs
 
-from kprof_inject.runtime.compiler import wrap_compiler
-from kprof_inject.runtime.jit_caches import fresh_jit_caches
+from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.launcher import CapturingLauncher
-from kprof_inject.runtime.live import LiveCapture, _install_once
-from kprof_inject.runtime.override import RunStep, WorkspacePlans
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.run_step import LiveCapture, RunStep, WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
 
 X = torch.arange(1, 17, dtype=torch.float32)

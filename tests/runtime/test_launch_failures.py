@@ -15,8 +15,8 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime import override
-from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime import run_step
+from kprof_inject.runtime.devices.torch_device import Device
 from kprof_inject.runtime.launching.capture import LaunchCapture
 
 LAUNCH_BYTES = 16 * (8192 + 128)
@@ -137,10 +137,10 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
     [
         *((FakeDevice, name) for name in OF_DEVICE),
         (LaunchCapture, "begin"),
-        (override, "describe"),
-        (override, "compile_with_records"),
-        (override, "variant_of"),
-        (override, "smaller_buffer_bytes"),
+        (run_step, "describe"),
+        (run_step, "compile_with_records"),
+        (run_step, "variant_of"),
+        (run_step, "smaller_buffer_bytes"),
         (CaptureWriter, "__init__"),
         (CaptureWriter, "add_kernel"),
         (CaptureWriter, "add_launch"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from kprof_inject.runtime.launching.tally import Tally
+from kprof_inject.runtime.launching.launch_buffers import Tally
 
 
 def test_no_two_get_one_number_and_none_is_lost() -> None:

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import apply
-from kprof_inject.runtime.checking.lower import Lowered, lower, lower_without_records, target_of
+from kprof_inject.runtime.instrumentation import Lowered, lower, lower_without_records, target_of
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.view import ModuleView

@@ -13,11 +13,9 @@ import pytest
 from golden import fixture_id, installed_fixtures, kernel_of, read
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.checking.check import Verify, check_module
-from kprof_inject.runtime.checking.compiler_messages import Message, errors_in
-from kprof_inject.runtime.checking.compiler_process import CompilerProcess
-from kprof_inject.runtime.checking.module_target import ModuleTarget, module_target
-from kprof_inject.runtime.checking.nesting import disagreement
+from kprof_inject.runtime.compiler_process import CompilerProcess, Message, errors_in
+from kprof_inject.runtime.instrumentation import ModuleTarget, module_target
+from kprof_inject.runtime.module_check import Verify, check_module, disagreement
 from kprof_inject.ttgir.parser import parse
 
 KERNELS = ("ws_matmul", "noinline_helper", "while_if", "attention")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kprof_inject.runtime.program import run_program
-from kprof_inject.runtime.program_input import own_input
+from kprof_inject.runtime.program import own_input, run_program
 from kprof_inject.runtime.session import Session
 
 Run = Callable[[str], int]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from kprof_inject.runtime import program_input
-from kprof_inject.runtime.program_input import ProgramInput, kept_input
+from kprof_inject.runtime import program as module
+from kprof_inject.runtime.program import ProgramInput, kept_input
 
 Given = Callable[[int], ProgramInput]
 
@@ -25,7 +25,7 @@ def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Given:
     """The input of programs if this file were our stdin. What is kept is kept in ``tmp_path``."""
 
     def as_stdin(file: int) -> ProgramInput:
-        monkeypatch.setattr(program_input, "_STDIN", file)
+        monkeypatch.setattr(module, "_STDIN", file)
         return kept_input(tmp_path)
 
     return as_stdin
@@ -141,7 +141,7 @@ def test_input_that_cannot_be_kept_is_refused_to_the_next_run_alone(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if why == "too much":
-        monkeypatch.setattr(program_input, "MOST_KEPT_BYTES", 5)
+        monkeypatch.setattr(module, "MOST_KEPT_BYTES", 5)
     else:
         monkeypatch.setattr(tempfile, "TemporaryFile", full)
     reads, writes = pipe_with(b"123456")

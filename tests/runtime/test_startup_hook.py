@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 
-from kprof_inject.runtime import inductor, program
+from kprof_inject.runtime import hook, program
+from kprof_inject.runtime.hook import PROTON_MODULES
 from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
-from kprof_inject.runtime.proton_scripts import PROTON_MODULES
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace import Workspace
 
@@ -120,7 +120,7 @@ def test_the_names_that_it_waits_for_are_those_of_their_owners() -> None:
     tree = ast.parse((Path(program.__file__).parent / "startup" / "sitecustomize.py").read_text())
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
     names = {ast.unparse(node.targets[0]): ast.unparse(node.value) for node in assigned}
-    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *PROTON_MODULES, inductor.INDUCTOR_AUTOTUNER)
+    assert ast.literal_eval(names["_AWAITED"]) == ("triton", *PROTON_MODULES, hook.INDUCTOR_AUTOTUNER)
     assert ast.literal_eval(names["_SESSION_VARIABLE"]) == SESSION_VARIABLE
 
 
@@ -235,7 +235,7 @@ def test_the_environment_is_the_programs_but_for_the_hook_and_the_caches(tmp_pat
         "TRITON_CACHE_DIR",
         "TORCHINDUCTOR_CACHE_DIR",
         "TRITON_STORE_BINARY_ONLY",
-        *inductor.ENVIRONMENT,
+        *hook.ENVIRONMENT,
     }
     assert all(after[name].startswith(str(tmp_path / "cache")) for name in after if name.endswith(("_HOME", "_DIR")))
 
@@ -333,6 +333,6 @@ def test_what_cannot_be_said_is_no_fault_of_the_programs(
 
 
 def test_what_is_saved_at_the_end_is_saved_after_all_that_the_program_does(dump: Dump) -> None:
-    ours = "from kprof_inject.runtime.endings import at_end; at_end(lambda: print('ours'))"
+    ours = "from kprof_inject.runtime.process_end import at_end; at_end(lambda: print('ours'))"
     ended = dump.run("-c", f"import atexit; atexit.register(lambda: print('theirs')); {ours}")
     assert ended == Ended(0, "theirs\nours\n", "")

@@ -9,7 +9,7 @@ import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.runtime.variants import Variant, variant_of
+from kprof_inject.runtime.compiler import Variant, variant_of
 
 H200 = GPUTarget("cuda", 90, 32)
 

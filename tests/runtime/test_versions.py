@@ -19,8 +19,7 @@ from triton.runtime import _allocation, cache
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.checking.lower import lower
-from kprof_inject.runtime.instrumentation import instrumented, scope_names
+from kprof_inject.runtime.instrumentation import instrumented, lower, scope_names
 from kprof_inject.runtime.versions import installed_version, missing_interfaces
 
 ON_HOPPER = {path.name.split(".")[0]: path for path in installed_fixtures() if fixture_id(path).count("cuda-90")}

@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.source.markers import (
-    InstantMarker,
-    IterationMarker,
-    LoopMarker,
-    Marker,
-    RangeMarker,
-    markers_in,
-)
-from kprof_inject.select.source.sources import Sources
+from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker, markers_in
+from kprof_inject.select.python_source import Sources
 
 
 def found(text: str) -> tuple[Marker, ...]:

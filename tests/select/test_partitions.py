@@ -12,8 +12,7 @@ from small_modules import found, kernel, sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates, outline
-from kprof_inject.select.plan import Plan, make_plan
-from kprof_inject.select.scope_table import scope_table
+from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.selectors import parse_selectors
 
 STORE = "tt.store %p, %x : !tt.ptr<f32>"

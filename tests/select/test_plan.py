@@ -6,8 +6,7 @@ import pytest
 from planning import counts, plan_of
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.plan import Plan
-from kprof_inject.select.scope_table import scope_table
+from kprof_inject.select.plan import Plan, scope_table
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"

@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.filters import EveryLoop, LoopPath, SourceLines
 from kprof_inject.select.selectors import parse_selector, parse_selectors
 from kprof_inject.select.targets import (
+    EveryLoop,
     Func,
     Helper,
     Iterations,
     Lines,
+    LoopPath,
     Loops,
     Markers,
     Ops,
     Partitions,
+    SourceLines,
     Target,
 )
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.errors import KprofError
-from kprof_inject.select.source.markers import markers_in
-from kprof_inject.select.source.sources import SourceFunction, Sources
+from kprof_inject.select.markers import markers_in
+from kprof_inject.select.python_source import SourceFunction, Sources
 
 TEXT = '''\
 import triton

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
 
-from kprof_inject.capture.reader import Launch, read_capture
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.choice import Choice
+from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.columns import CTA_COLUMNS
-from kprof_inject.timeline.number_set import NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 MATMUL = [Scope("func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1), Scope("load a", "op", 2)]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import write_trace
 from kprof_inject.forks import Job, forked, in_turn

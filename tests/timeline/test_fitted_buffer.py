@@ -10,7 +10,7 @@ import pytest
 from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.fit import fitted_buffer
 
 H200 = {"backend": "cuda", "arch": 90, "warp_size": 32}

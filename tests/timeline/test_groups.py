@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST, largest, never_falling, smallest
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, largest, never_falling, smallest
 
 rows = st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=30).map(
     lambda pairs: sorted(pairs, key=lambda pair: pair[0])

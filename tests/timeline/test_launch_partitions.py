@@ -11,11 +11,10 @@ from golden import fixtures, read
 from planning import fixture_view, plan_of
 from specialised import save_specialised, specialised_ctas, warps_of_partitions
 
-from kprof_inject.report.summary import LaunchSummary, summarise
+from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.timeline.choice import Choice
-from kprof_inject.timeline.number_set import NumberSet
+from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 COMPILED = Path(__file__).parents[1] / "select" / "partitioned"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.number_set import NumberSet
+from kprof_inject.timeline.choice import NumberSet
 
 
 @pytest.mark.parametrize(

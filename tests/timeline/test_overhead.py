@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.overhead import CONFIDENCE, Overhead, overhead_of, usable_times
+from kprof_inject.timeline.trust import CONFIDENCE, Overhead, overhead_of, usable_times
 
 KERNEL_NS = 400_000.0
 SEEDS = 400

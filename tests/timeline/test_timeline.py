@@ -20,11 +20,11 @@ from buffers import (
     with_moved_stores,
 )
 
-from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.capture.costs import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.columns import SCOPE_COLUMNS, ScopeFlag
-from kprof_inject.timeline.statistics.waves import waves_of
 from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.waves import waves_of
 
 SCOPES = [
     Scope("kernel", "func", -1, ("k.py", 3)),

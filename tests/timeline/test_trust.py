@@ -12,7 +12,7 @@ import pytest
 from buffers import Cta, Scope, save_launch
 
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.capture.reader import Kernel
+from kprof_inject.capture.model import Kernel
 from kprof_inject.timeline.trust import Level, Verdict, judge
 
 # A median of 10 ms, between order statistics that are 14 µs apart: so long that two processes compare well.

@@ -16,8 +16,7 @@ from requests_by_hand import ask
 
 from kprof_inject.errors import KprofError
 from kprof_inject.viewing.server import TraceServer, serving
-from kprof_inject.viewing.site import hosted_site, offline_site
-from kprof_inject.viewing.trace_to_show import Slice, TraceToShow
+from kprof_inject.viewing.site import Slice, TraceToShow, hosted_site, offline_site
 
 TRACE = b"\x0a" + bytes(range(256)) * 1000
 SECRET = b"nobody's business"

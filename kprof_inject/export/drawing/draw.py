@@ -6,15 +6,161 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kprof_inject.capture.origin import Origin
-from kprof_inject.export.drawing.counters import active_ctas
-from kprof_inject.export.drawing.host_launches import Call, HostLaunches, host_process_name
-from kprof_inject.export.drawing.launch_events import launch_events
-from kprof_inject.export.drawing.launch_facts import launch_facts
-from kprof_inject.export.drawing.scene import Part, Process, Scene, Section
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.model import Origin
+from kprof_inject.export.drawing.launch_events import launch_events, launch_facts
+from kprof_inject.export.drawing.scene import (
+    Arg,
+    Arrows,
+    Counters,
+    Events,
+    Kind,
+    Numbers,
+    Part,
+    Process,
+    Scene,
+    Section,
+    Threads,
+)
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.timeline.clocks.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch, place_launches
+from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.timeline import Timeline
+
+# How many CTAs were active at a time, on each SM and on all.
+
+_CHUNK_CTAS = 1 << 16
+_UNIT = "CTAs"
+
+
+def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterator[Counters]:
+    """A counter for all SMs, then one for each SM: of CTAs (``CTA_COLUMNS``) between their begin and the end of
+    copying their records. Nothing if there are none."""
+    if not ctas.size:
+        return
+    yield Counters(pid, ["all SMs"], _UNIT, *_changes(ctas, np.zeros(len(ctas), dtype=np.int64), clock))
+    order = np.argsort(ctas["sm"], kind="stable")
+    begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
+    # As many whole SMs at a time as make up a chunk, and at least one.
+    cuts = begins[np.flatnonzero(np.diff(begins // _CHUNK_CTAS, prepend=-1))]
+    for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(ctas)], strict=True):
+        part = ctas[order[start:end]]
+        sms, counter = np.unique(part["sm"], return_inverse=True)
+        yield Counters(pid, [f"SM {sm}" for sm in sms.tolist()], _UNIT, *_changes(part, counter, clock))
+
+
+def _changes(ctas: NDArray[np.void], counter: Numbers, clock: DeviceClock) -> tuple[Numbers, Numbers, Numbers]:
+    """When each counter changes, and to what: columns of counter, time and value, by counter and time."""
+    begin_ns = clock.on_axis(ctas["init_ns"])
+    # A CTA that was stopped wrote no end.
+    end_ns = clock.on_axis(np.maximum(ctas["post_final_ns"], ctas["init_ns"]))
+    at_ns = np.concatenate((begin_ns, end_ns))
+    counter = np.concatenate((counter, counter))
+    order = np.lexsort((at_ns, counter))
+    active = np.cumsum(np.where(order < len(ctas), 1, -1))
+    at_ns, counter = at_ns[order], counter[order]
+    # What begins and ends at one time makes one change, or none. A counter starts at 0, and all its CTAs end.
+    is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
+    kept = np.flatnonzero(is_last)
+    kept = kept[np.diff(active[kept], prepend=0) != 0]
+    return counter[kept], at_ns[kept], active[kept]
+
+
+# When the host made the launches: the calls of one process of the program.
+
+_NO_END = "when the call returned was not recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A host's call that made a launch, and the id of the arrow from it to the launch (0: none)."""
+
+    placed: PlacedLaunch
+    call: HostCall
+    arrow: int
+
+
+def host_process_name(origin: Origin, *, of_several_hosts: bool) -> str:
+    rank = "" if origin.rank is None else f"rank {origin.rank}, "
+    return f"{rank}host process {origin.pid}" + (f" of {origin.host}" if of_several_hosts else "")
+
+
+@dataclass(frozen=True, slots=True)
+class HostLaunches:
+    """The calls of one process, and the columns of them: when each began and ended, by its axis, and on which thread it
+    stands. More than one only if calls overlap, as its own threads may make them."""
+
+    calls: Sequence[Call]
+    start_ns: Numbers
+    end_ns: Numbers
+    thread: Numbers
+
+    @classmethod
+    def of(cls, calls: Sequence[Call]) -> HostLaunches:
+        start_ns = np.array([each.placed.clock.ns_on_axis(each.call.start_ns) for each in calls], dtype=np.int64)
+        end_ns = np.array([each.placed.clock.ns_on_axis(_end_ns(each.call)) for each in calls], dtype=np.int64)
+        # An arrow needs something to leave from.
+        end_ns = np.maximum(end_ns, start_ns + 1)
+        return cls(calls, start_ns, end_ns, _free_threads(start_ns, end_ns))
+
+    @property
+    def threads(self) -> int:
+        return int(self.thread.max()) + 1
+
+    def parts(self, pid: int, first_tid: int) -> Iterator[Part]:
+        """In order of time, on each thread."""
+        numbers = np.arange(self.threads)
+        yield Threads(pid, first_tid + numbers[:1], numbers[:1], ("launches",))
+        if numbers.size > 1:
+            yield Threads(pid, first_tid + numbers[1:], numbers[1:], ("launches at the same time (", numbers[1:], ")"))
+        order = np.lexsort((self.start_ns, self.thread))
+        ordered = [self.calls[at] for at in order.tolist()]
+        rows = np.arange(len(ordered))
+        start_ns, thread = self.start_ns[order], self.thread[order]
+        yield Events(
+            pid,
+            first_tid + thread,
+            [_kind(each) for each in ordered],
+            rows,
+            start_ns,
+            self.end_ns[order],
+            group=thread,
+            start_order=2 * rows,
+            end_order=2 * rows + 1,
+            args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
+            arrows=Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),
+        )
+
+
+def _end_ns(call: HostCall) -> int:
+    return call.start_ns if call.end_ns is None else call.end_ns
+
+
+def _free_threads(start_ns: Numbers, end_ns: Numbers) -> Numbers:
+    """For each span, by the time of its start, the first thread that is free then."""
+    thread = np.zeros(len(start_ns), dtype=np.int64)
+    free_ns: list[int] = []
+    for at in np.argsort(start_ns, kind="stable").tolist():
+        chosen = next((number for number, free in enumerate(free_ns) if free <= start_ns[at]), len(free_ns))
+        free_ns[chosen : chosen + 1] = [int(end_ns[at])]
+        thread[at] = chosen
+    return thread
+
+
+def _kind(call: Call) -> Kind:
+    return Kind(call.placed.timeline.launch.kernel.name, "host", tuple(_args(call)))
+
+
+def _args(call: Call) -> Iterator[tuple[str, str | int]]:
+    launch = call.placed.timeline.launch
+    yield "variant", launch.kernel.variant
+    yield "launch", launch.index
+    yield "device", launch.device
+    yield "stream", launch.stream
+    if call.call.end_ns is None:
+        yield "end", _NO_END
 
 
 @dataclass(frozen=True, slots=True)

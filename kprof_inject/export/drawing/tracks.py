@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.export.drawing.scene import Numbers, Picked, Text
 from kprof_inject.timeline.partitions import by_warp, partition_names
-from kprof_inject.timeline.raw import recorded_warps
+from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
 _CTA_BITS = 32

@@ -1,16 +1,24 @@
-"""What is compared: the launches of one variant of a kernel with one grid, of one side."""
+"""What is compared: launches of one variant of a kernel with one grid, of one side, and in what two sides differ."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.reader import Kernel, Launch
-from kprof_inject.timeline.overhead import usable_times
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.report.kernel_names import CONFIG, told_apart
+from kprof_inject.timeline.choice import Choice, NumberSet
+from kprof_inject.timeline.records import recorded_warps
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import usable_times
+from kprof_inject.timeline.waves import Waves, launch_duration_ns, waves_of
+
+# What is compared: the launches of one variant of a kernel with one grid, of one side.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,3 +65,192 @@ def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
     # A kernel of which there are no files is called what its Proton buffer is.
     own = kernel.name if kernel.folder.is_dir() else ""
     return renamed.get(kernel.variant, renamed.get(kernel.name, own))
+
+
+# In what two builds of a kernel, and how they were launched and recorded, differ.
+
+_COMPILER = ("triton_version", "target")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``what`` is one thing in A and another in B; "-" where it is not known."""
+
+    what: str
+    a: str
+    b: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.a} → {self.b}"
+
+
+def config_of(kernel: Kernel) -> tuple[object, ...]:
+    """What an autotuner varies."""
+    return tuple(kernel.metadata.get(name) for name in CONFIG)
+
+
+def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
+    """What each is called so that it can be told from the others: the kernel's name, or, of several variants, the
+    variant's with what they differ in."""
+    alike: dict[str, list[dict[str, str]]] = {}
+    for runs in side:
+        alike.setdefault(runs.kernel.name, []).append(_facts(runs))
+    return [told_apart(runs.kernel, _facts(runs), alike[runs.kernel.name]) for runs in side]
+
+
+def _facts(runs: KernelRuns) -> dict[str, str]:
+    return {name: _SETTINGS[name](runs) for name in (*CONFIG, "grid")}
+
+
+def grid_text(grid: tuple[int, int, int]) -> str:
+    return "x".join(map(str, grid))
+
+
+def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
+    """What is not the same on both sides, as the reader knows it. What is unknown on either side differs in nothing."""
+    texts = [(what, text(a), text(b)) for what, text in _SETTINGS.items()]
+    return tuple(Difference(*row) for row in texts if row[1] != row[2] and "" not in row[1:])
+
+
+def _metadata(name: str) -> Callable[[KernelRuns], str]:
+    def text(runs: KernelRuns) -> str:
+        value = runs.kernel.metadata.get(name)
+        if isinstance(value, dict):
+            value = " ".join(str(part) for part in value.values())
+        return "" if value is None else str(value)
+
+    return text
+
+
+def _cost(name: str) -> Callable[[KernelRuns], str]:
+    """Without records, where that is known on this side."""
+
+    def text(runs: KernelRuns) -> str:
+        value = getattr(runs.kernel.clean, name)
+        return "" if value is None else str(value)
+
+    return text
+
+
+def _mode(mode: Mode) -> str:
+    size = f"{mode.buffer_bytes} bytes" if mode.buffer_bytes else "auto"
+    stores = ", stores moved" if mode.sched_stores else ""
+    return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}"
+
+
+def _warps(runs: KernelRuns) -> str:
+    return ",".join(map(str, recorded_warps(runs.timelines[0].launch)))
+
+
+_SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
+    "kernel": lambda runs: runs.kernel.name if runs.name else "",
+    **{name: _metadata(name) for name in CONFIG},
+    "grid": lambda runs: grid_text(runs.grid),
+    "registers": _cost("registers"),
+    "spills": _cost("spills"),
+    "shared bytes": _cost("shared_bytes"),
+    "CTAs per SM": _cost("ctas_per_sm"),
+    "device": lambda runs: runs.timelines[0].launch.device_name,
+    **{name: _metadata(name) for name in _COMPILER},
+    "records": lambda runs: _mode(runs.kernel.mode),
+    "recorded warps": _warps,
+}
+
+
+# What is taken from each launch to compare it.
+
+_MEASURED = "fitted"
+_NO_TIMER = "nominal"
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeFigures:
+    """One scope of one launch. ``warps`` are those of a CTA in which it ran; ``whole`` says that no record of it can be
+    missing. Times of a scope of which no start has its end are None."""
+
+    count: int
+    total_ns: int | None
+    total_cycles: float
+    mean_ns: float | None
+    mean_cycles: float | None
+    p50_ns: float | None
+    share: float | None
+    warps: tuple[int, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFigures:
+    """One launch: ``clock_hz`` is None if it was not measured, and ``timed`` says whether any timer was read.
+    ``cta_ns`` is what its CTAs took, all together, without the copying of their records.
+
+    ``first`` is the first launch that its process made of this variant."""
+
+    process: Hashable
+    first: bool
+    duration_ns: int
+    clock_hz: float | None
+    timed: bool
+    timer_step_ns: int
+    ctas: int
+    cta_ns: int
+    waves: Waves | None
+    records_missing: int
+    record_cost_known: bool
+    scopes: tuple[ScopeFigures, ...]
+
+
+def comparable_figures(
+    a: KernelRuns, b: KernelRuns
+) -> tuple[tuple[LaunchFigures, ...], tuple[LaunchFigures, ...], tuple[int, ...] | None]:
+    """The launches of both sides; and of which warps, None if of all that recorded. Where one side recorded some warps
+    alone, it is those that both did."""
+    warps_a, warps_b = a.timelines[0].warps, b.timelines[0].warps
+    if (len(warps_a) == a.kernel.num_warps and len(warps_b) == b.kernel.num_warps) or warps_a == warps_b:
+        return _figures(a.timelines), _figures(b.timelines), None
+    both = tuple(sorted({*warps_a} & {*warps_b}))
+    choice = Choice(warps=NumberSet.of(both))
+    chosen_a, chosen_b = (_figures([one.chosen(choice) for one in runs.timelines]) for runs in (a, b))
+    return chosen_a, chosen_b, both
+
+
+def _figures(timelines: Sequence[Timeline]) -> tuple[LaunchFigures, ...]:
+    return tuple(map(figures_of, timelines))
+
+
+def figures_of(timeline: Timeline) -> LaunchFigures:
+    launch, clock = timeline.launch, timeline.clock
+    missing = timeline.records_lost + timeline.records_damaged
+    without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
+    scopes = [_scope(statistics) for statistics in scope_statistics(timeline)]
+    return LaunchFigures(
+        process=process_of(launch),
+        first=launch.index == 0,
+        duration_ns=launch_duration_ns(timeline),
+        clock_hz=clock.clock_hz if clock.source == _MEASURED else None,
+        timed=clock.source != _NO_TIMER,
+        timer_step_ns=clock.timer_step_ns,
+        ctas=len(timeline.ctas),
+        cta_ns=int(np.maximum(timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"], 0).sum()),
+        waves=waves_of(timeline),
+        records_missing=missing,
+        record_cost_known=launch.kernel.record_cost is not None,
+        scopes=tuple(
+            replace(scope, whole=not missing and not alone and not timeline.ctas_damaged)
+            for scope, alone in zip(scopes, without_partner, strict=True)
+        ),
+    )
+
+
+def _scope(statistics: ScopeStatistics) -> ScopeFigures:
+    return ScopeFigures(
+        count=statistics.count,
+        total_ns=statistics.total_ns,
+        total_cycles=(statistics.mean_cycles or 0.0) * statistics.count,
+        mean_ns=statistics.mean_ns,
+        mean_cycles=statistics.mean_cycles,
+        p50_ns=statistics.p50_ns,
+        share=statistics.share,
+        warps=tuple(statistics.warps.ids.tolist()),
+        whole=True,
+    )

@@ -1,21 +1,149 @@
-"""The tables of a comparison, as the terminal or a file gets them."""
+"""A comparison as tables for the terminal or a file, as JSON values, and as a limit for CI."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 
 from kprof_inject.capture.scopes import INSTANT
-from kprof_inject.report.diff.changes import Both
-from kprof_inject.report.diff.headline import first_sentence
+from kprof_inject.errors import KprofError, Position, printable
+from kprof_inject.quantities import counted, percent, short_time, time_text
+from kprof_inject.report.diff.changes import MEAN, Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
-from kprof_inject.report.diff.notes import kernel_notes
-from kprof_inject.report.diff.settings import distinct_names, grid_text
-from kprof_inject.report.diff.verdict import Verdict
-from kprof_inject.report.diff.wording import change_text, kernel_sentence, launch_counts
-from kprof_inject.report.quantities import counted, percent, short_time
-from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
+from kprof_inject.report.diff.matching import Unmatched
+from kprof_inject.report.diff.runs import KernelRuns, distinct_names, grid_text
+from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
+from kprof_inject.report.diff.wording import (
+    MORE_LAUNCHES,
+    change_text,
+    first_sentence,
+    kernel_sentence,
+    launch_counts,
+    took_no_time,
+)
+from kprof_inject.report.terminal.tables import Column, print_fitted, say
+from kprof_inject.timeline.choice import matches_scope
+from kprof_inject.timeline.comparison import CONFIDENCE
+from kprof_inject.timeline.trust import Level, judge
+
+# What stands under a kernel's table: in what else the two sides differ, and what bounds the comparison.
+
+_DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE)
+
+
+def kernel_notes(diff: KernelDiff) -> Iterator[str]:
+    """Each is a line, if there is something to say."""
+    yield from _settings(diff)
+    yield from _launches(diff)
+    yield from _clock(diff)
+    yield from _work(diff)
+    yield from _records(diff)
+    yield from _scopes(diff)
+
+
+def _settings(diff: KernelDiff) -> Iterator[str]:
+    if diff.differences:
+        yield f"differs: {printable(', '.join(map(str, diff.differences)))}"
+    else:
+        yield "differs: nothing that the captures tell of the builds and their launches"
+
+
+def _launches(diff: KernelDiff) -> Iterator[str]:
+    if diff.clean is not None:
+        yield (
+            f"without records: run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)}, "
+            f"{change_text(diff.clean, diff.clean_ns)}, of {launch_counts(*diff.clean_launches)}: "
+            f"{diff.clean.verdict.value}"
+        )
+    elif diff.same_clean_times:
+        yield "without records: both sides have the same times, of one dump, which say nothing of a change"
+    else:
+        sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
+        yield f"without records: no times in {' and '.join(sides)}"
+    launches = launch_counts(len(diff.figures_a), len(diff.figures_b))
+    first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
+    yield (
+        f"with records: span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
+        f"{change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
+        f"{diff.recorded.verdict.value}"
+    )
+    verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
+    if {Verdict.FASTER, Verdict.SLOWER} <= verdicts:
+        yield "the two contradict each other: records change how this kernel runs; go by the times without them"
+
+
+def _clock(diff: KernelDiff) -> Iterator[str]:
+    cycles = diff.recorded.cycles
+    if diff.clocks.differ:
+        yield f"clock {diff.clocks}: in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
+    elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
+        yield "clock: not measured on both sides; a change of the clock would look like one of the kernel"
+    if not all(launch.timed for launch in (*diff.figures_a, *diff.figures_b)):
+        yield "times are from cycles at an assumed clock, for no timer was read: cycles alone are compared"
+
+
+def _work(diff: KernelDiff) -> Iterator[str]:
+    if diff.a.grid != diff.b.grid:
+        yield (
+            f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: a CTA, or the launch, does other work; totals "
+            "are of all CTAs, means of one scope each"
+        )
+    ran = [{launch.ctas for launch in side} for side in (diff.figures_a, diff.figures_b)]
+    if diff.a.grid == diff.b.grid and ran[0] != ran[1]:
+        yield "not as many CTAs ran in all launches: totals are of those that did"
+    if diff.a.kernel.num_warps != diff.b.kernel.num_warps:
+        yield "the CTAs have another number of warps: changes are of what one warp takes, totals of all"
+    if diff.warps is not None:
+        which = (
+            f"warps {', '.join(map(str, diff.warps))}, which both recorded"
+            if diff.warps
+            else "no warp: none is in both"
+        )
+        yield f"recorded warps differ: scopes are compared in {which}"
+
+
+def _records(diff: KernelDiff) -> Iterator[str]:
+    for side, launches in (("A", diff.figures_a), ("B", diff.figures_b)):
+        if missing := sum(launch.records_missing for launch in launches):
+            yield f"lost: {missing} records of {side}. run --fit keeps them all"
+    if any(scope.basis == MEAN.name for scope in diff.scopes):
+        yield "records are missing, and totals with them: scopes are compared by the mean of those that are whole"
+    known = {launch.record_cost_known for launch in (*diff.figures_a, *diff.figures_b)}
+    if known == {True, False}:
+        yield "record cost: known of one side alone, and subtracted there: scopes are not quite comparable"
+    for side, runs in (("A", diff.a), ("B", diff.b)):
+        trust = judge(runs.kernel)
+        if trust.level in _DOUBTFUL:
+            yield f"trust in {side}: {trust.text}"
+
+
+def _scopes(diff: KernelDiff) -> Iterator[str]:
+    compared = [scope.judged for scope in diff.scopes if scope.judged and scope.judged.verdict not in ONE_SIDED]
+    if compared and all(judged.change is None for judged in compared):
+        yield f"scopes: {_why_no_scope(diff)}"
+    elif compared:
+        yield f"±: all scopes' intervals hold the truth together with {100 * CONFIDENCE:.0f} % confidence"
+    for scope in diff.scopes:
+        if scope.note:
+            yield printable(f"{scope.name}: {scope.note}")
+    for side, unmatched in (("A", diff.only_a), ("B", diff.only_b)):
+        for one in unmatched:
+            source = f" ({one.scope.short_source})" if one.scope.source else ""
+            yield printable(f"only in {side}: {one.scope.name}{source}: {one.why}")
+
+
+def _why_no_scope(diff: KernelDiff) -> str:
+    """Why no scope's change is known."""
+    if diff.recorded.change is None and not took_no_time(diff):
+        return f"too few launches to tell a change from chance; {MORE_LAUNCHES}"
+    return "no change can be told where a launch, or the scope in it, took no time at all"
+
+
+# The tables of a comparison, as the terminal or a file gets them.
 
 _COLOURS = {
     Verdict.SLOWER: "red",
@@ -120,3 +248,118 @@ def _columns(kernel: KernelDiff) -> list[Column]:
 def _of_both(figures: Both, text: Callable[[float], str]) -> str:
     before, after = ("-" if value is None else text(value) for value in (figures.a, figures.b))
     return after if before == after else f"{before}{_ARROW}{after}"
+
+
+# A comparison as JSON values.
+
+
+def diff_json(diff: CaptureDiff) -> dict[str, Any]:
+    return {
+        "sentence": first_sentence(diff),
+        "confidence": CONFIDENCE,
+        "kernels": [_kernel(kernel) for kernel in diff.kernels],
+        "only_a": [_runs(runs) for runs in diff.only_a],
+        "only_b": [_runs(runs) for runs in diff.only_b],
+    }
+
+
+def _kernel(diff: KernelDiff) -> dict[str, Any]:
+    return {
+        "kernel": diff.b.kernel.name,
+        "a": _runs(diff.a),
+        "b": _runs(diff.b),
+        "sentence": kernel_sentence(diff),
+        "verdict": diff.launch.verdict.value,
+        "differences": {one.what: [one.a, one.b] for one in diff.differences},
+        "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
+        "without_records": diff.clean and {**diff.clean.to_json(), "median_ns": asdict(diff.clean_ns)},
+        "with_records": {**diff.recorded.to_json(), "median_ns": asdict(diff.duration_ns)},
+        "compared_warps": diff.warps,
+        "first_launches_left_out": diff.left_out,
+        "scopes": [_scope(scope) for scope in diff.scopes],
+        "only_a": [_unmatched(one) for one in diff.only_a],
+        "only_b": [_unmatched(one) for one in diff.only_b],
+        "notes": list(kernel_notes(diff)),
+    }
+
+
+def _runs(runs: KernelRuns) -> dict[str, Any]:
+    return {
+        "kernel": runs.kernel.name,
+        "variant": runs.kernel.variant,
+        "grid": runs.grid,
+        "launches": [timeline.launch.index for timeline in runs.timelines],
+        "clean_launches": sum(map(len, runs.clean_times_ns())),
+    }
+
+
+def _scope(scope: ScopeChange) -> dict[str, Any]:
+    values = asdict(scope)
+    judged = scope.judged.to_json() if scope.judged else {"verdict": None, "change": None, "change_in_cycles": None}
+    del values["judged"]
+    return {**values, **judged}
+
+
+def _unmatched(one: Unmatched) -> dict[str, Any]:
+    return {"scope": one.scope.name, "kind": one.scope.kind, "source": one.scope.source, "why": one.why}
+
+
+# Whether B is slower by more than is allowed: for CI.
+
+_NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
+
+
+def parse_limit(text: str) -> float:
+    """``5%`` or ``0.05``, as a part of A's time. Raises a usage error for anything else."""
+    read = _NUMBER.fullmatch(text)
+    if read is None:
+        raise _unreadable(text, "write a percentage, 5%, or a part, 0.05")
+    value = float(read[1])
+    if read[2]:
+        return value / 100
+    if value >= 1:
+        raise _unreadable(text, f"write {read[1]}% or {value / 100:g}")
+    return value
+
+
+def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator[str]:
+    """Says of each launch, and each scope that one of the ``globs`` names, if it is slower by more than ``limit`` with
+    confidence, or has nothing in A that it could be compared to. What cannot be told, or is in A alone, is not let
+    through unseen: it is told as well."""
+    for kernel in diff.kernels:
+        name = printable(kernel.b.kernel.name)
+        yield from _crossing(name, kernel.launch, kernel, limit)
+        for scope in kernel.scopes if globs else ():
+            if scope.judged is not None:
+                yield from _crossing(f"{printable(scope.name)} of {name}", scope.judged, kernel, limit)
+        for side, alone in (("A", kernel.only_a), ("B", kernel.only_b)):
+            for one in alone:
+                if any(matches_scope(one.scope.name, glob) for glob in globs):
+                    yield _unknown(f"{printable(one.scope.name)} of {name}", limit, f": it is in {side} alone")
+    for runs in diff.only_a:
+        yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} it is in A alone")
+
+
+def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:
+    if judged.verdict is Verdict.UNKNOWN:
+        yield _unknown(what, limit)
+    elif judged.verdict is Verdict.NEW:
+        yield f"{what} is new: it ran in B alone"
+    elif judged.verdict is Verdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
+        yield f"{what} is slower by more than {100 * limit:g} %: {change_words(judged.change)}"
+
+
+def _unknown(what: str, limit: float, why: str = "") -> str:
+    return f"cannot tell whether {what} is slower by more than {100 * limit:g} %{why}"
+
+
+def _sure_percent(judged: Judged, kernel: KernelDiff) -> float:
+    """By how much it is slower at the least; where the clocks differ, in cycles as well."""
+    changes = (judged.change, judged.cycles if kernel.clocks.differ else None)
+    return min((change.low_percent for change in changes if change is not None), default=0.0)
+
+
+def _unreadable(text: str, hint: str) -> KprofError:
+    return KprofError(
+        f"cannot read the limit {text!r}", where=Position("--fail-above", 1, 1, text), hint=hint, exit_code=2
+    )

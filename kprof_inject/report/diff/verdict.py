@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kprof_inject.timeline.statistics.comparison import Change, rounded_error
+from kprof_inject.timeline.comparison import Change, rounded_error
 
 _SAME_CLOCK = 0.01
 """Within it clocks are alike: each is fitted to a quarter of a per cent or so, and what times differ by then is within

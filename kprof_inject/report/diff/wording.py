@@ -2,17 +2,173 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from kprof_inject.printable import printable
-from kprof_inject.report.diff.cause import cause
+from kprof_inject.errors import printable
+from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.diff.changes import Both
-from kprof_inject.report.diff.kernel_diff import KernelDiff
-from kprof_inject.report.diff.settings import grid_text
-from kprof_inject.report.diff.untold import why_untold
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
+from kprof_inject.report.diff.runs import LaunchFigures, grid_text
 from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
-from kprof_inject.report.quantities import counted, time_text
-from kprof_inject.timeline.statistics.comparison import Change, rounded_error
+from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
+from kprof_inject.timeline.waves import Waves
+
+# Why it cannot be told whether a launch changed, and what would help.
+
+MORE_LAUNCHES = "capture more of them with --launches all, or 0:20, from a program that launches the kernel as often"
+_MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
+_MORE_WORK = "give each launch more work"
+
+_MANY_LAUNCHES = 20
+"""Whoever has as many has done what ``MORE_LAUNCHES`` asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """``reason`` follows the launch's times, and begins with what parts it from them."""
+
+    reason: str
+    remedies: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {', or '.join(self.remedies)}"
+
+
+def why_untold(diff: KernelDiff) -> Untold:
+    """Of a kernel of which nothing can be told."""
+    if took_no_time(diff):
+        return Untold(f": {_too_short(diff)}", (_MORE_WORK,))
+    change = diff.launch.change
+    if change is None:
+        return Untold(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
+    many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
+    remedies = (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
+    return Untold(f", {change_words(change)}: launches, and processes, differ too much by themselves", remedies)
+
+
+def took_no_time(diff: KernelDiff) -> bool:
+    """Whether a launch with records did, by its timer: then its time has no ratio to another."""
+    return any(not launch.duration_ns for launch in (*diff.figures_a, *diff.figures_b))
+
+
+def _too_short(diff: KernelDiff) -> str:
+    launches = (*diff.figures_a, *diff.figures_b)
+    short = sum(not launch.duration_ns for launch in launches)
+    step_ns = max(launch.timer_step_ns for launch in launches)
+    by_timer = f", by a timer with steps of {time_text(step_ns)}" if step_ns else ""
+    return f"{short} of {counted(len(launches), 'launch')} took no time at all{by_timer}"
+
+
+def _launches(diff: KernelDiff) -> str:
+    a, b = len(diff.figures_a), len(diff.figures_b)
+    return "one launch each" if a == b == 1 else f"{counted(a, 'launch')} in A and {counted(b, 'launch')} in B"
+
+
+# What a launch's change comes of, in words: its scopes, or how its CTAs run beside each other.
+
+_ALL = 0.95
+_MOST = 0.5
+_MUCH = 0.25
+_LEAST_BY_SCOPES, _MOST_BY_SCOPES = 0.5, 1.2
+"""Scopes that explain less of a change, or more, are not what it comes of, or not alone."""
+
+_TOLD = "occupancy"  # by the driver: a source of the slots
+
+_ONE_SIDED = {Verdict.SLOWER: Verdict.NEW, Verdict.FASTER: Verdict.GONE}
+
+
+def cause(diff: KernelDiff, change: Change) -> str:
+    """Of the launch's ``change``; begins with a colon, and is empty if nothing can be told."""
+    alone = diff.by_scopes_percent
+    if alone is None:
+        return ""
+    if _accounts(alone, change):
+        return _by_scope(diff)
+    word = "slower" if alone > 0 else "faster"
+    return f": by its scopes alone it would be {abs(alone):.1f} % {word}{_beside_scopes(diff, change)}"
+
+
+def _accounts(alone: float, change: Change) -> bool:
+    within = change.low_percent <= alone <= change.high_percent
+    return within or _LEAST_BY_SCOPES <= alone / change.percent <= _MOST_BY_SCOPES
+
+
+def _by_scope(diff: KernelDiff) -> str:
+    """The scope that explains most of it, if one explains much and changed for sure."""
+    verdict = diff.launch.verdict
+    known = [
+        (scope.explained, scope)
+        for scope in diff.scopes
+        if scope.explained is not None and scope.judged and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
+    ]
+    part, scope = max(known, key=lambda one: one[0], default=(0.0, None))
+    if scope is None or part < _MUCH:
+        return ""
+    how_much = "all" if part >= _ALL else f"most ({percent(part)})" if part >= _MOST else f"{percent(part)}"
+    return f": {printable(scope.name)} ({_how(scope)}) explains {how_much} of it"
+
+
+def _how(scope: ScopeChange) -> str:
+    if scope.judged is None:
+        return "-"
+    return change_words(scope.judged.change) if scope.judged.change else scope.judged.verdict.value
+
+
+def _beside_scopes(diff: KernelDiff, change: Change) -> str:
+    recorded = diff.recorded.change
+    if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
+        return f", for with records the launch's change is {change_words(recorded)}"
+    at_once = _both(diff, _at_once)
+    if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
+        return ""
+    if abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a)):
+        return ", and the rest of it is what a CTA takes outside of them"
+    takes = _both(diff, lambda launch: launch.cta_ns / max(launch.ctas, 1))
+    return ", ".join(
+        [
+            f": a CTA takes {short_time(takes.a)} → {short_time(takes.b)}",
+            f"but {at_once.a:.1f} → {at_once.b:.1f} CTAs run at once on average",
+            *_why_at_once(diff),
+        ]
+    )
+
+
+def _why_at_once(diff: KernelDiff) -> Iterator[str]:
+    """What is known of it: SMs, the room on each and waves, or else the tail."""
+    told = {
+        "on {} SMs": _of_waves(diff, lambda waves: waves.sms),
+        "with room for {} on each": _of_waves(diff, lambda waves: _if_told(waves, waves.slots_per_sm)),
+        "in {} waves": _of_waves(diff, lambda waves: _if_told(waves, waves.waves)),
+    }
+    differ = [
+        text.format(f"{both.a:g} → {both.b:g}")
+        for text, both in told.items()
+        if both.a is not None and both.b is not None and both.a != both.b
+    ]
+    yield from differ
+    tail = _of_waves(diff, lambda waves: waves.tail.duration_ns)
+    if not differ and tail.a is not None and tail.b is not None:
+        yield f"and the first SM is done {short_time(tail.a)} → {short_time(tail.b)} before the end"
+
+
+def _if_told(waves: Waves, value: float) -> float | None:
+    """Of how many CTAs there is room for: no more than were seen at once may be fewer."""
+    return value if waves.slots_source == _TOLD else None
+
+
+def _at_once(launch: LaunchFigures) -> float:
+    return launch.cta_ns / max(launch.duration_ns, 1)
+
+
+def _both(diff: KernelDiff, value: Callable[[LaunchFigures], float | None]) -> Both:
+    return Both.of(diff.figures_a, diff.figures_b, value, value)
+
+
+def _of_waves(diff: KernelDiff, value: Callable[[Waves], float | None]) -> Both:
+    return _both(diff, lambda launch: None if launch.waves is None else value(launch.waves))
+
 
 _MOST_NAMED = 4
 
@@ -112,3 +268,51 @@ def _times(diff: KernelDiff) -> str:
 
 def _smallest(change: Change) -> str:
     return f"{rounded_error(change.detectable_percent)} %"
+
+
+# The first line: the answer for all kernels together.
+
+
+def first_sentence(diff: CaptureDiff) -> str:
+    """The answer: what is different."""
+    if len(diff.kernels) == 1:
+        return kernel_sentence(diff.kernels[0])
+    told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not Verdict.UNKNOWN]
+    if not told:
+        remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_untold(kernel).remedies)
+        return f"cannot tell of any of the {len(diff.kernels)} kernels: {', or '.join(remedies)}"
+    unknown = len(diff.kernels) - len(told)
+    untold = [f"cannot tell of {unknown}"] if unknown else []
+    return "; ".join([*_answers(told, len(diff.kernels)), *_reservations(told), *untold])
+
+
+def _answers(told: Sequence[KernelDiff], count: int) -> Iterator[str]:
+    """What is said of the launches of ``told``, of ``count`` kernels in all."""
+    changed = [kernel for kernel in told if kernel.launch.changed]
+    by_clock = [kernel for kernel in told if kernel.launch.verdict is Verdict.CLOCK]
+    if changed:
+        yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
+    if by_clock:
+        yield f"no difference but the clock's in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
+    if not changed and not by_clock:
+        yield f"no difference in {len(told)} of {count} kernels"
+
+
+def _reservations(told: Sequence[KernelDiff]) -> Iterator[str]:
+    """What their launches as a whole do not show."""
+    in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in told]
+    hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
+    if hidden:
+        yield f"but the clock ran at another rate: in cycles the change is {listed(hidden)}"
+    if inside := [_name(kernel) for kernel in told if not kernel.launch.changed and changed_scopes(kernel)]:
+        yield f"but scopes changed in {listed(inside)}"
+    if resized := [_name(kernel) for kernel in told if kernel.a.grid != kernel.b.grid]:
+        yield f"but the grid, and with it the work, is another in {listed(resized)}"
+
+
+def _by_how_much(kernels: Sequence[KernelDiff]) -> str:
+    return listed([f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change])
+
+
+def _name(kernel: KernelDiff) -> str:
+    return printable(kernel.b.kernel.name)

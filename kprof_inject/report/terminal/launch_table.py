@@ -2,22 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
 
-from kprof_inject.capture.origin import place_names
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
+from kprof_inject.capture.costs import KernelCost, limited_by
+from kprof_inject.capture.model import Kernel, place_names
+from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import launch_notes
-from kprof_inject.report.launch_report import LaunchReport
-from kprof_inject.report.quantities import percent, short_time
-from kprof_inject.report.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.report.terminal.bars import BLOCKS, PLAIN, Bars
-from kprof_inject.report.terminal.fitted_table import Column, print_fitted, say
-from kprof_inject.report.terminal.launch_findings import findings_shown
-from kprof_inject.report.terminal.launch_header import header_lines
+from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
+
+# Shares, drawn.
+
+_WIDTH, _NARROW_WIDTH = 16, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """What bars of ``width`` cells are drawn with: ``inner`` for what a scope takes itself, ``outer`` for those in
+    it."""
+
+    inner: str
+    outer: str
+    width: int = _WIDTH
+
+    @property
+    def title(self) -> str:
+        """What is what, as far as there is room to say it."""
+        whole = f"{self.inner} self {self.outer} in it"
+        return whole if len(whole) <= self.width else f"{self.inner} self"
+
+    def narrow(self) -> Bars:
+        return Bars(self.inner, self.outer, _NARROW_WIDTH)
+
+    def drawn(self, share: float, self_share: float) -> str:
+        """Of a whole from 0 to 1. What is not nothing has a cell."""
+        whole = min(round(share * self.width), self.width)
+        if share > 0:
+            whole = max(whole, 1)
+        own = min(round(self_share * self.width), whole)
+        return self.inner * own + self.outer * (whole - own)
+
+
+BLOCKS = Bars("█", "░")
+PLAIN = Bars("#", ".")
+"""For terminals whose encoding has no blocks."""
+
+
+# What limits a launch, as it stands right under its header.
+
+_HEALTHY, _DOUBTFUL = "green", "yellow"
+
+
+def findings_shown(report: LaunchReport, console: Console) -> RenderableType:
+    """The findings, numbered, that with the largest share first, or that there are none; and what was not judged. None
+    are good news only if every rule could judge."""
+    doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
+    if report.findings:
+        return Group(shown("findings:", console), _table(report, console), *doubts)
+    if not doubts:
+        return shown("findings: none", console, _HEALTHY)
+    what = "findings: none, but not every rule could judge" if report.unjudged else "findings: none"
+    return Group(shown(what, console, _DOUBTFUL), *doubts)
+
+
+def _table(report: LaunchReport, console: Console) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, finding in enumerate(report.findings, 1):
+        share = shown(percent(finding.share), console, "bold")
+        table.add_row(f"  {number}.", share, shown(finding.text, console))
+        table.add_row("", "next:", shown(finding.advice, console))
+    return table
+
+
+# What stands over a launch's table: which launch it is, what its kernel takes, and how far to trust the figures.
+
+# By the clock's source.
+_CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal": "assumed SM clock"}
+
+
+def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
+    """``place_name`` is where the launch ran, empty if there is but one place."""
+    yield _title(report, kernel_name, place_name)
+    yield from _build(report.launch.kernel)
+    yield f"  trust: {report.verdict.headline}"
+
+
+def _title(report: LaunchReport, kernel_name: str, place_name: str) -> str:
+    summary = report.summary
+    place = f"{place_name}: " if place_name else ""
+    replay = " (last replay of a CUDA graph)" if summary.graph else ""
+    grid = "x".join(map(str, summary.grid))
+    span = time_text(summary.duration_ns if summary.ctas else None)
+    return (
+        f"{place}{kernel_name}, launch {summary.launch}{replay}: grid {grid}, {counted(summary.warps, 'warp')}, "
+        f"span {span}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
+    )
+
+
+def _build(kernel: Kernel) -> Iterator[str]:
+    """By itself, if that is known; else with records."""
+    which, cost = "by itself", kernel.clean
+    if cost.registers is None:
+        which, cost = "with records", kernel.with_records
+    if facts := list(_facts(kernel, cost)):
+        yield f"  kernel {which}: {', '.join(facts)}"
+
+
+def _facts(kernel: Kernel, cost: KernelCost) -> Iterator[str]:
+    if cost.registers is not None:
+        yield counted(cost.registers, "register")
+    if cost.spills is not None:
+        yield counted(cost.spills, "spill") if cost.spills else "no spills"
+    if cost.shared_bytes is not None:
+        yield f"{cost.shared_bytes} bytes of shared memory"
+    if cost.ctas_per_sm is not None:
+        limit = limited_by(kernel.metadata, kernel.num_warps, cost)
+        yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (by {limit})' if limit else ''}"
+
 
 _SCOPE = "scope"
 _FIGURES: dict[str, Callable[[ScopeSummary], str]] = {

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kprof_inject.runtime.devices.cuda_driver import relaxed_capture
-from kprof_inject.runtime.devices.device import NoDeviceMemory
+from kprof_inject.runtime.devices.torch_device import NoDeviceMemory
 
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY

@@ -25,7 +25,7 @@ def is_benchmarking() -> bool:
     return _depth.value > 0
 
 
-def install() -> None:
+def mark_benchmarks() -> None:
     """Called once, right after Triton was imported."""
     Autotuner._bench = benchmarking(Autotuner._bench)
 

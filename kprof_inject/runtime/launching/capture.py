@@ -16,11 +16,10 @@ import triton
 
 from kprof_inject.capture.schema import ModeRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.clock_readings import DeviceClocks
-from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.torch_device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.interruptions import in_forked_child
-from kprof_inject.runtime.launching.copier import BufferCopier
+from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks
 from kprof_inject.runtime.launching.last_launches import LastLaunches
 from kprof_inject.runtime.launching.launch_buffers import (
     CapturedKernel,
@@ -29,9 +28,9 @@ from kprof_inject.runtime.launching.launch_buffers import (
     LaunchBuffers,
     LaunchInfo,
     Place,
+    Tally,
 )
 from kprof_inject.runtime.launching.launches import parse_launches
-from kprof_inject.runtime.launching.tally import Tally
 from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session

@@ -6,16 +6,42 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from queue import Empty, SimpleQueue
 
+from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.clock_readings import DeviceClocks
-from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
+from kprof_inject.runtime.devices.torch_device import ClockReading, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launching.launch_buffers import FullBuffer, LaunchInfo
-from kprof_inject.runtime.launching.tally import Tally
+from kprof_inject.runtime.launching.launch_buffers import FullBuffer, LaunchInfo, Tally
 from kprof_inject.runtime.process_report import ProcessReport
+
+# Saves what devices' timers read beside the host's clock, often enough to follow how they drift apart.
+
+_READ_EVERY_NS = 5_000_000_000
+
+
+class DeviceClocks:
+    """Saves a reading of each device's timer when it is first seen, and another every few seconds.
+
+    ``read_clock`` reads one device's."""
+
+    def __init__(self, read_clock: Callable[[int], ClockReading | None], writer: CaptureWriter) -> None:
+        self._read_clock = read_clock
+        self._writer = writer
+        self._last_ns: dict[int, int] = {}
+
+    def keep_up(self, device: int) -> None:
+        """Read the device's timer if that is due."""
+        if time.time_ns() - self._last_ns.get(device, 0) >= _READ_EVERY_NS:
+            self.read(device)
+
+    def read(self, device: int) -> None:
+        reading = self._read_clock(device)
+        self._last_ns[device] = time.time_ns()
+        if reading is not None:
+            self._writer.add_clock_reading(ClockRecord(device, **asdict(reading)))
+
 
 MAX_WAITING_BYTES = 1 << 30
 """How much device memory may wait to be written before launches are left out."""

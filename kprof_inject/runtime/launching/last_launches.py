@@ -12,15 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
-from kprof_inject.runtime.launching.launch_buffers import (
-    FullBuffer,
-    Grid,
-    LaunchInfo,
-    OwnBuffers,
-    Place,
-    Save,
-)
+from kprof_inject.runtime.devices.torch_device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.launching.launch_buffers import FullBuffer, Grid, LaunchInfo, OwnBuffers, Place, Save
 
 _SAVE_EVERY_NS = 1_000_000_000
 """How often a launch is saved though another may follow, for the case that the process is killed."""

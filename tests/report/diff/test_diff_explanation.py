@@ -13,12 +13,11 @@ from known_sides import HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from numpy.typing import NDArray
 from timelines import cta_rows
 
-from kprof_inject.report.diff.captures import diff_captures
-from kprof_inject.report.diff.explanation import Explanation, Grown, explained
-from kprof_inject.report.diff.kernel_diff import KernelDiff
+from kprof_inject.report.diff.changes import Explanation, Grown, explained
+from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.matching import Match, ScopeIdentity
 from kprof_inject.report.diff.wording import kernel_sentence
-from kprof_inject.timeline.statistics.comparison import Change
+from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
 
 KERNEL = [

@@ -17,14 +17,11 @@ from buffers import Scope
 from known_sides import FUNC, HEAD_NS, ITER_NS, SCOPES, around, usual, with_rows
 from rich.console import Console
 
-from kprof_inject.report.diff.captures import diff_captures
-from kprof_inject.report.diff.interval_bar import axis_percent, interval_bar
-from kprof_inject.report.diff.kernel_diff import CaptureDiff
-from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.table import print_diff_tables
-from kprof_inject.report.diff.to_json import diff_json
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
+from kprof_inject.report.diff.page import axis_percent, interval_bar, write_diff_page
+from kprof_inject.report.diff.table import diff_json, print_diff_tables
 from kprof_inject.report.diff.verdict import Clocks, Judged, Verdict, judged
-from kprof_inject.timeline.statistics.comparison import Change
+from kprof_inject.timeline.comparison import Change
 
 STAGES: list[dict[str, Any]] = [
     {"metadata": {"num_warps": 2, "num_stages": count}, "variant": f"v{count}"} for count in (2, 4)

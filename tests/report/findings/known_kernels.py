@@ -10,10 +10,10 @@ from typing import Any
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.rules import find
+from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.rules import find
-from kprof_inject.report.summary import summarise
 from kprof_inject.timeline.timeline import Timeline
 
 FUNC, LOOP, ITER, WORK, WAIT = range(5)

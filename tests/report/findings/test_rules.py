@@ -10,8 +10,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import ITERATIONS, Known, found_in, launched, rules_of
 
-from kprof_inject.timeline.choice import Choice
-from kprof_inject.timeline.number_set import NumberSet
+from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import decode_launch
 
 D = Known().duration_ns

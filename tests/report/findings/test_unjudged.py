@@ -11,10 +11,10 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, launched
 
+from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules, unjudged_by
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.schema import TTGIR_FILE
-from kprof_inject.report.findings.rules import RULES, Outcome, judge_by_rules, unjudged_by
-from kprof_inject.report.launch_report import report_on
-from kprof_inject.report.summary import summarise
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.timeline.trust import Level
 

@@ -9,7 +9,7 @@ import pytest
 from buffers import Scope
 from known_kernels import ITER, ITERATIONS, Known, launched, rules_of, the_finding
 
-from kprof_inject.report.findings.waits import lost_waits
+from kprof_inject.analysis.findings.loops import lost_waits
 
 
 def waited(*wait_ns: int, wait: Scope | None = None) -> Known:

@@ -10,7 +10,7 @@ import pytest
 from node import node
 from programs.child import REPO
 
-from kprof_inject.report.quantities import short_time, time_text
+from kprof_inject.quantities import short_time, time_text
 
 _FORMAT = REPO / "kprof_inject/report/html/assets/format.js"
 _TESTS = sorted(Path(__file__).parent.joinpath("javascript").glob("*.test.mjs"))

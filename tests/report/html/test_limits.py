@@ -6,7 +6,7 @@ from pathlib import Path
 
 from known_launch import known_launch
 
-from kprof_inject.report.html.payload.limits import omissions, shares
+from kprof_inject.report.html.document import omissions, shares
 
 
 def test_what_small_launches_leave_the_large_ones_get() -> None:

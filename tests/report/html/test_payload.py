@@ -13,7 +13,7 @@ from unpacked import unpacked
 
 from kprof_inject.errors import KprofError
 from kprof_inject.report.html.document import write_html
-from kprof_inject.report.html.payload.columns import differences_by_kind, table_bytes
+from kprof_inject.report.html.scope_columns import differences_by_kind, table_bytes
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from kprof_inject.report.terminal.fitted_table import Column, print_fitted, shown
+from kprof_inject.report.terminal.tables import Column, print_fitted, shown
 
 NAMES = Column("name", ["attention", "x" * 60], name=True)
 TIMES = Column("time", ["3.40 µs", "12.4 µs"])

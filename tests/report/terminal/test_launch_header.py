@@ -10,12 +10,11 @@ import pytest
 from known_launch import known_launch
 from rich.console import Console
 
+from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.rules import Judgement
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.report.findings.finding import Finding, Unjudged
-from kprof_inject.report.findings.rules import Judgement
-from kprof_inject.report.launch_report import LaunchReport, report_on
-from kprof_inject.report.terminal.launch_findings import findings_shown
-from kprof_inject.report.terminal.launch_header import header_lines
+from kprof_inject.report.terminal.launch_table import findings_shown, header_lines
 from kprof_inject.timeline.trust import Level
 
 TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}

@@ -12,7 +12,7 @@ from known_launch import FUNC, SCOPES, known_launch
 from rich.console import Console
 from timelines import Ran
 
-from kprof_inject.report.launch_report import report_on
+from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.report.terminal.launch_table import print_launches
 from kprof_inject.timeline.timeline import Timeline
 

@@ -11,7 +11,7 @@ from planning import fixture_view
 from rich.console import Console
 from specialised import save_specialised
 
-from kprof_inject.report.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.report.terminal.launch_table import print_launches
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors

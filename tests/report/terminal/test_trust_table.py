@@ -11,8 +11,8 @@ from buffers import Cta, Scope, save_launch
 from rich.console import Console
 
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.capture.reader import Launch
-from kprof_inject.report.terminal.trust_table import print_trust
+from kprof_inject.capture.model import Launch
+from kprof_inject.report.terminal.tables import print_trust
 
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
 CLEAN = KernelCost(128, 0, 98304, 2, TIMES_NS)

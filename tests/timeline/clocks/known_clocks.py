@@ -12,10 +12,9 @@ from buffers import SM_CLOCK_HZ, Cta, Entry, buffer_words
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas, TimedLayout
-from kprof_inject.timeline.clocks.clock import ClockFit, fit_clock
-from kprof_inject.timeline.clocks.readings import readings_of
-from kprof_inject.timeline.decoding.records import RecordDecoder, record_decoder
-from kprof_inject.timeline.decoding.tally import tally_launch
+from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.readings import readings_of, tally_launch
+from kprof_inject.timeline.records import RecordDecoder, record_decoder
 
 # Nanoseconds since 1970, as globaltimer counts: more than a double can tell apart.
 BEGIN_NS = 1_764_000_000_123_456_789

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 
-from kprof_inject.cli.axis_lines import axis_lines
-from kprof_inject.timeline.clocks.axis import PlacedLaunch, place_launches
+from kprof_inject.cli.captures import axis_lines
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 
 ONE, OTHER = Timer(5_000_000), Timer(9_000_000_000)
 LATER_NS = BEGIN_NS + 1_000_000

@@ -9,8 +9,8 @@ import pytest
 from known_clocks import BEGIN_NS, Work, run, slowing, steady, waves
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.clocks.clock import ClockFit, fit_clock
-from kprof_inject.timeline.clocks.readings import Readings
+from kprof_inject.timeline.clock import ClockFit, fit_clock
+from kprof_inject.timeline.readings import Readings
 
 HZ = 1.7e9
 

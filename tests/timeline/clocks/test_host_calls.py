@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ranks import BEGIN_NS, Timer
 
-from kprof_inject.capture.origin import HostReading
-from kprof_inject.capture.reader import Launch
-from kprof_inject.timeline.clocks.host_calls import host_call
-from kprof_inject.timeline.clocks.host_clock import HostClock, fit_host_clock
+from kprof_inject.capture.model import HostReading, Launch
+from kprof_inject.timeline.host_clock import HostClock, fit_host_clock, host_call
 
 HOUR_NS = 3_600_000_000_000
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.capture.origin import HostReading
-from kprof_inject.timeline.clocks.host_clock import HostClock, fit_host_clock
+from kprof_inject.capture.model import HostReading
+from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
 DEVICE_NS = 1_800_000_000_000_000_000
 OFFSET_NS = -123_456_789_012

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.clocks.lines import Left
-from kprof_inject.timeline.clocks.walk import likeliest_walks
+from kprof_inject.timeline.curves import likeliest_walks
+from kprof_inject.timeline.rate import Left
 
 
 def readings(heights_ns: NDArray[Any], times_ns: NDArray[Any], error_ns: float = 9.0) -> Left:

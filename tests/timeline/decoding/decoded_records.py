@@ -9,7 +9,7 @@ from buffers import Cta, Entry, buffer_words, num_warps_of
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas, TimedLayout
-from kprof_inject.timeline.decoding.records import Records, record_decoder
+from kprof_inject.timeline.records import Records, record_decoder
 
 # Each id is its scope.
 EVERY_ID = {scope_id: scope_id for scope_id in range(256)}

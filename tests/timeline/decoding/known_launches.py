@@ -11,7 +11,7 @@ import numpy as np
 from buffers import Cta, Entry, Scope, buffer_words, kernel_json, save_launches, with_moved_stores
 from numpy.typing import NDArray
 
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 
 BEGIN_NS = 1_764_000_000_000_000_000
 CYCLES_PER_NS = 2

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.capture.record_cost import RecordCost
-from kprof_inject.timeline.decoding.compensation import as_recorded, without_records
-from kprof_inject.timeline.decoding.nesting import Nesting, nest, within_children
-from kprof_inject.timeline.decoding.pairs import Pairs, pair_records
-from kprof_inject.timeline.decoding.records import Records
+from kprof_inject.capture.costs import RecordCost
+from kprof_inject.timeline.nesting import Nesting, Pairs, nest, pair_records, within_children
+from kprof_inject.timeline.records import Records
+from kprof_inject.timeline.timeline import as_recorded, without_records
 
 # Nanoseconds of a cycle.
 RATE = 0.57

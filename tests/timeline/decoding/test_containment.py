@@ -8,8 +8,7 @@ import pytest
 from buffers import Cta, Entry, end, start
 from decoded_records import decoded, read
 
-from kprof_inject.timeline.decoding.containment import inner_scopes
-from kprof_inject.timeline.decoding.pairs import pair_records
+from kprof_inject.timeline.nesting import inner_scopes, pair_records
 
 FUNC, LOOP, ITER, OTHER = range(4)
 PARENTS = (-1, FUNC, LOOP, FUNC)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.decoding.crossings import crossing, crossing_kinds, innermost_around, lanes_of
+from kprof_inject.timeline.nesting import crossing, crossing_kinds, innermost_around, lanes_of
 
 KINDS = 5
 

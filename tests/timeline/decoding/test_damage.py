@@ -11,7 +11,7 @@ from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.decoding.damage import contradicted_records, far_records, most_cycles, most_launch_cycles
+from kprof_inject.timeline.records import contradicted_records, far_records, most_cycles, most_launch_cycles
 
 # What a CTA of 1 µs may have counted: 5 GHz, and 2 µs more at either end.
 MOST = 25_000

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import TimedLayout
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.decoding.pairs import pair_records
+from kprof_inject.timeline.nesting import pair_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 Words = NDArray[np.uint32]

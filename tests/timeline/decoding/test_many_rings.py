@@ -14,7 +14,7 @@ import numpy as np
 from buffers import CLOCK_PERIOD, PREAMBLE, Scope, kernel_json, save_launches
 from numpy.typing import NDArray
 
-from kprof_inject.capture.reader import Launch
+from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.timeline import decode_launch
 
 WARPS, SMS = 4, 132

@@ -11,7 +11,7 @@ from decoded_records import decoded, entries_of, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.decoding.moved_stores import order_in_time
+from kprof_inject.timeline.records import order_in_time
 
 
 def decoded_warp(written: Sequence[Entry]) -> tuple[list[Entry], int]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from slow_decoder import WarpLoss, decode_slowly
 
 from kprof_inject.capture.layouts import TimedLayout
-from kprof_inject.timeline.decoding.pairs import pair_records
+from kprof_inject.timeline.nesting import pair_records
 
 # Ids 2 and 3 are two ends of one scope, 4 belongs to none.
 SCOPE_OF_ID = {0: 0, 1: 1, 2: 2, 3: 2, 5: 3}

@@ -10,7 +10,7 @@ import pytest
 from buffers import CLOCK_PERIOD, Cta, Entry, end, start, with_moved_stores
 from decoded_records import EVERY_ID, decoded, entries_of, lookup, read
 
-from kprof_inject.timeline.decoding.records import lost_records, record_decoder
+from kprof_inject.timeline.records import lost_records, record_decoder
 
 
 def survivors(written: Sequence[Entry], slots: int, *, stores_moved: bool = False) -> list[Entry]:

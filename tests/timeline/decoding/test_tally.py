@@ -10,9 +10,9 @@ import pytest
 from buffers import Cta, Entry, end, start, with_moved_stores
 from decoded_records import lookup, read
 
-from kprof_inject.timeline.decoding.records import record_decoder
-from kprof_inject.timeline.decoding.tally import Tally, tally_launch
-from kprof_inject.timeline.groups import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.readings import Tally, tally_launch
+from kprof_inject.timeline.records import record_decoder
 
 SCOPES = {scope: scope for scope in range(3)}
 FUNC, LOOP, ITER = SCOPES

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.statistics.by_scope import ByScope, narrow, take_quantiles
+from kprof_inject.timeline.spread import ByScope, narrow, take_quantiles
 
 INT32_MAX = 2**31 - 1
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.statistics.comparison import CONFIDENCE, Change, change_between, noise_floor
-from kprof_inject.timeline.statistics.student import t_quantile
-from kprof_inject.timeline.statistics.within_process import MIN_LAUNCHES
+from kprof_inject.timeline.comparison import CONFIDENCE, MIN_LAUNCHES, Change, change_between, noise_floor, t_quantile
 
 Times = NDArray[np.float64]
 Random = np.random.Generator

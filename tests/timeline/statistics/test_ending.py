@@ -9,7 +9,7 @@ import pytest
 from buffers import Scope
 from timelines import cta_rows, made_timeline
 
-from kprof_inject.timeline.statistics.ending import Ending, ending_of
+from kprof_inject.timeline.waves import Ending, ending_of
 
 
 def ending(folder: Path, *ctas: tuple[int, int, int]) -> Ending | None:

@@ -9,7 +9,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from timelines import Ran, cta_rows, incomplete_rows, made_timeline, scope_rows
 
-from kprof_inject.timeline.statistics.phases import Phases, PhaseSums, outermost_loops
+from kprof_inject.timeline.phases import Phases, PhaseSums, outermost_loops
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("func"), Scope("outer", "loop", 0), Scope("inner", "loop", 1), Scope("second", "loop", 0)]

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.statistics.by_scope import narrow
-from kprof_inject.timeline.statistics.series import IterationSeries, series_of, turns_of
+from kprof_inject.timeline.spread import IterationSeries, narrow, series_of, turns_of
 
 UNKNOWN = -1
 

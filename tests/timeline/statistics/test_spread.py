@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kprof_inject.timeline.statistics.by_scope import narrow
-from kprof_inject.timeline.statistics.spread import CtaBalance, CtaSums, Groups, GroupSums, Spread, spread_of
+from kprof_inject.timeline.spread import CtaBalance, CtaSums, Groups, GroupSums, Spread, narrow, spread_of
 
 
 def groups(*rows: tuple[int, int, int]) -> Groups:

@@ -18,7 +18,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.columns import ScopeFlag
-from kprof_inject.timeline.statistics.scopes import ScopeStatistics, scope_statistics
+from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.timeline import decode_launch
 
 SCOPES = [Scope("kernel"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]

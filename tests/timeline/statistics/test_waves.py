@@ -11,8 +11,8 @@ import pytest
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.capture.costs import KernelCost
-from kprof_inject.timeline.statistics.waves import LastWave, Tail, Waves, launch_duration_ns, waves_of
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import LastWave, Tail, Waves, launch_duration_ns, waves_of
 
 BEGIN_NS = 1_764_000_000_000_000_000
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from buffers import Cta, Scope, end, save_launch, start
 
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
-from kprof_inject.capture.reader import Launch, read_capture
-from kprof_inject.report.html.sections import all_sections
-from kprof_inject.report.html.sections.packing import packed
-from kprof_inject.report.launch_report import report_on
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.report.html.document import all_sections
+from kprof_inject.report.html.pictures import packed
 from kprof_inject.timeline.timeline import decode_launch
 
 ROOT = Path(__file__).parents[4]

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from timelines import cta_rows, made_timeline
 
-from kprof_inject.report.html.sections.heat_map import at_work, sm_heat_map
-from kprof_inject.report.summary import summarise
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.report.html.pictures import at_work, sm_heat_map
 from kprof_inject.timeline.timeline import Timeline
 
 BEGIN_NS = 1_764_000_000_000_000_000

@@ -10,8 +10,8 @@ import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.report.html.sections.histograms import Bins, Histograms
-from kprof_inject.report.summary import summarise
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.report.html.pictures import Bins, Histograms
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.report.html.sections.iteration_bands import IterationBands
-from kprof_inject.report.summary import summarise
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.report.html.pictures import IterationBands
 
 
 def bands(folder: Path, runs: Sequence[Sequence[tuple[int, int]]]) -> dict[str, Any] | None:

@@ -9,13 +9,12 @@ from typing import Any
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.capture.costs import KernelCost
-from kprof_inject.capture.record_cost import RecordCost
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.rules import Judgement
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.capture.costs import KernelCost, RecordCost
 from kprof_inject.capture.schema import ProcessRecord
-from kprof_inject.report.findings.finding import Finding
-from kprof_inject.report.findings.rules import Judgement
-from kprof_inject.report.html.sections.overview import launch_overview
-from kprof_inject.report.launch_report import report_on
+from kprof_inject.report.html.overview import launch_overview
 from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]

@@ -9,8 +9,8 @@ import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.report.html.sections.scopes import scope_pictures
-from kprof_inject.report.summary import summarise
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.report.html.pictures import scope_pictures
 
 SCOPES = [
     Scope("func"),

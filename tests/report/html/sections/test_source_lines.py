@@ -10,8 +10,8 @@ from typing import Any
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.report.html.sections.source import source_lines
-from kprof_inject.report.summary import summarise
+from kprof_inject.analysis.summary import summarise
+from kprof_inject.report.html.code import source_lines
 from kprof_inject.timeline.timeline import Timeline
 
 PATH = "/src/k.py"

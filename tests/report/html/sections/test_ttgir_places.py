@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kprof_inject.report.html.sections.ttgir_places import Region, chains_of, regions_of
+from kprof_inject.report.html.code import Region, chains_of, regions_of
 
 TEXT = """\
 #loc = loc("k.py":3:0)

@@ -10,10 +10,8 @@ import pytest
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 from kprof_inject.insertion import view_of
-from kprof_inject.report.html.sections.ttgir_places import chains_of
-from kprof_inject.report.html.sections.ttgir_sites import Range, sites_of
-from kprof_inject.select.plan import Plan, make_plan
-from kprof_inject.select.scope_table import scope_table
+from kprof_inject.report.html.code import Range, chains_of, sites_of
+from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.selectors import parse_selectors
 
 SOURCES = Path(__file__).parents[4] / "ttgir_fixtures" / "kernels"

@@ -1,0 +1,172 @@
+"""Warps that have more to do than the others of their CTA, or of their partition, which wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, missing_warps, unpaired_records
+from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
+from kprof_inject.timeline.partitions import shared_scopes
+from kprof_inject.timeline.timeline import Timeline
+
+# Of two warps of which one takes longer, nobody knows which waits for the other.
+_LEAST_WARPS = 3
+# A quarter more than the others: warps of one CTA share an SM's units, and come as far apart as a few percent.
+_NOTABLE = 1.25
+_LEAST_SHARE = 0.10
+# Of less than a hundredth the records' own time is the larger part, and its ratio says nothing.
+_MOST_TIMES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A few warps, ``few``, that take longer or shorter than the others do, with the means of both."""
+
+    few: NDArray[np.int64]
+    many: NDArray[np.int64]
+    few_ns: float
+    many_ns: float
+    furthest_from_mean_ns: float
+
+
+def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    """One finding at most, where most is lost: an imbalance shows in all that stands around it, too.
+
+    Slow warps take longer in a scope, and longer in what of it is in no other scope. Where only the latter is so, there
+    is no telling whether they work there while others wait elsewhere, or wait there while others work. If a barrier
+    makes all take as long as the slowest, its own scope may show it: the slowest waits the least.
+
+    Warps are compared within a partition: a producer is no slow consumer."""
+    if max(timeline.launch.kernel.num_warps, len(timeline.warps)) < _LEAST_WARPS:
+        return
+    if missing := _missing(timeline):
+        yield missing
+        return
+    shared = shared_scopes(timeline.partitions)
+    scopes = [
+        (info, scope)
+        for index, (info, scope) in enumerate(zip(timeline.table.scopes, summary.scopes, strict=True))
+        if info.kind != INSTANT and index not in shared
+    ]
+    busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
+    waited_for = [_waited_for(timeline, summary, scope) for info, scope in scopes if is_wait(info)]
+    for found in (busier, waited_for):
+        findings = [finding for finding in found if finding is not None]
+        if findings:
+            yield max(findings, key=lambda finding: finding.share)
+            return
+    if missing := missing_warps(timeline) or unpaired_records(timeline):
+        yield missing
+
+
+def _missing(timeline: Timeline) -> Unjudged | None:
+    if not any(scope.kind != INSTANT for scope in timeline.table.scopes):
+        return Unjudged("no scope was recorded", "add --at func --at loop")
+    if len(timeline.warps) < _LEAST_WARPS:
+        return missing_warps(timeline)
+    return missing_records(timeline)
+
+
+def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:
+    apart = _few_above(scope.warps.ids, scope.warps_self_ns)
+    with_inner = _few_above(scope.warps.ids, scope.warps.totals_ns)
+    if apart is None or with_inner is None or not np.array_equal(apart.few, with_inner.few):
+        return None
+    if apart.few_ns < _NOTABLE * apart.many_ns:
+        return None
+    share = min(apart.furthest_from_mean_ns / time_of_a_warp_ns(timeline, summary), 1.0)
+    if share < _LEAST_SHARE:
+        return None
+    ctas, in_each = _ctas_of(summary, scope)
+    few_ns, many_ns = apart.few_ns / ctas, apart.many_ns / ctas
+    few, others = numbered("warp", apart.few.tolist()), f"the other {len(apart.many)} warps{_team(scope, ' of a CTA')}"
+    return Finding(
+        rule="imbalanced-warps",
+        scope=scope.scope,
+        share=share,
+        text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.scope} as {others} "
+        f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
+        advice=f"look at what {few} {_verb('do', apart.few)} in {scope.scope} that the others do not "
+        f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_team(scope)}",
+        figures=_figures(apart, few_ns, many_ns),
+    )
+
+
+def _team(scope: ScopeSummary, otherwise: str = "") -> str:
+    """Of whose warps one speaks."""
+    if scope.partition is None:
+        return otherwise
+    return f" of {'the ' if scope.partition.endswith('partition') else ''}{scope.partition}"
+
+
+def _times(few_ns: float, many_ns: float) -> str:
+    if many_ns <= few_ns / _MOST_TIMES:
+        return f"more than {_MOST_TIMES} x as long"
+    return f"{ratio(few_ns / many_ns)} as long"
+
+
+def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> Finding | None:
+    apart = _few_above(scope.warps.ids, -scope.warps.totals_ns)
+    if apart is None:
+        return None
+    whole_ns = time_of_a_warp_ns(timeline, summary)
+    share = min(apart.furthest_from_mean_ns / whole_ns, 1.0)
+    if share < _LEAST_SHARE:
+        return None
+    ctas, in_each = _ctas_of(summary, scope)
+    few_ns, many_ns = -apart.few_ns / ctas, -apart.many_ns / ctas
+    few, many = numbered("warp", apart.few.tolist()), numbered("warp", apart.many.tolist())
+    return Finding(
+        rule="imbalanced-warps",
+        scope=scope.scope,
+        share=share,
+        text=f"{few} {_verb('come', apart.few)} last: {many} {_verb('wait', apart.many)} for "
+        f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
+        f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
+        advice=f"record what stands before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
+        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
+        figures=_figures(apart, few_ns, many_ns),
+    )
+
+
+def _ctas_of(summary: LaunchSummary, scope: ScopeSummary) -> tuple[int, str]:
+    """How many CTAs ran the scope, at least one, and how to say that a time is of each of these."""
+    ctas = scope.cta_spread.groups if scope.cta_spread is not None else 1
+    return ctas, "in each CTA" if ctas == summary.ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
+
+
+def _figures(apart: _Apart, few_ns: float, many_ns: float) -> dict[str, float | int | str]:
+    return {
+        "slow_warp_ids": ", ".join(map(str, apart.few.tolist())),
+        "slow_warps": len(apart.few),
+        "other_warps": len(apart.many),
+        "mean_ns": few_ns,
+        "other_mean_ns": many_ns,
+    }
+
+
+def _few_above(warps: NDArray[np.int64], values: NDArray[np.int64]) -> _Apart | None:
+    """The warps whose value is nearer to the largest than to the smallest, if they are less than half."""
+    if len(warps) < _LEAST_WARPS:
+        return None
+    above = 2 * values > int(values.min()) + int(values.max())
+    if not above.any() or 2 * int(above.sum()) >= len(warps):
+        return None
+    return _Apart(
+        warps[above],
+        warps[~above],
+        float(values[above].mean()),
+        float(values[~above].mean()),
+        float(values.max() - values.mean()),
+    )
+
+
+def _verb(verb: str, warps: NDArray[np.int64]) -> str:
+    return verb if len(warps) > 1 else {"do": "does"}.get(verb, f"{verb}s")

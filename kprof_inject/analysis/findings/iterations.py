@@ -1,0 +1,96 @@
+"""Loops whose first or last iterations take much longer than the steady ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.findings.loops import (
+    has_no_loop,
+    loops_around,
+    unrecorded_iterations,
+    unrecorded_loops,
+    warps_share,
+)
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.quantities import numbered, percent, ratio, short_time
+from kprof_inject.timeline.spread import IterationSeries
+from kprof_inject.timeline.timeline import Timeline
+
+# What fills a pipeline takes several iterations' time. Less than twice is how iterations differ: their first loads
+# miss a cache that later ones hit.
+_NOTABLE = 2.0
+# A pipeline of a few stages has to fill once. In a loop that is long enough this is little, whatever the ratio.
+_LEAST_SHARE = 0.10
+# Between first and last there must be a steady state to compare with.
+_LEAST_ITERATIONS = 4
+
+
+def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    for scope, series, steady_ns in _steady_loops(timeline, summary):
+        is_slow = (series.p50_ns >= _NOTABLE * steady_ns) & (series.numbers == np.arange(len(series.numbers)))
+        slow = int(np.append(is_slow, False).argmin())
+        slow_ns = series.p50_ns[:slow]
+        share = warps_share(timeline, summary, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
+        if share < _LEAST_SHARE:
+            continue
+        mean_ns = float(slow_ns.mean())
+        yield Finding(
+            rule="first-iterations",
+            scope=scope.scope,
+            share=share,
+            text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.scope} "
+            f"{'takes' if slow == 1 else 'take each'} {ratio(mean_ns / steady_ns)} the steady one "
+            f"({short_time(mean_ns)} against {short_time(steady_ns)}); beyond that, this is {percent(share)} of the "
+            "CTA's time",
+            advice="look at what the first loads wait for; with more iterations in each CTA, or several tiles in a "
+            "persistent kernel, the pipeline is filled less often",
+            figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
+        )
+    yield from _unjudged(timeline)
+
+
+def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    for scope, series, steady_ns in _steady_loops(timeline, summary):
+        last_ns = series.last_ns
+        if last_ns is None or last_ns < _NOTABLE * steady_ns:
+            continue
+        share = warps_share(timeline, summary, scope, series.runs * (last_ns - steady_ns))
+        if share < _LEAST_SHARE:
+            continue
+        yield Finding(
+            rule="last-iteration",
+            scope=scope.scope,
+            share=share,
+            text=f"the last iteration of {scope.scope} takes {ratio(last_ns / steady_ns)} the steady one "
+            f"({short_time(last_ns)} against {short_time(steady_ns)}); beyond that, this is {percent(share)} of the "
+            "CTA's time",
+            advice="look at what is done in the last iteration alone: masks, a remainder, waits for what is still "
+            "under way",
+            figures=_figures(series, steady_ns) | {"last_ns": last_ns},
+        )
+    yield from _unjudged(timeline)
+
+
+def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
+    """Why there may be slow iterations that were not found."""
+    if has_no_loop(timeline):
+        return
+    unrecorded = unrecorded_loops(timeline.table) or unrecorded_iterations(timeline.table)
+    if missing := unrecorded or missing_records(timeline) or unpaired_records(timeline):
+        yield missing
+
+
+def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[ScopeSummary, IterationSeries, float]]:
+    """Innermost ones: what a loop with others in it goes over (tiles, heads) may differ, and fills no pipeline."""
+    outer = loops_around(timeline.table)
+    for index, scope in enumerate(summary.scopes):
+        series = scope.iterations if index not in outer else None
+        if series is not None and series.steady_ns and series.median >= _LEAST_ITERATIONS:
+            yield scope, series, series.steady_ns
+
+
+def _figures(series: IterationSeries, steady_ns: float) -> dict[str, float | int | str]:
+    return {"steady_ns": steady_ns, "runs": series.runs, "iterations": series.median}

@@ -1,0 +1,158 @@
+"""What rules ask of a kernel's scopes: its loops, its waits, and whose time they are."""
+
+from __future__ import annotations
+
+import re
+
+from kprof_inject.analysis.findings.finding import Unjudged
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.capture.model import Kernel, ttgir_of
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.timeline.phases import LOOPS, outermost
+from kprof_inject.timeline.timeline import Timeline
+
+# What is known of a kernel's loops: whether it has any, which have others in them, and which were not recorded.
+
+_LOOP_OPERATIONS = ("scf.for", "scf.while")
+_NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
+
+
+def has_no_loop(timeline: Timeline) -> bool:
+    """Whether the kernel's text proves that it has none: rules on loops have nothing to judge then."""
+    text = "" if _recorded(timeline.table, *LOOPS) else ttgir_of(timeline.launch.kernel)
+    return bool(text) and not any(operation in text for operation in _LOOP_OPERATIONS)
+
+
+def unrecorded_loops(table: ScopeTable) -> Unjudged | None:
+    """Of a kernel with loops, that none was recorded."""
+    return None if _recorded(table, *LOOPS) else Unjudged("no loop was recorded", "add --at loop --at iter")
+
+
+def unrecorded_iterations(table: ScopeTable) -> Unjudged | None:
+    """Of a kernel with loops, that no iteration was recorded."""
+    return None if _recorded(table, "iter") else Unjudged("no iteration was recorded", "add --at iter")
+
+
+def _recorded(table: ScopeTable, *kinds: str) -> bool:
+    return any(scope.kind in kinds for scope in table.scopes)
+
+
+def loops_around(table: ScopeTable) -> frozenset[int]:
+    """The loops and iterations in which there is another of these."""
+    found: set[int] = set()
+    for scope in table.scopes:
+        around = scope.parent if scope.kind in LOOPS else -1
+        while around >= 0:
+            if table.scopes[around].kind in LOOPS:
+                found.add(around)
+            around = table.scopes[around].parent
+    return frozenset(found)
+
+
+def unrecorded_before(table: ScopeTable, index: int) -> str | None:
+    """A loop that stands before the one with this index and was not recorded; None if none is known. Loops are numbered
+    in the order of the text: before ``loop[1]`` there is a ``loop[0]``, and behind it there may be more."""
+    recorded = {_path(scope) for scope in table.scopes}
+    path = _path(table.scopes[index])
+    for depth, number in enumerate(path):
+        for earlier in range(number):
+            if (*path[:depth], earlier) not in recorded:
+                return f"loop[{'.'.join(map(str, (*path[:depth], earlier)))}]"
+    return None
+
+
+def _path(scope: ScopeInfo) -> tuple[int, ...]:
+    """The numbers of a loop and of those around it, from outside; empty if they are not known."""
+    numbers = _NUMBERED.fullmatch(scope.label or scope.name)
+    return tuple(map(int, numbers[1].split("."))) if numbers else ()
+
+
+# Which scopes are waits, in which a warp does nothing else, and which of these are lost time.
+
+# What waits of Triton's operations, in all versions from 3.5 to 3.9.
+_WAITS = frozenset(
+    {
+        "amdg.async_tdm_wait",
+        "amdg.async_wait",
+        "amdg.memory_counter_wait",
+        "amdg.wait_barrier",
+        "amdgpu.async_wait",
+        "gpu.barrier",
+        "rocdl.s.barrier",
+        "rocdl.s.waitcnt",
+        "ttg.async_wait",
+        "ttg.barrier",
+        "ttg.local_barrier",
+        "ttng.async_tma_store_token_wait",
+        "ttng.async_tma_store_wait",
+        "ttng.cluster_wait",
+        "ttng.wait_barrier",
+        "ttng.warp_group_dot_wait",
+    }
+)
+_DOT_WAIT = "ttng.warp_group_dot_wait"
+_BARRIER_WAIT = "ttng.wait_barrier"
+# From here on the tensor cores tell by a barrier that they are done, as loads do.
+_BARRIERS_OF_DOTS = 100
+# Scopes around some operations or lines, which the user may have named.
+_NAMED_KINDS = ("op", "marker", "line")
+_NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
+_WORD = re.compile(r"[a-z]+")
+_DOT = re.compile(r"dot|mma")
+_OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
+
+
+def is_wait(scope: ScopeInfo) -> bool:
+    """Whether it is one: by its operation, or because the user calls it so."""
+    if scope.kind not in _NAMED_KINDS:
+        return False
+    return _operation(scope) in _WAITS or (
+        not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(_WORD.findall(scope.name.lower()))
+    )
+
+
+def may_lose_time(kernel: Kernel) -> bool:
+    """Whether it may wait, recorded or not: by its text, and always if that is unknown."""
+    text = ttgir_of(kernel)
+    return not text or any(operation in text for operation in _WAITS - _no_loss(kernel))
+
+
+def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
+    """The outermost waits of the ``kernel``'s scope table that are lost time, by index: not those during which the
+    tensor cores work, or may work, by what they are or by what stands in them."""
+    no_loss = _no_loss(kernel)
+    waits = outermost(table, is_wait).tolist()
+    lost = {wait for wait in waits if wait >= 0}
+    lost -= {wait for wait, scope in zip(waits, table.scopes, strict=True) if _operation(scope) in no_loss}
+    return tuple(sorted(lost))
+
+
+def _no_loss(kernel: Kernel) -> frozenset[str]:
+    """The waits during which the tensor cores work, or may work."""
+    target = kernel.metadata.get("target")
+    arch = target.get("arch") if isinstance(target, dict) else None
+    has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
+    return frozenset((_DOT_WAIT, _BARRIER_WAIT) if has_barriers_of_dots else (_DOT_WAIT,))
+
+
+def is_of_dot(scope: ScopeInfo) -> bool:
+    """Whether it is a dot or a wait for one: the warps that run it do the kernel's work."""
+    return _DOT.search(_operation(scope)) is not None
+
+
+def _operation(scope: ScopeInfo) -> str:
+    return (scope.label or scope.name) if scope.kind == "op" else ""
+
+
+# The warps that a scope is of, and what part of their time something takes.
+
+
+def time_of_a_warp_ns(timeline: Timeline, summary: LaunchSummary) -> float:
+    """The time that the warps of one number have, from begin to end of their CTAs, summed; at least 1."""
+    return max(summary.warp_time_ns / max(len(timeline.warps), 1), 1.0)
+
+
+def warps_share(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary, time_ns: float) -> float:
+    """Which part ``time_ns`` is of the time of those warps that ran the scope."""
+    warps = max(len(scope.warps.ids), 1)
+    return min(time_ns / (warps * time_of_a_warp_ns(timeline, summary)), 1.0)

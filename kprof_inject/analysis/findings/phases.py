@@ -1,0 +1,135 @@
+"""CTAs that take long to come to their first loop, or after their last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.quantities import percent, short_time
+from kprof_inject.timeline.phases import Phases
+from kprof_inject.timeline.timeline import Timeline
+
+# Every CTA reckons addresses and waits for its first data, and in the end converts and stores its tile: of a matmul
+# with 16 iterations, which is short, that is 8 % and 7 % of its time (H200, the capture of the demo). A fifth is more
+# than that needs.
+_LEAST_SHARE = 0.20
+# What stands around the main loop is what a CTA does beside its work. Of a kernel whose loops all go round once or
+# twice it may be the work itself, and nothing tells which.
+_LEAST_ITERATIONS = 3
+# Of a phase that is recorded by less than this, most is still to be found.
+_MOST = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """The time ``where`` (before a loop, after one) of all warps that ran one, and the scope that takes most of it."""
+
+    where: str
+    time_ns: int
+    share_of_cta: float
+    scope: int | None
+    scope_ns: int
+
+
+def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    phases = summary.phases
+    if phases is None:
+        yield from _unjudged(timeline)
+        return
+    if before := unrecorded_before(timeline.table, phases.first_loop):
+        yield Unjudged(f"{before} was not recorded", "add --at loop")
+        return
+    loop = summary.scopes[phases.first_loop].scope
+    phase = _Phase(f"before {loop}", phases.before_ns, phases.before_share, phases.before_scope, phases.before_scope_ns)
+    share = _share(timeline, summary, phase)
+    if share < _LEAST_SHARE:
+        yield from _unjudged(timeline)
+        return
+    yield Finding(
+        rule="prologue",
+        scope=loop,
+        share=share,
+        text=f"slow prologue: before {loop} begins, {percent(phase.share_of_cta)} of the CTA's time is gone "
+        f"({_times(timeline, phases, phase)})",
+        advice=f"{_look(summary, phase)}; move work out of the kernel, or let each CTA do more iterations, or several "
+        "tiles",
+        figures=_figures(summary, phases, phase),
+    )
+
+
+def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    phases = summary.phases
+    if phases is None:
+        yield from _unjudged(timeline)
+        return
+    loop = summary.scopes[phases.last_loop].scope
+    phase = _Phase(f"after {loop}", phases.after_ns, phases.after_share, phases.after_scope, phases.after_scope_ns)
+    share = _share(timeline, summary, phase)
+    if share < _LEAST_SHARE:
+        yield from _unjudged(timeline)
+        return
+    yield Finding(
+        rule="epilogue",
+        scope=loop,
+        share=share,
+        text=f"slow epilogue: what comes after {loop} takes {percent(phase.share_of_cta)} of the CTA's time "
+        f"({_times(timeline, phases, phase)})",
+        advice=f"{_look(summary, phase)}; look at how the result is converted and stored, or let it overlap with the "
+        "next tile",
+        figures=_figures(summary, phases, phase),
+    )
+
+
+def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
+    """Why warps may lose time before or after their loops that was not found."""
+    if has_no_loop(timeline):
+        return
+    unrecorded = unrecorded_loops(timeline.table) or _unrecorded_body(timeline.table)
+    if missing := unrecorded or missing_records(timeline) or unpaired_records(timeline):
+        yield missing
+
+
+def _unrecorded_body(table: ScopeTable) -> Unjudged | None:
+    return None if table.body is not None else Unjudged("the kernel's whole body was not recorded", "add --at func")
+
+
+def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:
+    """Of the launch's time; 0 if the loops are none that a phase could be told from."""
+    iterations = [scope.iterations.median for scope in summary.scopes if scope.iterations is not None]
+    iterations += [0 for scope in summary.scopes if scope.kind == "iter" and not scope.count]
+    if iterations and max(iterations) < _LEAST_ITERATIONS:
+        return 0.0
+    return min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)
+
+
+def _times(timeline: Timeline, phases: Phases, phase: _Phase) -> str:
+    times = f"{short_time(phase.time_ns / phases.warps)} of {short_time(phases.whole_ns / phases.warps)}"
+    warps = len(timeline.ctas) * len(timeline.warps)
+    return times if phases.warps == warps else f"{times}, in {percent(phases.warps / warps)} of the warps"
+
+
+def _look(summary: LaunchSummary, phase: _Phase) -> str:
+    if phase.scope is None:
+        return f"record what stands {phase.where} (markers, --at line(...), other loops)"
+    scope, part = summary.scopes[phase.scope], phase.scope_ns / phase.time_ns
+    look = f"look at {scope.scope} ({scope.source or 'its source line is unknown'}), which takes {percent(part)} of it"
+    return look if part >= _MOST else f"{look}, and record what else stands {phase.where}"
+
+
+def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> dict[str, float | int | str]:
+    figures: dict[str, float | int | str] = {
+        "mean_ns": phase.time_ns / phases.warps,
+        "cta_ns": phases.whole_ns / phases.warps,
+        "cta_share": phase.share_of_cta,
+        "warps_with_loops": phases.warps,
+    }
+    if phase.scope is None:
+        return figures
+    return figures | {
+        "longest_scope": summary.scopes[phase.scope].scope,
+        "longest_scope_ns": phase.scope_ns / phases.warps,
+    }

@@ -1,0 +1,101 @@
+"""All rules, and what each says of a launch: that it found something, that it did not, or that it could not judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
+from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
+from kprof_inject.analysis.findings.low_fill import low_fill
+from kprof_inject.analysis.findings.phases import epilogue, prologue
+from kprof_inject.analysis.findings.tail import tail
+from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
+from kprof_inject.analysis.findings.waiting import waiting
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.timeline.timeline import Timeline
+
+Rule = Callable[[Timeline, LaunchSummary], Iterator[Finding | Unjudged]]
+"""Yields what it finds; and where what it lacks may hide something, why it could not judge. Nothing of either says that
+there is nothing to find."""
+
+RULES: dict[str, Rule] = {
+    "low-fill": low_fill,
+    "tail": tail,
+    "uneven-ctas": uneven_ctas,
+    "imbalanced-warps": imbalanced_warps,
+    "prologue": prologue,
+    "epilogue": epilogue,
+    "first-iterations": first_iterations,
+    "last-iteration": last_iteration,
+    "waiting": waiting,
+}
+
+_NO_CTA = Unjudged("no CTA ran", "")
+
+
+class Outcome(Enum):
+    FOUND = "found"
+    NOT_FOUND = "not found"
+    UNJUDGED = "could not judge"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What one rule says of a launch. It has findings, or is ``unjudged``, or neither: there is nothing to find."""
+
+    rule: str
+    findings: tuple[Finding, ...]
+    unjudged: Unjudged | None
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.findings:
+            return Outcome.FOUND
+        return Outcome.UNJUDGED if self.unjudged else Outcome.NOT_FOUND
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule,
+            "outcome": self.outcome.value,
+            "reason": self.unjudged.reason if self.unjudged else None,
+            "remedy": (self.unjudged.remedy or None) if self.unjudged else None,
+        }
+
+
+def judge_by_rules(timeline: Timeline, summary: LaunchSummary) -> tuple[Judgement, ...]:
+    """What each of the rules says, in their order."""
+    if not summary.ctas:
+        return tuple(Judgement(rule, (), _NO_CTA) for rule in RULES)
+    return tuple(_judgement(name, list(rule(timeline, summary))) for name, rule in RULES.items())
+
+
+def _judgement(rule: str, said: Sequence[Finding | Unjudged]) -> Judgement:
+    findings = tuple(one for one in said if isinstance(one, Finding))
+    unjudged = next((one for one in said if isinstance(one, Unjudged)), None)
+    # What was found is there, whatever else may be.
+    return Judgement(rule, findings, None if findings else unjudged)
+
+
+def findings_of(judgements: Sequence[Judgement]) -> tuple[Finding, ...]:
+    """What limits the launch, that which explains most of its time first."""
+    found = [finding for judgement in judgements for finding in judgement.findings]
+    # Those that explain as much stay in the order of the rules.
+    return tuple(sorted(found, key=lambda finding: -finding.share))
+
+
+def find(timeline: Timeline, summary: LaunchSummary) -> tuple[Finding, ...]:
+    """The findings of all rules, that which explains most of the launch's time first."""
+    return findings_of(judge_by_rules(timeline, summary))
+
+
+def unjudged_by(judgements: Sequence[Judgement]) -> dict[Unjudged, tuple[str, ...]]:
+    """Why rules could not judge, and for each reason which these are."""
+    found: dict[Unjudged, tuple[str, ...]] = {}
+    for judgement in judgements:
+        if judgement.unjudged:
+            found[judgement.unjudged] = (*found.get(judgement.unjudged, ()), judgement.rule)
+    return found

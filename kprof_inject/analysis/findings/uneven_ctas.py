@@ -1,0 +1,57 @@
+"""SMs that idle at the end because CTAs take longer than others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_ctas, too_short
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.quantities import percent, ratio, short_time
+from kprof_inject.timeline.timeline import Timeline
+
+# The SMs of a matmul of one wave end as far from each other as 6 % of it (H200), with nothing wrong.
+_LEAST_SHARE = 0.10
+# The last CTA to end must have been a long one: a quarter more than the median. That it only began late says nothing
+# of its work.
+_NOTABLE = 1.25
+
+
+def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjudged]:
+    ending = summary.ending
+    if missing := missing_ctas(timeline, summary) or too_short(summary):
+        yield missing
+        return
+    if ending is None or ending.uneven_share < _LEAST_SHARE:
+        return
+    if ending.last_cta_ns < _NOTABLE * ending.cta_ns:
+        return
+    last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to end, takes"
+    if ending.cta_ns <= timeline.clock.timer_step_ns:
+        what = f"most CTAs end at once, and {last} {short_time(ending.last_cta_ns)}"
+        advice = "launch no CTAs that have nothing to do; start the others first, or cut them up"
+    else:
+        what = (
+            f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA ({short_time(ending.last_cta_ns)} "
+            f"against {short_time(ending.cta_ns)})"
+        )
+        advice = (
+            f"look at what CTA {ending.last_cta} has more to do than others; start the longest CTAs first, or cut them "
+            "up"
+        )
+    yield Finding(
+        rule="uneven-ctas",
+        scope=None,
+        share=ending.uneven_share,
+        text=f"CTAs are uneven: {what}, and the SMs wait at the end for {percent(ending.uneven_share)} of the launch, "
+        "on average",
+        advice=advice,
+        figures={
+            "sms": ending.sms,
+            "ctas": ending.ctas,
+            "last_cta": ending.last_cta,
+            "last_sm": ending.last_sm,
+            "last_cta_ns": ending.last_cta_ns,
+            "median_cta_ns": ending.cta_ns,
+            "idle_share": ending.idle_share,
+        },
+    )

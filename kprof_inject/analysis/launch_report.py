@@ -1,0 +1,62 @@
+"""All that a report says of one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.rules import Judgement, findings_of, judge_by_rules, unjudged_by
+from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.capture.model import Launch
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import Level, Verdict, judge
+
+_DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReport:
+    """A launch, its figures, what each rule says of it, and how far to trust that."""
+
+    launch: Launch
+    summary: LaunchSummary
+    judgements: tuple[Judgement, ...]
+    verdict: Verdict
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What limits the launch, that which explains most of its time first."""
+        return findings_of(self.judgements)
+
+    @property
+    def unjudged(self) -> dict[Unjudged, tuple[str, ...]]:
+        """Why rules could not judge, and for each reason which these are."""
+        return unjudged_by(self.judgements)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """All that keeps a launch without findings from being a healthy one, in words."""
+        return tuple(self._doubts())
+
+    def _doubts(self) -> Iterator[str]:
+        for why, rules in self.unjudged.items():
+            yield f"could not judge {', '.join(rules)}: {why}"
+        if self.verdict.level is Level.UNRELIABLE:
+            yield _DISTURBED
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary's values, with ``findings``, ``rules``, ``doubts`` and ``trust``."""
+        return {
+            **self.summary.to_json(),
+            "findings": [finding.to_json() for finding in self.findings],
+            "rules": [judgement.to_json() for judgement in self.judgements],
+            "doubts": list(self.doubts),
+            "trust": self.verdict.to_json(),
+        }
+
+
+def report_on(timeline: Timeline) -> LaunchReport:
+    summary = summarise(timeline)
+    return LaunchReport(timeline.launch, summary, judge_by_rules(timeline, summary), judge(timeline.launch.kernel))

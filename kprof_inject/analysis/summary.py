@@ -1,0 +1,224 @@
+"""A launch in numbers: what its scopes take, how its CTAs fill the SMs, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.costs import RecordCost
+from kprof_inject.capture.model import Place
+from kprof_inject.quantities import counted, numbered
+from kprof_inject.timeline.partitions import PartitionScopes, partition_names
+from kprof_inject.timeline.phases import Phases, PhaseSums
+from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
+
+# How much of what the warps wrote is missing or of no use, and of which.
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """``records`` of ``warps`` warps in ``ctas`` CTAs; most, ``worst_records``, of one that wrote ``worst_written``."""
+
+    records: int
+    warps: int
+    ctas: int
+    worst_cta: int
+    worst_warp: int
+    worst_records: int
+    worst_written: int
+
+
+def shortfall_of(incomplete: NDArray[np.void], column: str) -> Shortfall | None:
+    """Of one count of ``INCOMPLETE_COLUMNS``; None if no warp has any."""
+    mine = incomplete[incomplete[column] > 0]
+    if not mine.size:
+        return None
+    worst = mine[int(mine[column].argmax())]
+    return Shortfall(
+        int(mine[column].sum()),
+        len(mine),
+        len(np.unique(mine["cta"])),
+        int(worst["cta"]),
+        int(worst["warp"]),
+        int(worst[column]),
+        int(worst["records_written"]),
+    )
+
+
+_LOOP, _ITERATION = "loop", "iter"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScopeSummary(ScopeStatistics):
+    """One scope of one launch with its statistics. ``depth`` is how many scopes of the table stand around it,
+    ``without_partner`` how many records of it have none, ``partition`` the name of the partition that runs it, None if
+    there are no partitions. The self time of a loop whose iterations were recorded is ``between_iterations_ns``; None
+    of any other scope."""
+
+    scope: str
+    kind: str
+    depth: int
+    source: str
+    without_partner: int
+    between_iterations_ns: int | None
+    partition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary(PartitionScopes):
+    """One partition of a launch: all its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of its
+    scopes: None where rings of its warps lost records, for nobody knows what these were of. Shares of its scopes are of
+    that whole."""
+
+    whole_ns: int
+    outside_ns: int | None
+
+    @property
+    def title(self) -> str:
+        """What it is called, and its warps."""
+        if not self.warps:
+            count = "" if self.warp_count is None else f"{counted(self.warp_count, 'warp')}, "
+            return f"{self.called} ({count}{'no records' if self.scopes else 'nothing selected'})"
+        some = self.warp_count is not None and len(self.warps) < self.warp_count
+        part = f", {len(self.warps)} of {self.warp_count}" if some else ""
+        return f"{self.called} ({numbered('warp', self.warps)}{part})"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSummary:
+    """One launch: the clock that was fitted, what was lost, and its scopes. ``graph`` says that it is the last replay
+    of a CUDA graph, ``place`` on which process and device it ran, and ``nominal_mhz`` is that device's nominal clock,
+    None if unknown.
+
+    ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
+    what is missing, ``lost`` and the three after it say in which warps, None if nothing is. ``waves`` and ``ending``
+    are None where no timer says when CTAs ran. ``partitions`` begin with the default one; there are none unless
+    the kernel is warp specialised."""
+
+    kernel: str
+    variant: str
+    launch: int
+    graph: bool
+    place: Place
+    grid: tuple[int, int, int]
+    warps: int
+    ctas: int
+    duration_ns: int
+    clock_mhz: float
+    clock_error: float
+    residual_ns: float
+    clock_source: str
+    nominal_mhz: float | None
+    record_cost: RecordCost | None
+    subtracted_ns: int
+    warp_time_ns: int
+    records_written: int
+    records_lost: int
+    records_damaged: int
+    lost: Shortfall | None
+    open_starts: Shortfall | None
+    stray_ends: Shortfall | None
+    damaged: Shortfall | None
+    ctas_never_ran: int
+    ctas_damaged: int
+    waves: Waves | None
+    ending: Ending | None
+    phases: Phases | None
+    partitions: tuple[PartitionSummary, ...]
+    scopes: tuple[ScopeSummary, ...]
+
+    def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
+        """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
+        if self.partitions:
+            yield from ((partition, partition.scopes) for partition in self.partitions)
+        else:
+            yield None, tuple(range(len(self.scopes)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Columns become lists."""
+        return asdict(self, dict_factory=_plain)
+
+
+def summarise(timeline: Timeline) -> LaunchSummary:
+    launch, incomplete = timeline.launch, timeline.incomplete
+    scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
+    for block in timeline.blocks():
+        scope_sums.add(block)
+        phase_sums.add(block)
+    lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
+    partitions = tuple(
+        _partition_summary(partition, time, lossy)
+        for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
+    )
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics()))
+    waves = waves_of(timeline)
+    return LaunchSummary(
+        kernel=launch.kernel.name,
+        variant=launch.kernel.variant,
+        launch=launch.index,
+        graph=launch.graph,
+        place=launch.place,
+        grid=launch.grid,
+        warps=launch.kernel.num_warps,
+        ctas=len(timeline.ctas),
+        duration_ns=launch_duration_ns(timeline),
+        clock_mhz=timeline.clock.clock_hz / 1e6,
+        clock_error=timeline.clock.rate_error,
+        residual_ns=timeline.clock.residual_ns,
+        clock_source=timeline.clock.source,
+        nominal_mhz=launch.kernel.sm_clock_hz / 1e6 or None,
+        record_cost=launch.kernel.record_cost,
+        subtracted_ns=sum(scope.subtracted_ns for scope in scopes),
+        warp_time_ns=timeline.warp_time_ns,
+        records_written=timeline.records_written,
+        records_lost=timeline.records_lost,
+        records_damaged=timeline.records_damaged,
+        lost=shortfall_of(incomplete, "records_lost"),
+        open_starts=shortfall_of(incomplete, "open_starts"),
+        stray_ends=shortfall_of(incomplete, "stray_ends"),
+        damaged=shortfall_of(incomplete, "records_damaged"),
+        ctas_never_ran=timeline.ctas_never_ran,
+        ctas_damaged=timeline.ctas_damaged,
+        waves=waves,
+        ending=ending_of(timeline) if waves else None,
+        phases=phase_sums.phases(),
+        partitions=partitions,
+        scopes=scopes,
+    )
+
+
+def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: set[int]) -> PartitionSummary:
+    known = {field.name: getattr(partition, field.name) for field in fields(partition)}
+    outside_ns = time.outside_ns if lossy.isdisjoint(partition.warps) else None
+    return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
+
+
+def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
+    without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
+    partitions = partition_names(timeline.table)
+    depth: list[int] = []
+    ran = zip(timeline.table.scopes, statistics, strict=True)
+    loops = {scope.parent for scope, mine in ran if scope.kind == _ITERATION and mine.count}
+    for index, mine in enumerate(statistics):
+        scope = timeline.table.scopes[index]
+        depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
+        yield ScopeSummary(
+            **{field.name: getattr(mine, field.name) for field in fields(mine)},
+            scope=scope.name,
+            kind=scope.kind,
+            depth=depth[index],
+            source=scope.source,
+            without_partner=without_partner[index],
+            between_iterations_ns=mine.self_ns if index in loops and scope.kind == _LOOP else None,
+            partition=partitions.get(index),
+        )
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in items}

@@ -1,0 +1,313 @@
+"""What a capture holds: kernels, launches, and the processes that they come from. Needs msgspec and numpy alone."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.costs import (
+    UNKNOWN_COST,
+    KernelCost,
+    RecordCost,
+)
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import (
+    CAPTURE_AGAIN,
+    MOST_TEXT_BYTES,
+    SOURCES_FILE,
+    TTGIR_FILE,
+    LayoutName,
+    ProcessRecord,
+    decode,
+)
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.errors import KprofError, printable
+from kprof_inject.files import decode_text, open_regular, read_regular
+
+# Where launches come from: a process, its host, and the clocks of its devices.
+
+
+@dataclass(frozen=True, slots=True)
+class HostReading:
+    """At host time ``host_ns`` ± ``error_ns`` the globaltimer of the process's device ``device`` read ``device_ns``."""
+
+    device: int
+    host_ns: int
+    device_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device as one process numbers it. ``rank`` is the process's, or None."""
+
+    host: str
+    rank: int | None
+    pid: int
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One process: ``name`` is its folder's in the capture. ``boot_id`` is empty where it is not known; so is what
+    ``device_names`` and ``device_uuids``, lists by index, do not say of a device."""
+
+    name: str
+    pid: int
+    rank: int | None
+    host: str
+    boot_id: str
+    device_names: tuple[str, ...]
+    device_uuids: tuple[str, ...]
+    host_readings: tuple[HostReading, ...]
+
+    @property
+    def host_clock(self) -> Hashable:
+        """Processes for which this is equal read the same host clock."""
+        return (self.host, self.boot_id) if self.boot_id else (self.host, self.boot_id, self.name)
+
+    def device_name(self, device: int) -> str:
+        """Empty if it is unknown."""
+        return _item(self.device_names, device)
+
+    def device_uuid(self, device: int) -> str:
+        """Empty if it is unknown."""
+        return _item(self.device_uuids, device)
+
+    def globaltimer(self, device: int) -> Hashable:
+        """Launches for whose origin and device this is equal were timed by the same device's globaltimer."""
+        if uuid := self.device_uuid(device):
+            return self.device_name(device), uuid
+        return self.host, self.boot_id, self.name, device
+
+
+def place_names(places: Iterable[Place]) -> dict[Place, str]:
+    """What to call each place beside the others: its rank or pid, and its device. One place alone needs no name."""
+    distinct = dict.fromkeys(places)
+    if len(distinct) <= 1:
+        return dict.fromkeys(distinct, "")
+    processes = {(place.host, place.rank, place.pid) for place in distinct}
+    if len(processes) == 1:
+        return {place: f"device {place.device}" for place in distinct}
+    several_hosts = len({place.host for place in distinct}) > 1
+    processes_of_rank = Counter(rank for _, rank, _ in processes)
+    return {
+        place: f"{_process_name(place, processes_of_rank[place.rank], several_hosts)}, device {place.device}"
+        for place in distinct
+    }
+
+
+def _process_name(place: Place, processes_of_rank: int, several_hosts: bool) -> str:
+    pid = f"process {place.pid}" + (f" of {place.host}" if several_hosts else "")
+    if place.rank is None:
+        return pid
+    # What a rank starts has its environment, and so its RANK.
+    return f"rank {place.rank}" if processes_of_rank == 1 else f"rank {place.rank}, {pid}"
+
+
+def _item(texts: tuple[str, ...], index: int) -> str:
+    return texts[index] if 0 <= index < len(texts) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
+    ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock.
+    ``clean`` and ``with_records`` are what it costs without records and with them, ``record_cost`` what a record of it
+    costs, or None if that is unknown; and so is ``sm_count``, how many SMs the device has."""
+
+    variant: str
+    name: str
+    num_warps: int
+    stride_bytes: int
+    layout: LayoutName
+    scope_ids: dict[int, str]
+    scopes: ScopeTable
+    sm_clock_hz: float
+    mode: Mode
+    metadata: dict[str, Any]
+    folder: Path
+    clean: KernelCost = UNKNOWN_COST
+    with_records: KernelCost = UNKNOWN_COST
+    record_cost: RecordCost | None = None
+    sm_count: int | None = None
+    checksums: tuple[int | None, int | None] = (None, None)
+    """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
+    capture_folder: Path | None = None
+
+    def ttgir(self) -> str:
+        """The module as the compiler made it, before records were inserted."""
+        return decode_text(self._file(TTGIR_FILE, self.checksums[0]), str(self.folder / TTGIR_FILE))
+
+    def sources(self) -> dict[str, str]:
+        """The text of each source file that the module refers to, by the path it is referred to by."""
+        return decode(self._file(SOURCES_FILE, self.checksums[1]), dict[str, str], str(self.folder / SOURCES_FILE))
+
+    def _file(self, name: str, crc32: int | None) -> bytes:
+        path = self.folder / name
+        data = read_regular(path, MOST_TEXT_BYTES, self.capture_folder)
+        _require_crc32(zlib.crc32(data), crc32, path)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process.
+
+    The host called it at ``host_ns``, and the call had returned at ``host_end_ns``, which older captures do not tell.
+    ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay. The buffer
+    begins at ``offset_bytes`` of the ``file`` in ``folder``."""
+
+    kernel: Kernel
+    origin: Origin
+    index: int
+    grid: tuple[int, int, int]
+    device: int
+    stream: int
+    host_ns: int
+    folder: Path
+    file: str
+    buffer_bytes: int
+    graph: bool
+    host_end_ns: int | None = None
+    offset_bytes: int = 0
+    crc32: int | None = None
+    """Of the buffer; None in captures of format 1."""
+    process: ProcessRecord | None = None
+    """What the process said of itself; None where nothing is known."""
+    capture_folder: Path | None = None
+    """The buffer lies in it; None for a file of the user's own."""
+
+    @property
+    def path(self) -> Path:
+        """Made when it is asked for: of a thousand launches, few are."""
+        return self.folder / self.file
+
+    @property
+    def device_name(self) -> str:
+        """Empty if it is unknown."""
+        return self.origin.device_name(self.device)
+
+    @property
+    def place(self) -> Place:
+        """The process and the device that it ran on."""
+        return Place(self.origin.host, self.origin.rank, self.origin.pid, self.device)
+
+    def words(self) -> NDArray[np.uint32]:
+        """The raw buffer as words, one row for each CTA: shape (CTAs, stride_bytes / 4)."""
+        path = self.path
+        with open_regular(path, self.capture_folder) as file:
+            size = os.fstat(file.fileno()).st_size - self.offset_bytes
+            if size != self.buffer_bytes:
+                raise KprofError(
+                    f"{path} is damaged: {size} bytes, where {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
+                )
+            try:
+                raw = np.fromfile(file, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
+            except OSError as error:
+                raise KprofError(f"cannot read {path}: {error.strerror}") from None
+        if self.crc32 is not None:
+            _require_crc32(zlib.crc32(raw.data), self.crc32, path)
+        return raw.reshape(-1, self.kernel.stride_bytes // 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of the program. ``ended`` is false if it was killed before it could say what it left out.
+
+    ``damaged_readings`` counts the lines of its clock file that are no readings of the host's clock."""
+
+    origin: Origin
+    info: ProcessRecord
+    launches: tuple[Launch, ...]
+    ended: bool
+    left_out: dict[str, int]
+    """Launches seen but not saved, by the reason."""
+    damaged_readings: int
+
+    @property
+    def pid(self) -> int:
+        return self.origin.pid
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """What one ``run`` saved."""
+
+    folder: Path
+    processes: tuple[Process, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches of all processes, in the order of the host's clock."""
+        launches = [launch for process in self.processes for launch in process.launches]
+        return tuple(sorted(launches, key=lambda launch: launch.host_ns))
+
+
+def _require_crc32(found: int, saved: int | None, path: Path) -> None:
+    if saved is not None and found != saved:
+        raise KprofError(
+            f"{path} is not what was saved: its checksum does not match",
+            hint=f"it was edited, damaged, or taken from another capture; {CAPTURE_AGAIN}",
+        )
+
+
+# What a capture tells of its user beyond the kernels, and how to leave that out of what is shared.
+
+LEFT_OUT = "the program's command line, its Python's path, and the hosts' names"
+"""What ``redacted`` leaves out, for users to read. ``STAYS`` is what they may take for left out."""
+STAYS = "the kernels' names, source and TTGIR, paths of source files, devices, versions, process ids and times"
+
+
+def redacted(capture: Capture) -> Capture:
+    """The capture without ``LEFT_OUT``. Hosts are numbered, in the order of their processes: what ran on one is still
+    told from what ran on another."""
+    hosts = {name: f"host {number}" for number, name in enumerate(_distinct(capture, lambda origin: origin.host), 1)}
+    boots = {boot: str(number) for number, boot in enumerate(_distinct(capture, lambda origin: origin.boot_id), 1)}
+    return replace(capture, processes=tuple(_redacted(process, hosts, boots) for process in capture.processes))
+
+
+def _distinct(capture: Capture, text: Callable[[Origin], str]) -> list[str]:
+    """Without the empty text: it says that nothing is known."""
+    return [found for found in dict.fromkeys(text(process.origin) for process in capture.processes) if found]
+
+
+def _redacted(process: Process, hosts: Mapping[str, str], boots: Mapping[str, str]) -> Process:
+    host, boot_id = hosts.get(process.origin.host, ""), boots.get(process.origin.boot_id, "")
+    origin = replace(process.origin, host=host, boot_id=boot_id)
+    info = msgspec.structs.replace(process.info, argv=(), executable="", host=host, boot_id=boot_id)
+    launches = tuple(replace(launch, origin=origin, process=info) for launch in process.launches)
+    return replace(process, origin=origin, info=info, launches=launches)
+
+
+# What a capture has of a kernel beside its numbers. A file with Proton's own buffer has nothing of it.
+
+
+def ttgir_of(kernel: Kernel) -> str:
+    """Empty if there is none."""
+    return kernel.ttgir() if (kernel.folder / TTGIR_FILE).is_file() else ""
+
+
+def sources_of(kernel: Kernel) -> dict[str, str]:
+    return kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
+
+
+def lines_of(text: str) -> list[str]:
+    """As editors count them: form feeds and the like end none."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def shown_line(line: str) -> str:
+    """A line of a text file as the page shows it: with blanks for tabs, and nothing that would move the rest."""
+    line = line.expandtabs()
+    return line if line.isprintable() else printable(line)

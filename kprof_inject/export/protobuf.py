@@ -1,0 +1,233 @@
+"""Columns of byte strings and of protobuf fields, for writers of many messages of one form at once."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Columns of byte strings, for writers of many messages of one form at once: varints, numbers, texts.
+#
+# Varints are those of protobuf: seven bits a byte, the lowest first, the top bit on all but the last
+# (https://protobuf.dev/programming-guides/encoding).
+
+_WORD_BITS = 56
+_DECIMAL_DIGITS = 20
+
+# What moves the groups of 28, 14 and 7 bits of a word apart: which stay, which move, by how many bits.
+_SPREADS = [
+    tuple(np.uint64(part) for part in spread)
+    for spread in (
+        (0x000000000FFFFFFF, 0x00FFFFFFF0000000, 4),
+        (0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
+        (0x007F007F007F007F, 0x3F803F803F803F80, 1),
+    )
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ByteColumn:
+    """A byte string for each row: the first ``lengths`` bytes of its item. A column of one row stands for all rows."""
+
+    items: NDArray[np.void]
+    lengths: NDArray[np.int64]
+
+    def only(self, rows: NDArray[np.bool_]) -> ByteColumn:
+        """The same with nothing in all other rows."""
+        return ByteColumn(self.items, np.where(rows, self.lengths, 0))
+
+    def at(self, rows: NDArray[np.int64]) -> ByteColumn:
+        """The strings of these rows."""
+        return ByteColumn(self.items.take(rows), self.lengths.take(rows))
+
+
+def strings(values: Sequence[bytes]) -> ByteColumn:
+    """One of these in each row."""
+    width = max((len(value) for value in values), default=0) or 1
+    items = np.frombuffer(b"".join(value.ljust(width, b"\0") for value in values), dtype=f"V{width}")
+    return ByteColumn(items, np.array([len(value) for value in values], dtype=np.int64))
+
+
+def constant(value: bytes) -> ByteColumn:
+    """The same in every row."""
+    return strings([value])
+
+
+def decimals(values: NDArray[np.int64]) -> ByteColumn:
+    """Whole numbers as decimal text."""
+    text = values.astype(f"S{_DECIMAL_DIGITS}")
+    return ByteColumn(text.view(f"V{_DECIMAL_DIGITS}"), np.char.str_len(text).astype(np.int64))
+
+
+def fixed64(values: NDArray[np.int64]) -> ByteColumn:
+    """Whole numbers in eight bytes, the lowest first."""
+    return _column(values.astype("<u8"), np.full(len(values), 8, dtype=np.int64))
+
+
+def varints(values: NDArray[np.int64]) -> ByteColumn:
+    """Whole numbers as varints of the fewest bytes, a negative one in ten as protobuf has its ``int64``."""
+    words = values.astype(np.uint64)
+    bits = int(words.max(initial=0)).bit_length()
+    lengths = np.ones(len(words), dtype=np.int64)
+    for more in range(7, bits, 7):
+        lengths += words >= np.uint64(1 << more)
+    if bits <= _WORD_BITS:
+        return _column(_spread(words, bits) | _CONTINUES[lengths, 0], lengths)
+    low, high = words & np.uint64((1 << _WORD_BITS) - 1), words >> np.uint64(_WORD_BITS)
+    pairs = np.stack((_spread(low, _WORD_BITS), _spread(high, 64 - _WORD_BITS)), axis=1)
+    return _column(pairs | _CONTINUES[lengths], lengths)
+
+
+def _spread(words: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    """Seven bits in each byte. No word has more than ``bits``."""
+    for (stays, moves, by), needed in zip(_SPREADS, (28, 14, 7), strict=True):
+        if bits > needed:
+            words = words & stays | (words & moves) << by
+    return words
+
+
+def _column(words: NDArray[Any], lengths: NDArray[np.int64]) -> ByteColumn:
+    """A column of items of one or more little-endian words each."""
+    data = np.ascontiguousarray(words, dtype="<u8")
+    width = 8 * (data.shape[1] if data.ndim > 1 else 1)
+    return ByteColumn(data.reshape(-1).view(f"V{width}"), lengths)
+
+
+def _continues() -> NDArray[np.uint64]:
+    """By length: the top bits of all bytes of a varint but its last, in two words."""
+    table = [[0x80 if byte < length - 1 else 0 for byte in range(16)] for length in range(11)]
+    return np.array(table, dtype=np.uint8).view("<u8").astype(np.uint64)
+
+
+_CONTINUES = _continues()
+
+
+# Protobuf fields: single ones as bytes, and columns of them.
+#
+# A field is its key, number and wire type, and its value; a message within a message is its length and its fields
+# (https://protobuf.dev/programming-guides/encoding).
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_LENGTHS_STEP = 64
+
+
+def varint(value: int) -> bytes:
+    """One number; a negative one as protobuf has its ``int64``."""
+    value &= (1 << 64) - 1
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def field(number: int, value: int | float | str | bytes) -> bytes:
+    """One field: a varint, a double, or a text, message or other string of bytes."""
+    match value:
+        case int():
+            return varint_key(number) + varint(value)
+        case float():
+            return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+        case str():
+            return field(number, value.encode(errors="replace"))
+        case bytes():
+            return varint(number << 3 | _BYTES) + varint(len(value)) + value
+
+
+def varint_key(number: int) -> bytes:
+    return varint(number << 3 | _VARINT)
+
+
+def fixed64_key(number: int) -> bytes:
+    return varint(number << 3 | _FIXED64)
+
+
+def varint_fields(number: int, values: NDArray[np.int64]) -> list[ByteColumn]:
+    """A field with a varint in each row."""
+    return [constant(varint_key(number)), varints(values)]
+
+
+def message_fields(number: int, columns: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
+    """A field with a message, or a text, in each row: what is ``first`` in all, and then what the columns hold."""
+    lengths = np.zeros(1, dtype=np.int64)
+    for column in columns:
+        lengths = lengths + column.lengths
+    longest = int(lengths.max(initial=0)) | _LENGTHS_STEP - 1
+    return [_message_heads(number, first, longest).at(lengths), *columns]
+
+
+@lru_cache
+def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
+    """The key and length of a message and what is first in it, by the length of the rest."""
+    key = varint(number << 3 | _BYTES)
+    return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])
+
+
+# Rows of bytes: columns put side by side, and rows put one behind the other in any order.
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A byte string for each row, every ``stride`` bytes of ``data``, ``lengths`` long."""
+
+    data: NDArray[np.uint8]
+    stride: int
+    lengths: NDArray[np.int64]
+
+
+def side_by_side(columns: Sequence[ByteColumn], count: int) -> Rows:
+    """``count`` rows, each of which has the strings of all columns one behind the other."""
+    # An item is written whole, and what is behind its string is overwritten by the next: the last needs room for that.
+    room = max(column.items.itemsize for column in columns)
+    stride = sum(int(column.lengths.max(initial=0)) for column in columns) + room
+    data = np.empty(count * stride, dtype=np.uint8)
+    begins = np.arange(count, dtype=np.int64) * stride
+    ends = begins.copy()
+    for column in columns:
+        _at_any_byte(data, column.items.itemsize)[ends] = column.items
+        ends += column.lengths
+    return Rows(data, stride, ends - begins)
+
+
+def one_behind_the_other(rows: Rows) -> bytes:
+    """All rows in their order."""
+    return merged([(rows, np.arange(len(rows.lengths)))])
+
+
+def merged(parts: Sequence[tuple[Rows, NDArray[np.int64]]]) -> bytes:
+    """Rows with the place that each has among those of all parts: 0, 1, 2..."""
+    lengths = np.zeros(sum(len(places) for _, places in parts), dtype=np.int64)
+    for rows, places in parts:
+        lengths[places] = rows.lengths
+    ends = np.cumsum(lengths)
+    data = np.empty(int(lengths.sum()), dtype=np.uint8)
+    for rows, places in parts:
+        _copy(rows, data, (ends - lengths)[places])
+    return data.tobytes()
+
+
+def _copy(rows: Rows, data: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
+    """Put each row where it begins: all of one length at once."""
+    for length, which in _by_length(rows.lengths):
+        _at_any_byte(data, length)[begins[which]] = _at_any_byte(rows.data, length)[which * rows.stride]
+
+
+def _by_length(lengths: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each length but 0, with the rows that have it. Their number is small, as rows are alike."""
+    # numpy sorts 16 bits and fewer by counting.
+    order = np.argsort(lengths.astype(np.min_scalar_type(int(lengths.max(initial=0)))), kind="stable")
+    found, first = np.unique(lengths[order], return_index=True)
+    for length, which in zip(found.tolist(), np.split(order, first[1:]), strict=False):
+        if length:
+            yield length, which
+
+
+def _at_any_byte(data: NDArray[np.uint8], width: int) -> NDArray[Any]:
+    """All runs of ``width`` bytes, by the byte where they begin."""
+    return np.ndarray((max(len(data) - width + 1, 0),), dtype=f"V{width}", buffer=data, strides=(1,))

@@ -1,0 +1,185 @@
+"""Rows of text from columns: many lines of one form, without a loop over them.
+
+A chunk of rows is one array of bytes. A field has the same place in all rows, as wide as its longest text; what a row
+does not need of it is 0, and is taken out at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.errors import printable
+
+# Whole numbers as decimal text, by column: four digits at a time, from tables.
+
+_DIGITS = 4
+_GROUP = 10**_DIGITS
+# Where the table has the ways to write four digits: all of them; a number's first ones, without leading zeros; and the
+# same of a number that has no more, where 0 is a zero.
+_FIRST, _ONLY = _GROUP, 2 * _GROUP
+
+
+def _groups() -> NDArray[np.uint32]:
+    digits = np.array([list(f"{value:0{_DIGITS}}".encode()) for value in range(_GROUP)], dtype=np.uint8)
+    first = np.where(np.logical_and.accumulate(digits == ord("0"), axis=1), 0, digits).astype(np.uint8)
+    only = first.copy()
+    only[0, -1] = ord("0")
+    return np.concatenate((digits, first, only)).view(np.uint32).reshape(-1)
+
+
+_GROUPS = _groups()
+_THOUSANDTHS = np.frombuffer("".join(f".{value:03}" for value in range(1000)).encode(), dtype=np.uint32)
+
+
+def number_width(values: NDArray[np.int64]) -> int:
+    """How many bytes ``write_numbers`` needs for any of these."""
+    smallest, largest = int(values.min(initial=0)), int(values.max(initial=0))
+    groups = -(-len(str(max(largest, -smallest))) // _DIGITS)
+    return groups * _DIGITS + (smallest < 0)
+
+
+def write_numbers(rows: NDArray[np.uint8], at: int, width: int, values: NDArray[np.int64]) -> None:
+    """Write each number into its row of bytes, from column ``at``; of the ``width``, what it does not need becomes 0.
+    There is a row, and the array is contiguous."""
+    if width % _DIGITS:
+        rows[:, at] = np.where(values < 0, ord("-"), 0)
+        values = np.abs(values)
+        at += 1
+    way = _ONLY
+    for column in range(at + width - width % _DIGITS - _DIGITS, at, -_DIGITS):
+        more = values // _GROUP
+        group = values - more * _GROUP
+        group += (more == 0) * way
+        _four_bytes(rows, column)[:] = _GROUPS[group]
+        values, way = more, _FIRST
+    # No more digits stand before these.
+    _four_bytes(rows, at)[:] = _GROUPS[values + way]
+
+
+def thousandths_width(values: NDArray[np.int64]) -> int:
+    """How many bytes ``write_thousandths`` needs for any of these."""
+    return number_width(values // 1000) + _DIGITS
+
+
+def write_thousandths(rows: NDArray[np.uint8], at: int, width: int, values: NDArray[np.int64]) -> None:
+    """As ``write_numbers``, a thousandth of each, with exactly three decimals. No value is negative."""
+    whole = values // 1000
+    write_numbers(rows, at, width - _DIGITS, whole)
+    _four_bytes(rows, at + width - _DIGITS)[:] = _THOUSANDTHS[values - whole * 1000]
+
+
+def _four_bytes(rows: NDArray[np.uint8], column: int) -> NDArray[np.uint32]:
+    """The four bytes from a column on, of each row as one."""
+    return np.ndarray(len(rows), np.uint32, rows, column, rows.strides[:1])
+
+
+# JSON that Perfetto's own tokenizer reads back.
+#
+# It decodes escapes only in strings that hold a quote, and a string that ends in a backslash fails the whole load. So
+# no escape but the quote's is left in.
+
+
+def json_text(value: Any) -> bytes:
+    """A value as JSON, with what cannot be read back replaced."""
+    return json.dumps(_readable(value), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def json_inside(text: str) -> bytes:
+    """A text as it stands between the quotes of a JSON string."""
+    return json_text(text)[1:-1]
+
+
+def _readable(value: Any) -> Any:
+    match value:
+        case str():
+            return printable(value).replace("\\", "/")
+        case dict():
+            return {key: _readable(item) for key, item in value.items()}
+        case list():
+            return [_readable(item) for item in value]
+    return value
+
+
+# The array of so many rows stays in the processor's cache from the first field to the last.
+_CHUNK_ROWS = 1 << 11
+
+_Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How numbers are written: how many bytes a column of them takes, and what fills these bytes in each row."""
+
+    width: Callable[[NDArray[np.int64]], int]
+    write: Callable[[_Bytes, int, int, NDArray[np.int64]], None]
+
+
+WHOLE = Form(number_width, write_numbers)
+THOUSANDTHS = Form(thousandths_width, write_thousandths)
+"""For numbers that are not negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """A text that is the same in all rows of a kind: ``texts[kind]``, without zero bytes."""
+
+    texts: Sequence[bytes]
+
+    def width(self) -> int:
+        return max(map(len, self.texts), default=0)
+
+    def form(self, width: int) -> _Bytes:
+        padded = b"".join(text.ljust(width, b"\0") for text in self.texts)
+        return np.frombuffer(padded, np.uint8).reshape(len(self.texts), width)
+
+    def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
+        """Nothing: it is in the form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number in each row, behind a ``label``; both only in rows that are ``shown`` (None: in all)."""
+
+    label: bytes
+    values: NDArray[np.int64]
+    number: Form = WHOLE
+    shown: NDArray[np.bool_] | None = None
+
+    def width(self) -> int:
+        return len(self.label) + self.number.width(self.values)
+
+    def form(self, width: int) -> _Bytes:
+        return np.frombuffer(self.label.ljust(width, b"\0"), np.uint8).reshape(1, width)
+
+    def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
+        """Write this part of the column into the columns from ``at`` on, where the form already is."""
+        label = len(self.label)
+        self.number.write(rows, at + label, width - label, self.values[part])
+        if self.shown is not None:
+            rows[~self.shown[part], at : at + width] = 0
+
+
+Field = Same | Column
+
+
+def text_rows(fields: Sequence[Field], kind: NDArray[np.int64]) -> Iterator[bytes]:
+    """These fields one after the other, in as many rows as ``kind`` has, in chunks. ``kind`` is the kind of each row; a
+    ``Same`` has a text for each kind, or one for all."""
+    ends = np.cumsum([field.width() for field in fields]).tolist()
+    places = list(zip(fields, pairwise([0, *ends]), strict=True))
+    texts = [field.form(end - at) for field, (at, end) in places]
+    kinds = max(len(text) for text in texts)
+    forms = np.hstack([np.broadcast_to(text, (kinds, text.shape[1])) for text in texts])
+    for first in range(0, len(kind), _CHUNK_ROWS):
+        part = slice(first, first + _CHUNK_ROWS)
+        rows = forms[kind[part]]
+        for field, (at, end) in places:
+            field.write(rows, at, end - at, part)
+        yield rows.tobytes().translate(None, b"\0")

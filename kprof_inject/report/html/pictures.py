@@ -1,0 +1,295 @@
+"""How the CTAs fill the SMs, how a scope's durations are spread, how its iterations go: as columns of numbers."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.errors import printable
+from kprof_inject.timeline.spread import Groups, IterationSeries
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import SmWork, end_of_work_ns
+
+# Columns of numbers as the page's JSON holds them: bytes in base64, of which ``packed.js`` makes typed arrays.
+
+# What the page calls each type: by it, it chooses the typed array.
+_TYPES: dict[str, np.dtype[np.integer[Any]]] = {"u1": np.dtype("u1"), "i4": np.dtype("<i4")}
+
+
+def packed(values: NDArray[Any], kind: str) -> dict[str, str]:
+    """The values as ``kind``: ``u1`` or ``i4``, little-endian, row by row. They have to fit."""
+    return {"type": kind, "base64": b64encode(values.astype(_TYPES[kind]).tobytes()).decode()}
+
+
+# How the CTAs fill the SMs over time: a matrix with a row for each SM.
+
+_COLUMNS = 400
+# No device has as many; a damaged header may name any.
+_MOST_ROWS = 512
+_FULL = 255
+
+
+def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | None:
+    """None where no timer says when CTAs ran. All times are nanoseconds since ``Timeline.first_ns``.
+
+    ``cells`` has a byte for each SM (ascending, those of ``sms``) and each of ``columns`` parts of the time from
+    ``begin_ns`` to ``end_ns``: how many CTAs were at work on the average, of which 255 are ``most``. ``done_ns`` is
+    when each SM had done the last of its work, ``counts`` how many CTAs it ran, ``sms_left_out`` how many SMs have no
+    row. From ``tail_ns`` on, the launch's tail, SMs run out of work; for ``tail_share`` of the launch they
+    idle then, on average; None if that is unknown. A wave is of ``wave_ctas`` CTAs.
+    """
+    waves = summary.waves
+    if waves is None:
+        return None
+    work = SmWork.of(timeline.ctas)
+    shown = work.row_of < _MOST_ROWS
+    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MOST_ROWS)
+    begin_ns = ctas["init_ns"] - timeline.first_ns
+    end_ns = end_of_work_ns(ctas) - timeline.first_ns
+    first_ns, last_ns = int(begin_ns.min()), int(end_ns.max())
+    column_ns = max(last_ns - first_ns, 1) / _COLUMNS
+    busy = at_work(row, (begin_ns - first_ns) / column_ns, (end_ns - first_ns) / column_ns, rows, _COLUMNS)
+    most = max(float(busy.max()), 1.0)
+    return {
+        "sms": work.ids[:rows].tolist(),
+        "sms_left_out": len(work.ids) - rows,
+        "columns": _COLUMNS,
+        "begin_ns": first_ns,
+        "end_ns": last_ns,
+        "most": most,
+        "cells": packed(np.rint(busy * (_FULL / most)), "u1"),
+        "counts": work.ctas[:rows].tolist(),
+        "done_ns": (work.done_ns[:rows] - timeline.first_ns).tolist(),
+        "slots": waves.slots_per_sm,
+        "wave_ctas": waves.sms * waves.slots_per_sm,
+        "tail_ns": int(work.done_ns.max()) - waves.tail.duration_ns - timeline.first_ns,
+        "tail_share": summary.ending and summary.ending.idle_share,
+    }
+
+
+def at_work(
+    row: NDArray[np.int64], begin: NDArray[np.float64], end: NDArray[np.float64], rows: int, columns: int
+) -> NDArray[np.float64]:
+    """How many CTAs each row had in each column on the average, shape (rows, columns). ``begin`` and ``end`` count
+    columns, 0 to ``columns``."""
+    from_begins = _running(row, begin, rows, columns)
+    busy: NDArray[np.float64] = np.maximum(from_begins - _running(row, end, rows, columns), 0)
+    return busy
+
+
+def _running(row: NDArray[np.int64], since: NDArray[np.float64], rows: int, columns: int) -> NDArray[np.float64]:
+    """The same of what never ends: of its first column, a part, and all of each later one."""
+    # One column more, for what begins with the end.
+    column = since.astype(np.int64)
+    cell = row * (columns + 1) + column
+    shape = rows, columns + 1
+    begun = np.bincount(cell, minlength=rows * (columns + 1)).reshape(shape)
+    missed = np.bincount(cell, since - column, rows * (columns + 1)).reshape(shape)
+    running: NDArray[np.float64] = np.cumsum(begun, axis=1, dtype=np.float64) - missed
+    return running[:, :columns]
+
+
+# How often a scope took how long: exact counts in bins with edges at whole nanoseconds.
+
+_BINS = 96
+# Where the longest takes more times the median than this, equal bins would show a single bar and nothing.
+_LOG_FROM = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bins:
+    """A bin goes from one of ``edges_ns``, which ascend, to the next, without that. All are equally wide, or, if
+    ``grow``, each is wider than the one before by about the same factor."""
+
+    edges_ns: NDArray[np.int64]
+    grow: bool
+
+    @classmethod
+    def holding(cls, least_ns: int, greatest_ns: int, median_ns: float) -> Bins:
+        """Bins for all durations from the least to the greatest."""
+        grow = greatest_ns > _LOG_FROM * max(median_ns, 1)
+        if grow:
+            steps = np.geomspace(max(least_ns, 1), greatest_ns + 1, _BINS + 1)
+            edges = np.unique(np.append(least_ns, np.rint(steps).astype(np.int64)))
+        else:
+            width = -(-(greatest_ns + 1 - least_ns) // _BINS)
+            edges = np.arange(least_ns, greatest_ns + 1, width)
+        # However the last step was rounded, the last bin ends behind the greatest.
+        return cls(np.append(edges[edges <= greatest_ns], greatest_ns + 1), grow)
+
+
+class Histograms:
+    """The durations of each scope of a launch, counted block by block."""
+
+    def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
+        self._bins = [_bins_of(scope) for scope in scopes]
+        self._counts = [np.zeros(len(bins.edges_ns) - 1 if bins else 0, dtype=np.int64) for bins in self._bins]
+
+    def add(self, scope: int, durations_ns: NDArray[np.int64]) -> None:
+        """Durations of one scope of the launch that was summarised. Those of an instant are passed over."""
+        bins, counts = self._bins[scope], self._counts[scope]
+        if bins:
+            bin_of = np.searchsorted(bins.edges_ns, durations_ns, side="right") - 1
+            counts += np.bincount(bin_of, minlength=len(counts))
+
+    def of(self, scope: int) -> dict[str, Any] | None:
+        """None if no duration is known."""
+        bins = self._bins[scope]
+        if bins is None:
+            return None
+        return {"edges_ns": bins.edges_ns.tolist(), "counts": self._counts[scope].tolist(), "log": bins.grow}
+
+
+def _bins_of(scope: ScopeSummary) -> Bins | None:
+    if scope.kind == INSTANT or scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
+        return None
+    return Bins.holding(scope.min_ns, scope.max_ns, scope.p50_ns)
+
+
+# How an iteration's time goes over its loop: the middle and the outer tenths, by the number of the iteration.
+
+_MOST_POINTS = 512
+# The first iterations fill the pipeline: they keep a point each.
+_SINGLE = 64
+_QUANTILES = {"p10_ns": 0.1, "p50_ns": 0.5, "p90_ns": 0.9}
+# A point's number and a duration make one key, which sorts in place and fast. What is longer is a damaged record's.
+_DURATION_BITS = 50
+_LONGEST_NS = (1 << _DURATION_BITS) - 1
+
+
+class IterationBands:
+    """The iterations of each scope of a launch, gathered block by block: 8 bytes each."""
+
+    def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
+        self._series = [scope.iterations for scope in scopes]
+        self._keys = [_Keys(series) if series else None for series in self._series]
+
+    def add(self, scope: int, iterations: NDArray[np.int32], durations_ns: NDArray[np.int64]) -> None:
+        """Of one scope. Iterations without a number are passed over."""
+        if keys := self._keys[scope]:
+            keys.add(iterations, durations_ns)
+
+    def of(self, scope: int) -> dict[str, Any] | None:
+        """Points of ascending numbers: each of iterations ``first`` to ``last``, ``count`` of them. None if the scope
+        has no iterations with a number. To be called once: what was gathered is given back."""
+        keys, series = self._keys[scope], self._series[scope]
+        if keys is None or series is None:
+            return None
+        self._keys[scope] = None
+        return {
+            **keys.points(),
+            "runs": series.runs,
+            "fewest": series.fewest,
+            "most": series.most,
+            "first_ns": series.first_ns,
+            "steady_ns": series.steady_ns,
+            "last_ns": series.last_ns,
+        }
+
+
+class _Keys:
+    def __init__(self, series: IterationSeries) -> None:
+        most = int(series.numbers[-1]) + 1
+        self._width = max(-(-(most - _SINGLE) // (_MOST_POINTS - _SINGLE)), 1)
+        self._greatest = most - 1
+        self._parts: list[NDArray[np.int64]] = []
+
+    def add(self, iterations: NDArray[np.int32], durations_ns: NDArray[np.int64]) -> None:
+        known = iterations >= 0
+        number = iterations[known].astype(np.int64)
+        point = np.where(number < _SINGLE, number, _SINGLE + (number - _SINGLE) // self._width)
+        self._parts.append(point << _DURATION_BITS | np.minimum(durations_ns[known], _LONGEST_NS))
+
+    def points(self) -> dict[str, Any]:
+        keys = np.concatenate(self._parts)
+        keys.sort()
+        point = keys >> _DURATION_BITS
+        begins = np.flatnonzero(np.append(True, point[1:] != point[:-1]))
+        numbers = point[begins]
+        keys &= _LONGEST_NS
+        first = np.where(numbers < _SINGLE, numbers, _SINGLE + (numbers - _SINGLE) * self._width)
+        last = np.where(numbers < _SINGLE, numbers, np.minimum(first + self._width - 1, self._greatest))
+        counts = np.diff(begins, append=len(keys))
+        quantiles = {name: _quantile(keys, begins, counts, part) for name, part in _QUANTILES.items()}
+        return {"first": first.tolist(), "last": last.tolist(), "counts": counts.tolist(), **quantiles}
+
+
+def _quantile(
+    values: NDArray[np.int64], begins: NDArray[np.int64], counts: NDArray[np.int64], part: float
+) -> list[float]:
+    """Exact, linear between neighbours, of each group; a group's values are sorted."""
+    at = part * (counts - 1)
+    below = np.floor(at).astype(np.int64)
+    low, high = values[begins + below], values[begins + np.ceil(at).astype(np.int64)]
+    quantiles: list[float] = np.round(low + (high - low) * (at - below), 1).tolist()
+    return quantiles
+
+
+# Each scope by itself: how its durations are spread, where it ran, and how its iterations go.
+
+# No device has as many SMs; a damaged header may name any.
+_MOST_GROUPS = 512
+
+
+def scope_pictures(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
+    """One object for each scope of the table, in its order. Reads the launch once more."""
+    histograms, bands = Histograms(summary.scopes), IterationBands(summary.scopes)
+    for block in timeline.blocks():
+        order = np.argsort(block["scope"], kind="stable")
+        scope, durations_ns, iterations = (block[name][order] for name in ("scope", "duration_ns", "iteration"))
+        present, begins = np.unique(scope, return_index=True)
+        for index, begin, end in zip(present.tolist(), begins, np.append(begins[1:], len(scope)), strict=True):
+            histograms.add(index, durations_ns[begin:end])
+            bands.add(index, iterations[begin:end], durations_ns[begin:end])
+    return [
+        {
+            **_facts(scope),
+            "histogram": histograms.of(index),
+            "iterations": bands.of(index),
+            "warps": _means(scope.warps),
+            "sms": _means(scope.sms),
+        }
+        for index, scope in enumerate(summary.scopes)
+    ]
+
+
+def _facts(scope: ScopeSummary) -> dict[str, Any]:
+    return {
+        "name": printable(scope.scope),
+        "kind": scope.kind,
+        "depth": scope.depth,
+        "source": printable(scope.source),
+        "count": scope.count,
+        "share": scope.share,
+        "total_ns": scope.total_ns,
+        "self_ns": scope.self_ns,
+        "mean_ns": scope.mean_ns,
+        "min_ns": scope.min_ns,
+        "p50_ns": scope.p50_ns,
+        "p90_ns": scope.p90_ns,
+        "p99_ns": scope.p99_ns,
+        "max_ns": scope.max_ns,
+        "mean_cycles": scope.mean_cycles,
+        "without_partner": scope.without_partner,
+        "cut": scope.cut,
+        "crossing": scope.crossing,
+    }
+
+
+def _means(groups: Groups) -> dict[str, Any]:
+    """What the scope took on the average in each warp or SM."""
+    means_ns = groups.totals_ns / np.maximum(groups.counts, 1)
+    part = slice(_MOST_GROUPS)
+    return {
+        "ids": groups.ids[part].tolist(),
+        "counts": groups.counts[part].tolist(),
+        "means_ns": np.round(means_ns[part], 1).tolist(),
+        "left_out": max(len(groups.ids) - _MOST_GROUPS, 0),
+    }

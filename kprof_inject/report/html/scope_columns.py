@@ -1,0 +1,160 @@
+"""The scopes of a launch for the page, block by block, as columns that compress well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.errors import KprofError
+from kprof_inject.timeline.timeline import Timeline
+
+# Columns of whole numbers as bytes that compress well; ``assets/codec.js`` reads them.
+#
+# A table is its number of rows (u32) and then its columns. A column is one byte and then some planes of a byte for each
+# row, the lowest byte of all values first: high bytes that hardly change stand together and take next to no room. The
+# byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
+# some are negative.
+
+Column = NDArray[np.integer]
+
+_ZIGZAG = 0x80
+# What a double holds exactly, as JavaScript's numbers are.
+_EXACT = 1 << 53
+
+
+def table_bytes(columns: Sequence[Column]) -> Iterator[bytes]:
+    """One table. All columns have the same number of rows. Raises ``KprofError`` for a number beyond ±2 ** 52."""
+    rows = len(columns[0])
+    yield rows.to_bytes(4, "little")
+    for column in columns:
+        yield from _column_bytes(column.astype(np.int64, copy=False), rows)
+
+
+def differences(column: Column, first: int = 0) -> NDArray[np.int64]:
+    """Each value less the one before it."""
+    values = column.astype(np.int64)
+    steps = values.copy()
+    steps[1:] -= values[:-1]
+    steps[:1] -= first
+    return steps
+
+
+def differences_by_kind(column: Column, kind: Column) -> NDArray[np.int64]:
+    """Each value less the one before it in a row of the same ``kind``; the first of a kind less 0."""
+    order = np.argsort(kind, kind="stable")
+    sorted_kind, values = kind[order], column[order].astype(np.int64)
+    follows = np.flatnonzero(sorted_kind[1:] == sorted_kind[:-1]) + 1
+    steps = values.copy()
+    steps[follows] -= values[follows - 1]
+    result = np.empty_like(steps)
+    result[order] = steps
+    return result
+
+
+def _column_bytes(values: NDArray[np.int64], rows: int) -> Iterator[bytes]:
+    is_signed = bool(values.min(initial=0) < 0)
+    if is_signed:
+        values = (values << 1) ^ (values >> 63)
+    largest = int(values.max(initial=0))
+    if largest >= _EXACT:
+        raise KprofError(
+            f"a time of {largest} ns does not fit into a page", hint="write a trace instead: kprof-inject trace"
+        )
+    planes = -(-largest.bit_length() // 8)
+    yield bytes([planes | _ZIGZAG if is_signed else planes])
+    lowest_first = np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(rows, 8)
+    for plane in range(planes):
+        yield np.ascontiguousarray(lowest_first[:, plane]).tobytes()
+
+
+# The scopes of a launch for the page, block by block: what ``assets/data.js`` turns into typed arrays again.
+#
+# Times are nanoseconds since the launch's begin. In this order, each as ``payload.columns`` has it:
+#
+# * the CTAs: number, SM, begin, time until the end of its work, and from there until its records are copied;
+# * the incomplete warps: place of the CTA among those, warp, what its counters say, begin and length of the lost
+# window;
+# * for each block the tracks in it (place of the CTA, warp, number of scopes), then its scopes.
+#
+# Whatever can be predicted is stored as the difference from that: a start from the start before it, an iteration from
+# the one before it of its scope, elapsed cycles from those that the elapsed time takes at the fitted clock.
+
+_COUNTS = ("records_written", "records_lost", "open_starts", "stray_ends", "records_damaged")
+
+
+def scope_bytes(timeline: Timeline, shown: NDArray[np.bool_] | None) -> Iterator[bytes]:
+    """The launch's CTAs, and the scopes of those of them that are ``shown`` (a row for each of ``timeline.ctas``; None:
+    of all)."""
+    places = _Places(timeline.ctas["cta"])
+    yield from _ctas(timeline)
+    yield from _incomplete(timeline, places)
+    for block in timeline.blocks():
+        kept = block if shown is None else block[shown[places.of(block["cta"])]]
+        if kept.size:
+            yield from _block(kept, timeline, places)
+
+
+class _Places:
+    """Where CTAs stand in the table of CTAs."""
+
+    def __init__(self, numbers: NDArray[np.int32]) -> None:
+        self._order = np.argsort(numbers, kind="stable")
+        self._numbers = numbers[self._order]
+
+    def of(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        return self._order[np.searchsorted(self._numbers, numbers)]
+
+
+def _ctas(timeline: Timeline) -> Iterator[bytes]:
+    ctas = timeline.ctas
+    yield from table_bytes(
+        (
+            differences(ctas["cta"]),
+            ctas["sm"],
+            differences(ctas["init_ns"], timeline.first_ns),
+            ctas["pre_final_ns"] - ctas["init_ns"],
+            ctas["post_final_ns"] - ctas["pre_final_ns"],
+        )
+    )
+
+
+def _incomplete(timeline: Timeline, places: _Places) -> Iterator[bytes]:
+    warps = timeline.incomplete
+    yield from table_bytes(
+        (
+            places.of(warps["cta"]) if warps.size else warps["cta"],
+            warps["warp"],
+            *(warps[count] for count in _COUNTS),
+            differences(warps["lost_start_ns"], timeline.first_ns),
+            warps["lost_end_ns"] - warps["lost_start_ns"],
+        )
+    )
+
+
+def _block(scopes: NDArray[np.void], timeline: Timeline, places: _Places) -> Iterator[bytes]:
+    cta, warp = scopes["cta"], scopes["warp"]
+    fresh = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
+    first = np.flatnonzero(fresh)
+    place = places.of(cta[first])
+    yield from table_bytes((place, warp[first], np.diff(first, append=len(scopes))))
+
+    elapsed_ns = scopes["end_ns"] - scopes["start_ns"]
+    elapsed_cycles = scopes["end_cycles"] - scopes["start_cycles"]
+    # As JavaScript reckons it: both are IEEE doubles.
+    expected_cycles = np.floor(elapsed_ns * (timeline.clock.clock_hz / 1e9) + 0.5).astype(np.int64)
+    kind = scopes["scope"]
+    yield from table_bytes(
+        (
+            kind,
+            scopes["depth"],
+            scopes["flags"],
+            differences_by_kind(scopes["iteration"], kind),
+            differences(scopes["start_ns"], timeline.first_ns),
+            elapsed_ns,
+            elapsed_ns - scopes["duration_ns"],
+            scopes["duration_ns"] - scopes["self_ns"],
+            elapsed_cycles - expected_cycles,
+        )
+    )

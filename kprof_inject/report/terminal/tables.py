@@ -1,0 +1,187 @@
+"""Tables of figures on a terminal, and the one of verdicts."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.model import Launch, Origin
+from kprof_inject.errors import printable
+from kprof_inject.quantities import time_text
+from kprof_inject.report.kernel_names import kernel_names
+from kprof_inject.timeline.trust import CONFIDENCE, Level, Verdict, judge, median_time_ns
+
+# Tables of figures on a terminal: names are folded where there is little room, figures never, and letters that the
+# terminal's encoding does not have are written with those that it has.
+
+_LEAST_NAME = 8
+_READABLE_NAME = 24
+_INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
+# What stands between two columns: with lines, and without.
+_FRAME, _SPACE = 3, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``cells`` are texts of anyone's; ``styles`` are rich's, one for each, if there are any. Only a ``name`` may be
+    folded."""
+
+    title: str
+    cells: Sequence[str]
+    styles: Sequence[str] = ()
+    left: bool = False
+    name: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (self.title, *self.cells)))
+
+    @property
+    def readable_width(self) -> int:
+        return min(self.width, _READABLE_NAME) if self.name else self.width
+
+    @property
+    def least_width(self) -> int:
+        return min(self.width, _LEAST_NAME) if self.name else self.width
+
+
+def shown(text: str, console: Console, style: str = "") -> Text:
+    """Text of anyone's, with neither rich's nor the terminal's commands, in letters that the terminal has."""
+    return Text(_written(text, console.encoding), style)
+
+
+def say(text: str, console: Console) -> None:
+    """Print a line, which a terminal wraps where it is longer."""
+    console.print(shown(text, console), crop=False)
+
+
+def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Sequence[Column]:
+    """Print the first of the layouts for which there is room, else the last one; returns which it was.
+
+    There is room if of each name at least so much stands in one line that it can be read. The first layout has lines
+    between its columns, if there is room for those too. Columns that need more than there is make longer lines, which
+    the terminal wraps: no figure is ever cut."""
+    written = [[_in_letters(column, console.encoding) for column in layout] for layout in layouts]
+    first = written[0]
+    if sum(column.width + _FRAME for column in first) + 1 <= console.width:
+        console.print(_filled(Table(), first))
+        return layouts[0]
+    readable = (sum(column.readable_width + _SPACE for column in layout) - _SPACE for layout in written)
+    number = next((at for at, width in enumerate(readable) if width <= console.width), len(layouts) - 1)
+    chosen = written[number]
+    table = _filled(Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False), chosen)
+    if sum(column.width + _SPACE for column in chosen) - _SPACE > console.width:
+        table.width = max(sum(column.least_width + _SPACE for column in chosen) - _SPACE, console.width)
+    console.print(table, crop=False)
+    return layouts[number]
+
+
+def _filled(table: Table, columns: Sequence[Column]) -> Table:
+    for column in columns:
+        table.add_column(
+            Text(column.title),
+            justify="left" if column.left or column.name else "right",
+            no_wrap=not column.name,
+            overflow="fold",
+            min_width=column.least_width,
+        )
+    for number in range(len(columns[0].cells)):
+        table.add_row(
+            *(Text(column.cells[number], column.styles[number] if column.styles else "") for column in columns)
+        )
+    return table
+
+
+def _in_letters(column: Column, encoding: str) -> Column:
+    cells = [_written(cell, encoding) for cell in column.cells]
+    return Column(_written(column.title, encoding), cells, column.styles, column.left, column.name)
+
+
+def _written(text: str, encoding: str) -> str:
+    """What has no like among the encoding's letters is given by its number."""
+    return printable(text).translate(_replaced(encoding)).encode(encoding, "backslashreplace").decode(encoding)
+
+
+@functools.cache
+def _replaced(encoding: str) -> dict[int, str]:
+    missing = {letter: plain for letter, plain in _INSTEAD.items() if not letter.encode(encoding, "ignore")}
+    return str.maketrans(missing)
+
+
+# The table of verdicts: how far to trust each kernel's durations, and what that rests on.
+
+_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
+
+_BUILD_COLUMNS: dict[str, Callable[[KernelCost], int | None]] = {
+    "registers": lambda cost: cost.registers,
+    "spills": lambda cost: cost.spills,
+    "shared bytes": lambda cost: cost.shared_bytes,
+    "CTAs per SM": lambda cost: cost.ctas_per_sm,
+}
+
+
+def print_trust(launches: Iterable[Launch], console: Console) -> None:
+    """Print a row for each kernel of each process, and under the table what each verdict rests on."""
+    # A process has one folder for a variant, however often it launched it.
+    judged = list({launch.kernel.folder: launch for launch in launches}.values())
+    verdicts = [(name, judge(launch.kernel)) for name, launch in zip(_names(judged), judged, strict=True)]
+    say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
+    print_fitted(_layouts(verdicts), console)
+    for name, verdict in verdicts:
+        say(f"{name}: {verdict.text}", console)
+
+
+def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
+    """Where there is less room, without the figures of the builds that are the same with records; and in the end
+    without any, for the text below the table says of each kernel which of them changed for the worse."""
+    judged = [verdict for _, verdict in verdicts]
+    shared = [
+        Column("kernel", [name for name, _ in verdicts], name=True),
+        Column(
+            "verdict", [one.level.value for one in judged], [_COLOURS.get(one.level, "") for one in judged], left=True
+        ),
+        Column("run time", [_change(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
+        Column("overhead", [one.figure or "-" for one in judged]),
+    ]
+    builds = [
+        (Column(title, [_change(*map(_number, map(of, _costs(one)))) for one in judged]), of)
+        for title, of in _BUILD_COLUMNS.items()
+    ]
+    changed = [column for column, of in builds if any(of(one.clean) != of(one.with_records) for one in judged)]
+    return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
+
+
+def _costs(verdict: Verdict) -> tuple[KernelCost, KernelCost]:
+    return verdict.clean, verdict.with_records
+
+
+def _names(launches: Sequence[Launch]) -> list[str]:
+    """The kernels' names, as over their launches; with the process where there are several."""
+    names = kernel_names(launch.kernel for launch in launches)
+    processes = Counter(launch.kernel.variant for launch in launches)
+    shown = [names[launch.kernel.variant] for launch in launches]
+    return [
+        f"{name}, {_process_name(launch.origin)}" if processes[launch.kernel.variant] > 1 else name
+        for name, launch in zip(shown, launches, strict=True)
+    ]
+
+
+def _process_name(origin: Origin) -> str:
+    return f"process {origin.pid}" if origin.rank is None else f"rank {origin.rank} (process {origin.pid})"
+
+
+def _change(before: str, after: str) -> str:
+    return after if before == after else f"{before} → {after}"
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,269 @@
+"""A child process for Triton to work in: on bad input its compiler may end the process, or never come back."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.faults import flush_stderr, write_stderr
+from kprof_inject.runtime.interruptions import in_forked_child
+from kprof_inject.ttgir.strings import unquote
+
+# Keeps a false alarm of Proton's off the program's stderr.
+#
+# Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
+# end without a start. It prints that as an error and goes on; the machine code is right (the entry gets an id of its
+# own, and we match by name). A user would take it for a failure.
+
+_FALSE_ALARM = re.compile(
+    rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
+    rb"|is closed without being opened|has duplicate end record|must appear in pairs)\n"
+    rb"(?: *proton\.record end [^\n]*\n *\^\n)?"
+)
+
+
+@dataclass(slots=True, weakref_slot=True)
+class HeldMessages:
+    """What was written to stderr so far, kept in a file."""
+
+    _file: IO[bytes] | None
+    _stderr: int = -1
+
+    def take(self) -> bytes:
+        """All of it: it is then not written to stderr any more."""
+        if self._file is None:
+            return b""
+        self._file.seek(0)
+        written = self._file.read()
+        self._file.seek(0)
+        self._file.truncate()
+        return written
+
+    def let_go(self) -> None:
+        """A forked child writes to stderr itself: what its parent holds back is the parent's to write."""
+        os.dup2(self._stderr, 2)
+
+
+@contextmanager
+def without_false_alarms() -> Iterator[HeldMessages]:
+    """Hold back what is written to stderr, by this thread or another, and write it at the end without false alarms.
+
+    MLIR writes to the file descriptor itself, so Python's ``sys.stderr`` is not the place to stand in.
+    """
+    try:
+        held = tempfile.TemporaryFile()  # noqa: SIM115 (only this may fail)
+    except OSError:  # a full disk: a false alarm is the lesser evil
+        yield HeldMessages(None)
+        return
+    with held:
+        flush_stderr()
+        try:
+            stderr = os.dup(2)
+        except OSError:  # a program without a stderr: there is nothing to keep clean
+            yield HeldMessages(None)
+            return
+        messages = HeldMessages(held, stderr)
+        in_forked_child(messages.let_go)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield messages
+        finally:
+            flush_stderr()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            write_stderr(drop_false_alarms(messages.take()))
+
+
+def drop_false_alarms(written: bytes) -> bytes:
+    """What the compiler wrote to stderr, less the false alarms and the excerpts that belong to them."""
+    return _FALSE_ALARM.sub(b"", written)
+
+
+# What the compiler writes to stderr, read back: MLIR's diagnostics with their places.
+
+# MLIR writes ``loc("a.py":3:4): error: …``, also with nested locations, and with a handler ``a.py:3:4: error: …``.
+_MESSAGE = re.compile(
+    r"(?:loc\((?P<location>.*?)\)|(?P<file>[^\s\"].*?):(?P<line>\d+):(?P<column>\d+)|<unknown>:0): "
+    r"(?P<severity>error|warning|remark|note): (?P<text>.*)"
+)
+_NAMED_PLACE = re.compile(r'"(?P<file>(?:[^"\\]|\\.)*)":(?P<line>\d+):(?P<column>\d+)')
+
+# Lines of the module that MLIR prints behind some messages, and the excerpt that follows others.
+_NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
+_LONGEST_MESSAGE_LINES = 4
+
+# Says only that a message came before it.
+_FOLLOW_UP = "Failures have been detected while processing an MLIR pass pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One diagnostic. ``file`` is empty where the compiler named no place."""
+
+    severity: str
+    text: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+
+def errors_in(written: bytes) -> list[Message]:
+    """The errors among what the compiler wrote, less Proton's false alarms."""
+    text = drop_false_alarms(written).decode(errors="replace")
+    return [
+        message
+        for message in _messages(text)
+        if message.severity == "error" and not message.text.startswith(_FOLLOW_UP)
+    ]
+
+
+def last_words(written: bytes, lines: int = 5) -> list[str]:
+    """The last lines that were written, each once."""
+    text = written.decode(errors="replace")
+    return list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))[-lines:]
+
+
+def _messages(text: str) -> Iterator[Message]:
+    message: Message | None = None
+    for line in text.splitlines():
+        if found := _MESSAGE.fullmatch(line):
+            if message is not None:
+                yield message
+            message = _message_of(found)
+        elif message is not None:
+            if _NO_MESSAGE.match(line) or message.text.count("\n") + 1 == _LONGEST_MESSAGE_LINES:
+                yield message
+                message = None
+            else:
+                message = replace(message, text=f"{message.text}\n{line}")
+    if message is not None:
+        yield message
+
+
+def _message_of(found: re.Match[str]) -> Message:
+    place = _NAMED_PLACE.search(found["location"]) if found["location"] else found
+    text = found["text"].rstrip()
+    if place is None or place["file"] is None:
+        return Message(found["severity"], text)
+    return Message(found["severity"], text, unquote(f'"{place["file"]}"'), int(place["line"]), int(place["column"]))
+
+
+class Request(Protocol):
+    """Something to do in the child. ``written`` is the file that all output goes to, empty at first, in a folder for
+    temporary files. Raises ``KprofError`` if the compiler refuses."""
+
+    def run(self, written: Path) -> Any: ...
+
+
+class CompilerProcess:
+    """The child, started at the first request, and anew after one that it did not survive.
+
+    Use it as a context manager: at the end the child is gone, and so is whatever it had started."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
+        self._written = Path(self._folder.name, "written")
+        self._child: tuple[BaseProcess, Connection] | None = None
+
+    def __enter__(self) -> CompilerProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+        self._folder.cleanup()
+
+    def ask(self, request: Request, time_limit_s: float) -> Any:
+        """What ``request.run`` returns in the child. Raises what it raises if that is a ``KprofError``, and one of its
+        own if the child dies or takes longer than the limit."""
+        process, connection = self._child or self._start()
+        self._written.write_bytes(b"")
+        try:
+            connection.send(request)
+            if not connection.poll(max(time_limit_s, 0)):
+                self._stop()
+                raise KprofError("the compiler did not finish in time", hint="give it more: --time-limit SECONDS")
+            reply = connection.recv()
+        except (EOFError, ConnectionError):
+            self._stop()
+            raise KprofError(_obituary(process.exitcode, self._written.read_bytes())) from None
+        if isinstance(reply, KprofError):
+            raise reply
+        return reply
+
+    def _start(self) -> tuple[BaseProcess, Connection]:
+        # Not forked: the child must have none of our threads and locks.
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, str(self._written)), daemon=True)
+        process.start()
+        theirs.close()  # or its end would stay open when the child is gone
+        self._child = process, ours
+        return self._child
+
+    def _stop(self) -> None:
+        if self._child is None:
+            return
+        process, connection = self._child
+        self._child = None
+        connection.close()
+        # The child leads a group, so that an assembler which it waits for ends with it; unless it has barely begun.
+        if process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.join()
+
+
+def _serve(connection: Connection, written: str) -> None:
+    """The child's life: answer requests until the parent hangs up."""
+    # Where the parent's stdout is closed, the connection may have its number.
+    connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+    os.setsid()  # also keeps the terminal's Ctrl-C with the parent, which ends us
+    log = os.open(written, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    # What the compiler leaves behind when it dies goes with the parent's folder.
+    tempfile.tempdir = os.environ["TMPDIR"] = str(Path(written).parent)
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        connection.send(_answer(request, Path(written)))
+
+
+def _answer(request: Request, written: Path) -> Any:
+    try:
+        return request.run(written)
+    except KprofError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 (whatever it is, the other files are still to be seen)
+        return KprofError(
+            f"{type(error).__name__}: {error}",
+            hint="this is a fault of kprof-inject or of the version of Triton; please report it",
+        )
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # as it is where the parent's is closed
+                stream.flush()
+
+
+def _obituary(exit_code: int | None, written: bytes) -> str:
+    how = f"exit code {exit_code}"
+    if exit_code is not None and exit_code < 0:
+        with suppress(ValueError):
+            how = f"signal {signal.Signals(-exit_code).name}"
+    return "\n".join([f"the compiler died ({how})", *(f"  {line}" for line in last_words(written))])

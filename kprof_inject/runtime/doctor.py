@@ -1,0 +1,253 @@
+"""All that ``doctor`` looks at: this machine, and how we get into a program."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime import packages
+from kprof_inject.runtime.packages import Finding, Status
+from kprof_inject.runtime.process_report import read_reports
+from kprof_inject.runtime.program import program_environment
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import Workspace
+
+# What this machine has: GPUs, their driver, a compiler that works, a folder to write to.
+
+_HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+_WITHOUT_GPU = "dump, insert, check, trace and demo work without one; run and profile need it"
+_NVIDIA_DRIVER = "libcuda.so.1"
+_DRIVER_VERSION = Path("/sys/module/nvidia/version")
+_AMD_DRIVER = Path("/dev/kfd")
+
+_COMPILE_LIMIT_S = 120.0
+# Without layouts, so that it is right for every target.
+_KERNEL = """\
+module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "{target}", \
+"ttg.threads-per-warp" = {warp_size} : i32}} {{
+  tt.func public @doctor(%p: !tt.ptr<i32>) {{
+    proton.record start "func"
+    %x = tt.get_program_id x : i32
+    tt.store %p, %x : !tt.ptr<i32>
+    proton.record end "func"
+    tt.return
+  }}
+}}
+"""
+_RECORDS = 2
+
+# The default of --max-bytes.
+_ROOM_BYTES = 1 << 30
+
+
+def gpus() -> Iterator[Finding]:
+    try:
+        cuda = import_module("torch").cuda
+    except ImportError:
+        yield Finding("GPU", Status.WARNING, "unknown: torch cannot be imported", _WITHOUT_GPU)
+        return
+    if not cuda.is_available():
+        hiding = [f"{name}={os.environ[name]!r}" for name in _HIDING if name in os.environ]
+        yield Finding("GPU", Status.WARNING, f"torch sees none{_set(hiding)}", _WITHOUT_GPU)
+        return
+    for index in range(cuda.device_count()):
+        device = cuda.get_device_properties(index)
+        kind = getattr(device, "gcnArchName", "") or f"capability {device.major}.{device.minor}"
+        fact = f"{device.name}, {kind}, {device.total_memory / (1 << 30):.0f} GiB"
+        yield Finding(f"GPU {index}", Status.OK, fact)
+
+
+def _set(variables: list[str]) -> str:
+    return f" ({', '.join(variables)} is set)" if variables else ""
+
+
+def driver() -> Iterator[Finding]:
+    try:
+        library = ctypes.CDLL(_NVIDIA_DRIVER)
+    except OSError as error:
+        if _AMD_DRIVER.exists():
+            yield Finding("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} is there)")
+        else:
+            yield Finding("GPU driver", Status.WARNING, str(error), _WITHOUT_GPU)
+        return
+    newest = ctypes.c_int()
+    library.cuDriverGetVersion(ctypes.byref(newest))
+    release = f"{_DRIVER_VERSION.read_text().strip()}, " if _DRIVER_VERSION.exists() else ""
+    fact = f"NVIDIA {release}for CUDA up to {newest.value // 1000}.{newest.value % 1000 // 10}"
+    yield Finding("GPU driver", Status.OK, fact)
+
+
+def compiler() -> Iterator[Finding]:
+    """Compile a kernel with records, in a process of its own: what it dies of is then a row too."""
+    try:
+        import_module("triton")
+    except ImportError:
+        return  # said of Triton already
+    from kprof_inject.runtime.compiler_process import CompilerProcess
+    from kprof_inject.runtime.instrumentation import ModuleTarget
+    from kprof_inject.runtime.module_check import Lower
+
+    target = ModuleTarget(*(_present_target() or ("cuda", 90, 32)))
+    text = _KERNEL.format(target=target, warp_size=target.warp_size)
+    with CompilerProcess() as process:
+        try:
+            size, clock_reads = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
+        except KprofError as error:
+            yield Finding("compiler", Status.PROBLEM, error.what, "install Triton again, or another version of it")
+            return
+    fact = f"{_RECORDS} records for {target}: {size} bytes of machine code, {clock_reads} clock reads"
+    if clock_reads == _RECORDS:
+        yield Finding("compiler", Status.OK, fact)
+    else:
+        advice = "Proton's lowering in this Triton is not as we know it; use another version"
+        yield Finding("compiler", Status.PROBLEM, fact, advice)
+
+
+def _present_target() -> tuple[str, int | str, int] | None:
+    """Backend, architecture and warp size of this machine's first GPU, if there is one."""
+    try:
+        if not import_module("torch").cuda.is_available():
+            return None
+    except ImportError:
+        return None
+    target = import_module("triton.runtime.driver").driver.active.get_current_target()
+    return target.backend, target.arch, target.warp_size
+
+
+def current_folder() -> Iterator[Finding]:
+    here = Path.cwd()
+    try:
+        with tempfile.TemporaryFile(dir=here):
+            pass
+    except OSError as error:
+        fact = f"{here} cannot be written to: {error.strerror}"
+        yield Finding("current folder", Status.PROBLEM, fact, "go elsewhere, or name a workspace with -o")
+        return
+    free = shutil.disk_usage(here).free
+    fact = f"{here}, {free / (1 << 30):.1f} GiB free"
+    if free < _ROOM_BYTES:
+        yield Finding("current folder", Status.WARNING, fact, "make room, or limit captures with --max-bytes")
+    else:
+        yield Finding("current folder", Status.OK, fact)
+
+
+# How we get into a program: the start-up hook, tried out, and environment variables that get in its way.
+
+_PROGRAM = """\
+import sys
+print(getattr(sys.modules.get("sitecustomize"), "__file__", ""))
+try:
+    import triton
+except ImportError:
+    pass
+"""
+_OUT_OF_REACH = "nothing to do, but a program under python -I, -E or -S, or with a cleaned environment, is out of reach"
+_LIMIT_S = 120
+
+_INTERFERING = {
+    "TRITON_KERNEL_OVERRIDE": "dump saves what it puts in a kernel's place; unset it to see the kernel itself",
+    "TRITON_OVERRIDE_DIR": "dump saves what it puts in a kernel's place; unset it to see the kernel itself",
+    "TRITON_ALWAYS_COMPILE": "every process compiles every kernel again; unset it to save time",
+    "TRITON_STORE_BINARY_ONLY": "Triton then drops the TTGIR that we need; unset it",
+    "CUDA_LAUNCH_BLOCKING": "launches wait for their kernels and never overlap; unset it to see them as usual",
+}
+_OFF = ("", "0", "false", "off", "n", "no")
+
+
+def hook() -> Iterator[Finding]:
+    """Start a program as ``dump`` does, and see whether it reports."""
+    with tempfile.TemporaryDirectory(prefix="kprof-doctor-") as folder:
+        workspace = Workspace(Path(folder, "workspace"))
+        session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
+        session.write()
+        ended = subprocess.run(
+            [sys.executable, "-c", _PROGRAM],
+            env=program_environment(dict(os.environ), session.path, workspace.cache_folder("dump")),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LIMIT_S,
+        )
+        reports = read_reports(Path(session.reports))
+    if not reports.joined:
+        words = ended.stderr.strip().splitlines()
+        fact = f"a Python process did not report{': ' + words[-1] if words else ''}"
+        yield Finding("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
+    elif reports.errors:
+        fact = f"a Python process reported: {reports.errors[0]}"
+        yield Finding("start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: install it again")
+    else:
+        joined = "".join(f" and joined Triton {found}" for found in sorted(reports.triton_versions))
+        yield Finding("start-up hook", Status.OK, f"a Python process reported{joined}", _OUT_OF_REACH)
+    shadowed = (ended.stdout.splitlines() or [""])[0]
+    if shadowed and not Path(shadowed).is_relative_to(Path(__file__).parents[1]):
+        fact = f"{shadowed} runs first, then ours"
+        yield Finding("sitecustomize", Status.OK, fact)
+
+
+def environment() -> Iterator[Finding]:
+    """Variables that change what we do, or that we change for the program."""
+    if _is_on("TRITON_INTERPRET"):
+        yield Finding(
+            "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled at all; unset it"
+        )
+    for name, advice in _INTERFERING.items():
+        if _is_on(name):
+            yield Finding(name, Status.WARNING, _value(name), advice)
+    ours = program_environment(dict(os.environ), Path("SESSION"), Path("WORKSPACE/cache"))
+    for name in sorted(os.environ):
+        if name.startswith(("TRITON_", "TORCHINDUCTOR_")) and ours[name] != os.environ[name]:
+            yield Finding(name, Status.OK, f"{_value(name)}; while we run a program it is {ours[name]!r}")
+        elif name.startswith("TORCHINDUCTOR_"):
+            yield Finding(name, Status.OK, f"{_value(name)}; it holds for the program as always")
+
+
+def _is_on(name: str) -> bool:
+    return os.environ.get(name, "").lower() not in _OFF
+
+
+def _value(name: str) -> str:
+    return f"is set to {os.environ[name]!r}"
+
+
+# All that ``doctor`` looks at.
+
+Check = Callable[[], Iterable[Finding]]
+
+_CHECKS: tuple[tuple[str, Check], ...] = (
+    ("Python", packages.python),
+    ("packages", packages.required),
+    ("optional packages", packages.optional),
+    ("Triton", packages.triton),
+    ("Proton", packages.proton),
+    ("torch", packages.torch),
+    ("GPU", gpus),
+    ("GPU driver", driver),
+    ("compiler", compiler),
+    ("start-up hook", hook),
+    ("environment", environment),
+    ("current folder", current_folder),
+)
+
+
+def examine() -> Iterator[Finding]:
+    """Look at everything. A check that fails in a way that nobody foresaw is a finding as well."""
+    for what, check in _CHECKS:
+        yield from _findings_of(what, check)
+
+
+def _findings_of(what: str, check: Check) -> list[Finding]:
+    try:
+        return list(check())
+    except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
+        fact = f"cannot be looked at: {type(error).__name__}: {error}"
+        return [Finding(what, Status.PROBLEM, fact, "it is broken, or unknown to kprof-inject: please report it")]

@@ -1,0 +1,395 @@
+"""Marker comments: which lines of a kernel's source each of them means."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from kprof_inject.errors import KprofError, Position
+from kprof_inject.select.python_source import (
+    Comment,
+    LoopNode,
+    PythonSource,
+    SourceFunction,
+    Sources,
+    SuitePlace,
+    code_in,
+    first_line,
+    last_line,
+    lines_of,
+)
+
+# What a marker comment says: ``# kprof:``, then instructions between semicolons.
+
+MARKER_COMMENT = re.compile(r"#\s*kprof:")
+# Behind code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
+_BEHIND_ANOTHER = re.compile(r"(?<=[^\s#])\s{2,}#\s*kprof:")
+
+_VERBS_WITH_NAME = frozenset({"begin", "mark"})
+_VERBS_ALONE = frozenset({"begin", "end", "mark"})
+_VERBS_BEHIND_CODE = frozenset({"loop", "iter"})
+
+# Written by mistake, it would be ignored without a word. More than two words behind the head are prose.
+_ANY_VERB = "|".join(sorted(_VERBS_ALONE | _VERBS_BEHIND_CODE))
+_LOOKS_LIKE_MARKER = re.compile(rf"#\s*(?i:kprof)(?:\s+|\s*:\s*)(?:{_ANY_VERB})(?:\s+\S+)?\s*")
+
+# A second comment ends the first, so that "# kprof: load  # fmt: skip" can be written.
+_NEXT_COMMENT = re.compile(r"\s#")
+_INSTRUCTION = re.compile(r"[^;]+")
+_WORD = re.compile(r"\S+")
+# All else means something in a selector: marker(GLOB)=NAME.
+_NAME = re.compile(r"""[^\s"'\\=#()*?\[\]\x00-\x1f\x7f]+""")
+
+_HINT_ALONE = "on a line of its own stands begin NAME, end [NAME] or mark NAME"
+_HINT_BEHIND_CODE = "behind a statement stands one word, its name; behind for or while also loop [NAME] or iter [NAME]"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One thing that a marker comment says. Without a ``verb`` it names a statement; ``name`` is empty if left out."""
+
+    verb: str
+    name: str
+    comment: Comment
+    where: Position
+
+    def __str__(self) -> str:
+        return f"'{self.verb} {self.name}'" if self.name else f"'{self.verb}'"
+
+
+def marker_head(comment: Comment) -> re.Match[str] | None:
+    """Where a comment says that it is a marker, up to the colon; None if it is none."""
+    found = MARKER_COMMENT.match(comment.text)
+    return found if found or comment.is_alone else _BEHIND_ANOTHER.search(comment.text)
+
+
+def may_hold_markers(text: str) -> bool:
+    """Whether a Python text may have comments that are markers or look like one; quick, and without parsing it."""
+    return "kprof:" in text or _LOOKS_LIKE_MARKER.search(text) is not None
+
+
+def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
+    """Raise ``KprofError`` for a comment without a marker's head that nevertheless was meant as a marker."""
+    if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
+        raise KprofError(
+            "this comment looks like a marker, but is none",
+            where=Position(file, comment.line, comment.column, line_text),
+            hint="a marker begins with '# kprof:', in small letters and with the colon right behind",
+        )
+
+
+def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Instruction]:
+    """What a marker comment says, in its order. Raises ``KprofError`` for what cannot be understood."""
+
+    def position(offset: int) -> Position:
+        return Position(file, comment.line, comment.column + offset, line_text)
+
+    head = marker_head(comment)
+    begin = head.end() if head else 0
+    next_comment = _NEXT_COMMENT.search(comment.text, begin)
+    end = next_comment.start() if next_comment else len(comment.text)
+    said_any = False
+    for part in _INSTRUCTION.finditer(comment.text, begin, end):
+        words = [(word[0], position(word.start())) for word in _WORD.finditer(comment.text, part.start(), part.end())]
+        if words:
+            said_any = True
+            yield _instruction(words, comment)
+    if not said_any:
+        raise KprofError("this marker comment says nothing", where=position(0), hint=_hint(comment))
+
+
+def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruction:
+    (verb, where), *rest = words
+    if verb in _VERBS_ALONE and not comment.is_alone:
+        raise KprofError(
+            f"{verb!r} must stand on a line of its own",
+            where=where,
+            hint="put the comment on a line above or below; behind a statement stands its name alone",
+        )
+    if verb in _VERBS_BEHIND_CODE and comment.is_alone:
+        raise not_behind_loop(verb, where)
+    if verb in _VERBS_ALONE | _VERBS_BEHIND_CODE:
+        if len(rest) > 1:
+            raise KprofError(f"{verb!r} takes one name", where=rest[1][1], hint="a name is one word")
+        if verb in _VERBS_WITH_NAME and not rest:
+            raise KprofError(f"{verb!r} needs a name", where=where, hint=f"# kprof: {verb} NAME")
+        return Instruction(verb, _name(*rest[0]) if rest else "", comment, where)
+    if comment.is_alone or rest:
+        close = get_close_matches(verb, sorted(_VERBS_ALONE if comment.is_alone else _VERBS_BEHIND_CODE), n=1)
+        suggestion = f"did you mean {close[0]!r}? " if close else ""
+        raise KprofError(
+            f"unknown verb {verb!r} in a marker comment", where=where, hint=f"{suggestion}{_hint(comment)}"
+        )
+    return Instruction("", _name(verb, where), comment, where)
+
+
+def not_behind_loop(verb: str, where: Position) -> KprofError:
+    """The refusal of ``loop`` or ``iter`` anywhere else than behind the header of a loop."""
+    return KprofError(
+        f"{verb!r} must stand behind the header of a for or while",
+        where=where,
+        hint="put the comment at the end of the line that the loop begins on",
+    )
+
+
+def _name(word: str, where: Position) -> str:
+    if _NAME.fullmatch(word) is None:
+        raise KprofError(
+            f"{word!r} cannot be a marker's name",
+            where=where,
+            hint="a name has no quotes, parentheses, brackets, and none of \\ = # * ?",
+        )
+    return word
+
+
+def _hint(comment: Comment) -> str:
+    return _HINT_ALONE if comment.is_alone else _HINT_BEHIND_CODE
+
+
+# Which ``begin`` belongs to which ``end``: ranges nest, and each stays within one suite.
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A ``begin`` and the statements from there to its ``end``, at least one."""
+
+    begin: Instruction
+    statements: tuple[ast.stmt, ...]
+
+
+class OpenRanges:
+    """The ranges of one file that have begun and not ended yet, the innermost last."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[Instruction, SuitePlace]] = []
+
+    def begin(self, instruction: Instruction, place: SuitePlace) -> None:
+        self._open.append((instruction, place))
+
+    def end(self, instruction: Instruction, place: SuitePlace) -> Range:
+        """The range that ``end`` closes. Raises ``KprofError`` if it closes none, or not here."""
+        begin, start = self._innermost(instruction)
+        if start.suite is not place.suite:
+            kind = "blocks" if start.function is place.function else "functions"
+            raise KprofError(
+                f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line} "
+                f"stand in different {kind}",
+                where=instruction.where,
+                hint="put both into one block, with the same indentation",
+            )
+        statements = code_in(place.suite[start.index : place.index])
+        if not statements:
+            raise KprofError(
+                f"nothing stands between {begin} and its end",
+                where=begin.where,
+                hint="put them around the statements to time",
+            )
+        self._open.pop()
+        return Range(begin, tuple(statements))
+
+    def check_all_ended(self) -> None:
+        """Raise ``KprofError`` if a range is still open."""
+        if self._open:
+            begin, _ = self._open[-1]
+            raise KprofError(
+                f"{begin} has no end",
+                where=begin.where,
+                hint=f"put '# kprof: end {begin.name}' below the last statement of the range, in the same block",
+            )
+
+    def _innermost(self, end: Instruction) -> tuple[Instruction, SuitePlace]:
+        """The range that is to be closed next, if that is what ``end`` says."""
+        names = [begin.name for begin, _ in self._open]
+        if names and end.name in ("", names[-1]):
+            return self._open[-1]
+        if end.name in names:
+            begin, _ = self._open[-1]
+            raise KprofError(
+                f"{end} stands inside {begin.name!r}, which begins on line {begin.where.line}",
+                where=end.where,
+                hint=f"ranges nest: put '# kprof: end {begin.name}' above",
+            )
+        raise KprofError(
+            f"{end} has no begin",
+            where=end.where,
+            hint=f"the range that ends next is {names[-1]!r}" if names else "put '# kprof: begin NAME' above",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One marker. ``line`` is the comment's, ``function`` the innermost function that holds what is marked."""
+
+    name: str
+    file: str
+    line: int
+    function: SourceFunction
+
+
+@dataclass(frozen=True, slots=True)
+class RangeMarker(Marker):
+    """The statements from ``begin`` to ``end``, or one statement, on these lines."""
+
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoopMarker(Marker):
+    """Around the loop whose ``for`` or ``while`` is on this line. Its name is ``loop`` if none is written."""
+
+    loop_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class IterationMarker(Marker):
+    """Iterations of the loop whose ``for`` or ``while`` is on this line. Its name is ``iter`` if none is written."""
+
+    loop_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstantMarker(Marker):
+    """The instant before the statements behind it in its suite, or (not ``is_before``) after those in front of it.
+
+    ``statements`` are the first and the last line of each, the nearest statement first: the compiler may leave nothing
+    of it. ``loop_line`` is that of the innermost loop around it in its function, 0 without any."""
+
+    statements: tuple[tuple[int, int], ...]
+    is_before: bool
+    loop_line: int
+
+
+def markers_in(sources: Sources, file: str) -> tuple[Marker, ...]:
+    """All markers in a file, in the order of the text. Raises ``KprofError`` for the first that is wrong."""
+    text = sources.text(file)
+    if text is None or not may_hold_markers(text):
+        return ()
+    try:
+        source = sources.parsed(file)
+        comments = source.comments
+    except SyntaxError as error:
+        # What is a comment cannot be told here; this decides only whether anybody will miss one.
+        if MARKER_COMMENT.search(text):
+            raise _unreadable(file, lines_of(text), error) from None
+        return ()
+    reader = _Reader(sources, source, file)
+    for comment in comments:
+        line_text = source.lines[comment.line - 1]
+        if marker_head(comment):
+            for instruction in instructions_in(comment, file, line_text):
+                reader.read(instruction)
+        else:
+            check_is_prose(comment, file, line_text)
+    return reader.finish()
+
+
+class _Reader:
+    """Turns a file's instructions, read in the order of the text, into markers."""
+
+    def __init__(self, sources: Sources, source: PythonSource, file: str) -> None:
+        self._sources = sources
+        self._source = source
+        self._file = file
+        self._ranges = OpenRanges()
+        self._found: list[tuple[Position, Marker]] = []
+
+    def read(self, instruction: Instruction) -> None:
+        _READ[instruction.verb](self, instruction)
+
+    def finish(self) -> tuple[Marker, ...]:
+        """The markers. Raises ``KprofError`` if a range is still open."""
+        self._ranges.check_all_ended()
+        ordered = sorted(self._found, key=lambda found: (found[0].line, found[0].column))
+        return tuple(marker for _, marker in ordered)
+
+    def _begin(self, instruction: Instruction) -> None:
+        place, _ = self._place(instruction)
+        self._ranges.begin(instruction, place)
+
+    def _end(self, instruction: Instruction) -> None:
+        place, function = self._place(instruction)
+        closed = self._ranges.end(instruction, place)
+        self._add_range(closed.begin, function, closed.statements)
+
+    def _statement(self, instruction: Instruction) -> None:
+        statements = self._source.statements_on(instruction.comment.logical_line)
+        if not statements:
+            raise KprofError(
+                "no statement begins on this line",
+                where=instruction.where,
+                hint="put the comment behind a statement, or begin and end around several",
+            )
+        self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
+
+    def _add_range(self, instruction: Instruction, function: SourceFunction, statements: Sequence[ast.stmt]) -> None:
+        line = instruction.where.line
+        last = max(map(last_line, statements))
+        marker = RangeMarker(instruction.name, self._file, line, function, first_line(statements[0]), last)
+        self._found.append((instruction.where, marker))
+
+    def _mark(self, instruction: Instruction) -> None:
+        place, function = self._place(instruction)
+        before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
+        if not before and not after:
+            raise KprofError(
+                f"no statement stands before or after {instruction}",
+                where=instruction.where,
+                hint="put it into a block that has statements",
+            )
+        lines = tuple((first_line(node), last_line(node)) for node in after or reversed(before))
+        loop_line = place.loop.lineno if place.loop else 0
+        line = instruction.where.line
+        marker = InstantMarker(instruction.name, self._file, line, function, lines, bool(after), loop_line)
+        self._found.append((instruction.where, marker))
+
+    def _loop(self, instruction: Instruction) -> None:
+        self._add_loop(instruction, LoopMarker)
+
+    def _iter(self, instruction: Instruction) -> None:
+        self._add_loop(instruction, IterationMarker)
+
+    def _add_loop(self, instruction: Instruction, kind: type[LoopMarker] | type[IterationMarker]) -> None:
+        statements = self._source.statements_on(instruction.comment.logical_line)
+        if not statements or not isinstance(statements[0], LoopNode):
+            raise not_behind_loop(instruction.verb, instruction.where)
+        line = statements[0].lineno
+        function = self._function_at(line, instruction)
+        marker = kind(instruction.name or instruction.verb, self._file, instruction.where.line, function, line)
+        self._found.append((instruction.where, marker))
+
+    def _place(self, instruction: Instruction) -> tuple[SuitePlace, SourceFunction]:
+        place = self._source.place_of(instruction.comment)
+        return place, self._function_at(place.function.lineno if place.function else 0, instruction)
+
+    def _function_at(self, line: int, instruction: Instruction) -> SourceFunction:
+        function = self._sources.function_at(self._file, line)
+        if function is None:
+            raise KprofError(
+                "this marker stands outside of any function",
+                where=instruction.where,
+                hint="move it into the kernel; below the kernel's last line, its indentation counts",
+            )
+        return function
+
+
+_READ: dict[str, Callable[[_Reader, Instruction], None]] = {
+    "begin": _Reader._begin,
+    "end": _Reader._end,
+    "mark": _Reader._mark,
+    "loop": _Reader._loop,
+    "iter": _Reader._iter,
+    "": _Reader._statement,
+}
+
+
+def _unreadable(file: str, lines: list[str], error: SyntaxError) -> KprofError:
+    line = min(max(error.lineno or 1, 1), len(lines))
+    return KprofError(
+        f"cannot read the marker comments: {error.msg}",
+        where=Position(file, line, max(error.offset or 1, 1), lines[line - 1]),
+        hint="the file must be Python that kprof-inject's own interpreter understands",
+    )

@@ -1,0 +1,260 @@
+"""The user's source files as they were when the kernels were dumped: their functions, statements and comments."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+# One Python text: its statements, its comments, and the place among the statements where a comment stands.
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+LoopNode = ast.For | ast.AsyncFor | ast.While
+
+_TAB_COLUMNS = 8  # as Python's tokenizer counts
+
+_OUTSIDE_OF_LINES = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment from its ``#`` on. ``line`` and ``column`` count from 1.
+
+    A comment that ``is_alone`` stands on a line of its own between statements. ``logical_line`` is the first line of
+    the logical line that the comment stands in; of one that is alone, of the logical line before it (0 without any).
+    """
+
+    line: int
+    column: int
+    text: str
+    logical_line: int
+    is_alone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePlace:
+    """A place between the statements of one suite: before the statement at ``index``, or behind the last one.
+
+    ``function`` is the innermost function around it, ``loop`` the innermost loop in that function whose body it stands
+    in, or None."""
+
+    suite: list[ast.stmt]
+    index: int
+    function: FunctionNode | None
+    loop: LoopNode | None
+
+
+class PythonSource:
+    """A parsed text. Raises ``SyntaxError`` for whatever this interpreter cannot parse."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = lines_of(text)
+        self._text = "\n".join(self.lines)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the user's program has shown its own
+                self._suite = ast.parse(self._text).body
+        except (ValueError, RecursionError, MemoryError) as error:
+            # Null bytes and lone surrogates; nesting that is too deep for the parser.
+            raise SyntaxError(str(error) or "too deeply nested", ("", 1, 1, "")) from None
+
+    @cached_property
+    def statements(self) -> tuple[ast.stmt, ...]:
+        """All statements in the order of the text, each before those inside it."""
+        found = []
+        rest = self._suite[::-1]
+        while rest:
+            node = rest.pop()
+            found.append(node)
+            for suite in reversed(_suites(node)):
+                rest += reversed(suite)
+        return tuple(found)
+
+    @property
+    def comments(self) -> tuple[Comment, ...]:
+        return self._layout[0]
+
+    def statements_on(self, logical_line: int) -> Sequence[ast.stmt]:
+        """The statements that begin in the logical line which begins on this line; of a decorator's, what it decorates.
+
+        Empty for a line such as ``else:``, which begins none."""
+        starts = self._layout[1]
+        after = bisect_right(starts, logical_line)
+        begin = bisect_left(self.statements, logical_line, key=_line)
+        end = bisect_left(self.statements, starts[after], key=_line) if after < len(starts) else len(self.statements)
+        if begin == end < len(self.statements) and first_line(self.statements[end]) <= logical_line:
+            end += 1
+        return self.statements[begin:end]
+
+    def place_of(self, comment: Comment) -> SuitePlace:
+        """Where a comment stands that is alone.
+
+        Behind the end of a compound statement, the comment's column says whether it still belongs to its suite."""
+        width = self._indentation(comment.line, comment.column - 1)
+        suite, function, loop = self._suite, None, None
+        while True:
+            index = bisect_left(suite, comment.line, key=_entry_line)
+            inner = self._suite_around(suite[index - 1], comment, width) if index else None
+            if inner is None:
+                return SuitePlace(suite, index, function, loop)
+            owner = suite[index - 1]
+            if isinstance(owner, FunctionNode):
+                function, loop = owner, None
+            elif isinstance(owner, LoopNode) and inner is owner.body:
+                loop = owner
+            suite = inner
+
+    def _suite_around(self, node: ast.stmt, comment: Comment, width: int) -> list[ast.stmt] | None:
+        """The suite of ``node`` that a comment behind the node's first line belongs to, if any."""
+        suites = _suites(node)
+        if not suites:
+            return None
+        if comment.line > last_line(node):
+            is_deeper = width > self._indentation(node.lineno, node.col_offset)
+            return suites[-1] if is_deeper and self._begins_line(suites[-1][0]) else None
+        # What stands before the comment is either in one of the suites, or the header of the next one.
+        return next(suite for suite in suites if comment.logical_line <= last_line(suite[-1]))
+
+    def _begins_line(self, node: ast.stmt) -> bool:
+        return node.lineno in self._layout[1] and not self.lines[node.lineno - 1][: node.col_offset].strip()
+
+    def _indentation(self, line: int, column: int) -> int:
+        return len(self.lines[line - 1][:column].rpartition("\f")[2].expandtabs(_TAB_COLUMNS))
+
+    @cached_property
+    def _layout(self) -> tuple[tuple[Comment, ...], tuple[int, ...]]:
+        """The comments, and the lines where logical lines begin."""
+        comments = []
+        starts: list[int] = []
+        is_between = True
+        try:
+            for token in tokenize.generate_tokens(io.StringIO(self._text).readline):
+                line, column = token.start
+                if token.type == tokenize.COMMENT:
+                    comments.append(Comment(line, column + 1, token.string, starts[-1] if starts else 0, is_between))
+                elif token.type == tokenize.NEWLINE:
+                    is_between = True
+                elif is_between and token.type not in _OUTSIDE_OF_LINES:
+                    starts.append(line)
+                    is_between = False
+        except tokenize.TokenError as error:
+            message, (line, column) = error.args
+            raise SyntaxError(message, ("", line, column + 1, "")) from None
+        return tuple(comments), tuple(starts)
+
+
+def lines_of(text: str) -> list[str]:
+    """A text's lines as Python counts them, without their ends and without a byte order mark."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def first_line(node: ast.stmt) -> int:
+    """Where a statement begins, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def last_line(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
+
+
+def code_in(suite: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements that do something: not docstrings, ``...`` and ``pass``."""
+    return [
+        node
+        for node in suite
+        if not isinstance(node, ast.Pass) and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
+
+
+def _line(node: ast.stmt) -> int:
+    return node.lineno
+
+
+def _entry_line(node: ast.stmt) -> int:
+    """The line behind which one is inside the statement; what stands between ``match`` and ``case`` is before it."""
+    if isinstance(node, ast.Match):
+        return node.cases[0].pattern.lineno
+    return node.lineno
+
+
+def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
+    """The suites of a compound statement in the order of the text."""
+    clauses = [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
+    suites = [
+        getattr(node, "body", []),
+        *(clause.body for clause in clauses),
+        getattr(node, "orelse", []),
+        getattr(node, "finalbody", []),
+    ]
+    return [suite for suite in suites if suite]
+
+
+# The user's source files as they were when the kernels were dumped, and the functions in them.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFunction:
+    """One ``def``. Lines count from 1: the first decorator's (or ``def``'s), that of ``def``, the last of the body."""
+
+    name: str
+    file: str
+    first_line: int
+    def_line: int
+    last_line: int
+
+
+class Sources:
+    """Source texts by file name, as the name stands in TTGIR's locations. No text makes a lookup fail."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = dict(texts)
+        self._parsed: dict[str, PythonSource] = {}
+        self._functions: dict[str, dict[int, SourceFunction]] = {}
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(self._texts)
+
+    def text(self, file: str) -> str | None:
+        """The file's whole text, or None if it is not known."""
+        return self._texts.get(file)
+
+    def parsed(self, file: str) -> PythonSource:
+        """A known file, parsed once. Raises ``SyntaxError`` if it is not Python that this interpreter reads."""
+        if file not in self._parsed:
+            self._parsed[file] = PythonSource(self._texts[file])
+        return self._parsed[file]
+
+    def function_at(self, file: str, line: int) -> SourceFunction | None:
+        """The innermost function whose lines hold this one; None if there is none, or the file cannot be read."""
+        if file not in self._functions:
+            self._functions[file] = self._functions_by_line(file)
+        return self._functions[file].get(line)
+
+    def _functions_by_line(self, file: str) -> dict[int, SourceFunction]:
+        if file not in self._texts:
+            return {}
+        try:
+            statements = self.parsed(file).statements
+        except SyntaxError:
+            return {}
+        by_line: dict[int, SourceFunction] = {}
+        for node in statements:
+            if isinstance(node, FunctionNode):
+                function = SourceFunction(node.name, file, first_line(node), node.lineno, last_line(node))
+                # An inner function comes after the one around it, and takes its lines over.
+                by_line.update(dict.fromkeys(range(function.first_line, function.last_line + 1), function))
+        return by_line
+
+
+def is_library(file: str) -> bool:
+    """Whether a source file belongs to Triton itself: its users name what they call, not what that is made of."""
+    return "/triton/language/" in file or "/triton/experimental/" in file

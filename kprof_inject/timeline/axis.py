@@ -1,0 +1,197 @@
+"""Where launches of several processes and devices stand on the axes of one trace.
+
+Launches of one device need nothing: its globaltimer is theirs. Devices of one host come onto that host's clock where it
+was read beside each of them, whole devices and never single launches. Any other device keeps an axis of its own: its
+times say nothing of the others'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.model import HostReading, Launch, place_names
+from kprof_inject.timeline.host_clock import HostCall, HostClock, fit_host_clock, host_call
+from kprof_inject.timeline.timeline import Timeline
+
+_GLOBALTIMER = "the device's own globaltimer"
+_HOST_CLOCK = "the host's clock"
+_CONTRADICTED = "the host's clock, whose readings contradict each other: the error was widened"
+_NOT_READ = "not aligned: the host's clock was not read beside it"
+_ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Launches whose times can be compared. ``zero_ns`` is where the first begins or is called, by the axis's clock; of
+    two ``devices``, launches may be off against each other by ``error_ns``: both devices' errors, summed."""
+
+    number: int
+    devices: int
+    zero_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClock:
+    """What takes one device's globaltimer to its axis; without a ``relation`` the axis has that very clock.
+
+    ``error_ns`` bounds what the relation is off at any launch, ``alignment`` says in words what was done."""
+
+    axis: Axis
+    relation: HostClock | None
+    error_ns: int
+    alignment: str
+
+    def on_axis(self, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Times of the device's globaltimer as nanoseconds from the axis's zero."""
+        return _to_ns(self.relation, device_ns) - self.axis.zero_ns
+
+    def ns_on_axis(self, device_ns: int) -> int:
+        """The same of a single time."""
+        return int(self.on_axis(np.array([device_ns], dtype=np.int64))[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLaunch:
+    """A launch with its clock. ``place_name`` says of which process and device it is, empty where there is only one.
+    ``call`` is the host's call that made it; None if the host's clock was not read beside the device."""
+
+    timeline: Timeline
+    place_name: str
+    clock: DeviceClock
+    call: HostCall | None
+
+    def span_ns(self) -> tuple[int, int] | None:
+        """When the first CTA began and the last one ended, from the axis's zero; None if no CTA ran."""
+        ctas = self.timeline.ctas
+        if not ctas.size:
+            return None
+        begin_ns = int(ctas["init_ns"].min())
+        # A CTA that was stopped wrote no end.
+        end_ns = max(int(ctas["post_final_ns"].max()), begin_ns)
+        return self.clock.ns_on_axis(begin_ns), self.clock.ns_on_axis(end_ns)
+
+
+def place_launches(timelines: Sequence[Timeline]) -> list[PlacedLaunch]:
+    """The launches with their clocks: in the order given if all are of one process and device, else by host, rank,
+    device and device time."""
+    names = place_names(timeline.launch.place for timeline in timelines)
+    ordered = sorted(timelines, key=_order) if len(names) > 1 else timelines
+    devices = _devices_of(ordered)
+    clocks = _clocks_of(devices)
+    placed = []
+    for timeline in ordered:
+        device, clock = devices[_globaltimer(timeline)], clocks[_globaltimer(timeline)]
+        call = device.call_of(timeline.launch)
+        placed.append(PlacedLaunch(timeline, names[timeline.launch.place], clock, call))
+    return placed
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    """One globaltimer: its launches, the host, and how its clock stands to the host's, if that was read."""
+
+    timelines: Sequence[Timeline]
+    host: Hashable
+    relation: HostClock | None
+
+    def first_ns(self) -> int | None:
+        """When the first launch begins; None if no CTA ran."""
+        return min((timeline.first_ns for timeline in self.timelines if timeline.ctas.size), default=None)
+
+    def last_ns(self) -> int | None:
+        return max((timeline.last_ns for timeline in self.timelines if timeline.ctas.size), default=None)
+
+    def begins_ns(self) -> Iterator[int]:
+        """When the first launch begins, and when the host called each, if that is known."""
+        first_ns = self.first_ns()
+        if first_ns is not None:
+            yield first_ns
+        for timeline in self.timelines:
+            if call := self.call_of(timeline.launch):
+                yield call.start_ns
+
+    def call_of(self, launch: Launch) -> HostCall | None:
+        """The host's call that made the launch, by the device's globaltimer."""
+        return host_call(launch, self.relation) if self.relation and launch.origin.host_clock == self.host else None
+
+
+def _order(timeline: Timeline) -> tuple[object, ...]:
+    place = timeline.launch.place
+    begins_ns = timeline.ctas["init_ns"]
+    begin_ns = int(begins_ns.min()) if begins_ns.size else 0
+    return place.host, place.rank is None, place.rank or 0, place.pid, place.device, begin_ns
+
+
+def _globaltimer(timeline: Timeline) -> Hashable:
+    return timeline.launch.origin.globaltimer(timeline.launch.device)
+
+
+def _devices_of(timelines: Sequence[Timeline]) -> dict[Hashable, _Device]:
+    members: dict[Hashable, list[Timeline]] = {}
+    for timeline in timelines:
+        members.setdefault(_globaltimer(timeline), []).append(timeline)
+    return {globaltimer: _device(mine) for globaltimer, mine in members.items()}
+
+
+def _device(timelines: Sequence[Timeline]) -> _Device:
+    """Processes that share the device have each read the host's clock beside it: all those readings count."""
+    readings: dict[Hashable, dict[HostReading, None]] = {}
+    for timeline in timelines:
+        origin = timeline.launch.origin
+        mine = [reading for reading in origin.host_readings if reading.device == timeline.launch.device]
+        readings.setdefault(origin.host_clock, {}).update(dict.fromkeys(mine))
+    host = next((host for host, found in readings.items() if found), next(iter(readings)))
+    return _Device(timelines, host, fit_host_clock(list(readings[host])))
+
+
+def _clocks_of(devices: dict[Hashable, _Device]) -> dict[Hashable, DeviceClock]:
+    axes: dict[Hashable, list[Hashable]] = {}
+    for globaltimer, device in devices.items():
+        axes.setdefault(device.host if device.relation else (globaltimer,), []).append(globaltimer)
+    clocks: dict[Hashable, DeviceClock] = {}
+    for number, members in enumerate(axes.values()):
+        if len(members) == 1:
+            clocks[members[0]] = _own_clock(devices[members[0]], number, alone=len(devices) == 1)
+        else:
+            clocks |= _host_clocks({globaltimer: devices[globaltimer] for globaltimer in members}, number)
+    return clocks
+
+
+def _own_clock(device: _Device, number: int, *, alone: bool) -> DeviceClock:
+    """The clock of a device that is the only one on its axis, ``alone`` in the trace or not."""
+    why_not = _ALONE_ON_HOST if device.relation else _NOT_READ
+    axis = Axis(number, 1, min(device.begins_ns(), default=0), 0)
+    return DeviceClock(axis, None, 0, _GLOBALTIMER if alone else why_not)
+
+
+def _host_clocks(devices: dict[Hashable, _Device], number: int) -> dict[Hashable, DeviceClock]:
+    """The clocks of several devices that share the axis of their host's clock."""
+    begins_ns = [_to_ns(device.relation, np.array([*device.begins_ns()], np.int64)) for device in devices.values()]
+    errors_ns = [_error_ns(device) for device in devices.values()]
+    zero_ns = min(np.concatenate(begins_ns).tolist(), default=0)
+    axis = Axis(number, len(devices), zero_ns, sum(sorted(errors_ns)[-2:]))
+    return {
+        globaltimer: DeviceClock(
+            axis,
+            device.relation,
+            error_ns,
+            _CONTRADICTED if device.relation and device.relation.contradicted else _HOST_CLOCK,
+        )
+        for (globaltimer, device), error_ns in zip(devices.items(), errors_ns, strict=True)
+    }
+
+
+def _error_ns(device: _Device) -> int:
+    first_ns, last_ns = device.first_ns(), device.last_ns()
+    if device.relation is None or first_ns is None or last_ns is None:
+        return 0
+    return device.relation.error_ns(first_ns, last_ns)
+
+
+def _to_ns(relation: HostClock | None, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    return relation.to_host_ns(device_ns) if relation else device_ns

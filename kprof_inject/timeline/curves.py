@@ -1,0 +1,280 @@
+"""What the timer readings of each counter leave of a straight line, as a curve through them.
+
+Mostly, the clocks of all SMs wander together: that is found first, as one walk through the readings of all. What this
+leaves on each SM is a walk of its own. None goes further than the launch's readings say that it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.rate import PART, Left, Lines, means, parts
+from kprof_inject.timeline.readings import trust
+
+# The likeliest walk through readings that have an error.
+#
+# The rate of a clock wanders, so what is left of a straight line is a random walk. The likeliest one is straight
+# between two readings, and at the readings it is a penalised least squares fit: near one another they are averaged,
+# far apart they stand for themselves. Nothing can overshoot between them.
+
+_LEAST_STEP_NS2 = 1e-3
+# By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading
+# that is off, which then shows as such; a walk that went through it at once would never find out.
+_CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
+
+
+def likeliest_walks(
+    left: Left, linked: NDArray[np.bool_], walk_ns2_per_ns: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The heights of the walks at the readings, and how much each reading counted in the end, 0 to 1.
+
+    ``left`` has one walk after the other, each in the order of time; ``linked`` says which readings are of the same
+    walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time."""
+    gap_ns = np.diff(left.line_ns, prepend=0)
+    stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _LEAST_STEP_NS2), 0.0)
+    trusted = left.believed.astype(np.float64)
+    for caution in _CAUTION:
+        error_ns = caution * left.error_ns
+        heights_ns = _balance(trusted / error_ns**2, left.height_ns, stiffness)
+        trusted = left.believed * trust((left.height_ns - heights_ns) / error_ns, left.side)
+    return heights_ns, trusted
+
+
+def _balance(
+    weight: NDArray[np.float64], target: NDArray[np.float64], stiffness: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Where chains of springs come to rest: each node hangs by ``weight`` on its ``target`` and by ``stiffness`` on the
+    node before it. A chain without any weight rests at 0.
+
+    Every second node is replaced by springs between its neighbours and their targets, until one node is left: as many
+    steps as the number of nodes has binary digits. All terms are positive, so nothing cancels out."""
+    count = weight.size
+    size = 1 << max(count - 1, 0).bit_length()
+    # Each node's weight, and what it is pulled by; nodes that hang on nothing make every step an even one.
+    nodes = np.zeros((2, size))
+    nodes[0, :count] = weight
+    np.multiply(weight, target, out=nodes[1, :count])
+    # The spring before each node, and one behind the last.
+    springs = np.zeros(size + 1)
+    springs[1:count] = stiffness[1:]
+    levels = []
+    while size > 1:
+        gone = nodes[:, 1::2]
+        before, after = springs[1::2], springs[2::2]
+        total = gone[0] + before + after
+        total += total == 0
+        to_before, to_after = before / total, after / total
+        levels.append((to_before, to_after, gone[1] / total))
+        nodes = nodes[:, ::2] + to_before * gone
+        size //= 2
+        nodes[:, 1:] += (to_after * gone)[:, :-1]
+        springs = np.zeros(size + 1)
+        np.multiply(to_before, after, out=springs[1:])
+    rest: NDArray[np.float64] = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
+    for to_before, to_after, pulled in reversed(levels):
+        both = np.empty(2 * rest.size)
+        both[::2] = rest
+        moved = pulled + to_before * rest
+        moved[:-1] += to_after[:-1] * rest[1:]
+        both[1::2] = moved
+        rest = both
+    return rest[:count]
+
+
+# How far walks go if readings do not tell: as much as a rate that is 3 % off for 4 µs, and with the square root of the
+# time. How far at most: a rate that is 25 % off. And at least: a launch never tells enough to rule out that its clocks
+# wander.
+USUAL_WALK_NS2_PER_NS = (0.03 * 4000.0) ** 2 / 4000.0
+_MOST_WALK_NS2_PER_NS = (0.25 * 4000.0) ** 2 / 4000.0
+_LEAST_WALK_NS2_PER_NS = USUAL_WALK_NS2_PER_NS / 64
+_HELD_UP_NS = 100.0
+# A constant clock and the timer count the same crystal.
+_CONSTANT_WALK_NS2_PER_NS = 1e-6
+# No clock turns this share of its rate around between two readings, however much they contradict each other.
+_STEEPEST = 0.5
+_FELT = 1 << 12
+# Room for the cycles of the longest launch that a counter can time, beside its number.
+COUNTER_SHIFT = 44
+# The share of the pairs of readings that are no further apart than the walk and the noise take them, and how many
+# standard deviations of noise alone that is: 1.90 of a triangular distribution, 1.96 of a normal one.
+_USUAL_SHARE = 0.95
+_USUAL_DEVIATIONS = 1.93
+# The variance of so many pairs is known to about this, over the square root of their number.
+_VARIANCE_ERROR = 2.0
+_ENOUGH_PAIRS = 32
+_TURNS = 4
+_ENOUGH_COUNTERS = 8
+# Of a normal distribution, so much is within one standard deviation.
+_ONE_DEVIATION = 0.68
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """One curve for each counter, through knots in the order of time. ``keys`` are the number of the counter and the
+    knot's cycles in one number, ``heights_ns`` the heights there, ``first`` where each one's knots begin (and one
+    more)."""
+
+    keys: NDArray[np.int64]
+    heights_ns: NDArray[np.float64]
+    first: NDArray[np.int64]
+
+    def length_cycles(self, counter: NDArray[np.int64]) -> NDArray[np.int64]:
+        """From the base of each of these counters to its last knot."""
+        return self.keys[self.first[counter + 1] - 1] - (counter << COUNTER_SHIFT)
+
+    def at(self, counter: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The heights at the given cycles since the counter's base; before and after its knots, that of the nearest."""
+        begin, end = self.first[counter], self.first[counter + 1] - 1
+        key = np.clip((counter << COUNTER_SHIFT) + cycles, self.keys[begin], self.keys[end])
+        after = np.clip(np.searchsorted(self.keys, key), begin, end)
+        before = np.maximum(after - 1, begin)
+        width = self.keys[after] - self.keys[before]
+        part = (key - self.keys[before]) / np.where(width == 0, 1, width)
+        rise = self.heights_ns[after] - self.heights_ns[before]
+        heights: NDArray[np.float64] = self.heights_ns[before] + rise * np.where(width == 0, 1.0, part)
+        return heights
+
+
+@dataclass(frozen=True, slots=True)
+class CurveFit:
+    """``curves``, the root mean square of the readings' distances from them, each as far as it counted, and the
+    largest."""
+
+    curves: Curves
+    residual_ns: float
+    worst_ns: float
+
+
+def flat_curves(counters: int) -> Curves:
+    """No curve at all, for so many counters."""
+    every = np.arange(counters + 1)
+    return Curves(every[:-1] << COUNTER_SHIFT, np.zeros(counters), every)
+
+
+def fit_curves(lines: Lines) -> CurveFit:
+    """The curves through all readings of ``lines``."""
+    count = len(lines.counter)
+    some = lines.left(np.arange(0, count, 1 + count // PART))
+    common, own_walk = _NOTHING_IN_COMMON, _CONSTANT_WALK_NS2_PER_NS
+    if not lines.rate.constant:
+        common = _common_curve(some)
+        own = _wandering(some.less(common.at(some)))
+        own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
+
+    keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
+    trusted = np.empty(count, dtype=np.float32)
+    for part in parts(count):
+        left = lines.left(part)
+        common_ns = common.at(left)
+        linked = np.append(False, np.diff(left.counter) == 0)
+        own_ns, trusted[part] = likeliest_walks(left.less(common_ns), linked, own_walk)
+        keys[part] = (left.counter.astype(np.int64) << COUNTER_SHIFT) + left.cycles
+        heights_ns[part] = common_ns + own_ns
+    heights_ns = _without_turns(keys, heights_ns, lines.rate.ns)
+    first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
+    return CurveFit(Curves(keys, heights_ns, first), *_distances(lines, heights_ns, trusted))
+
+
+@dataclass(frozen=True, slots=True)
+class _CommonCurve:
+    """What all counters have in common: heights at times, which ascend."""
+
+    times_ns: NDArray[np.float64]
+    heights_ns: NDArray[np.float64]
+
+    def at(self, left: Left) -> NDArray[np.float64]:
+        return np.interp(left.line_ns, self.times_ns, self.heights_ns)
+
+
+_NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
+
+
+def _common_curve(left: Left) -> _CommonCurve:
+    """One walk through the readings of all counters; none if these have little in common. Where counters have readings
+    at different times, their lines do not yet stand as the walk does, and both are found in turns."""
+    if left.counter[-1] - left.counter[0] < _ENOUGH_COUNTERS - 1:
+        return _NOTHING_IN_COMMON
+    before = _wandering(left)
+    walk = float(np.clip(before, USUAL_WALK_NS2_PER_NS, _most_walk(left)))
+    in_time = left.at(np.argsort(left.line_ns))
+    linked = np.arange(len(left.counter)) > 0
+    offset_ns = np.zeros(len(left.counter))
+    for _ in range(_TURNS):
+        standing = in_time.less(offset_ns)
+        scatter_ns = float(np.quantile(np.abs(np.diff(standing.height_ns)), _ONE_DEVIATION)) / np.sqrt(2)
+        standing = replace(standing, error_ns=np.maximum(standing.error_ns, scatter_ns))
+        heights_ns, trusted = likeliest_walks(standing, linked, walk)
+        offset_ns = means(in_time.counter, in_time.height_ns - heights_ns, trusted)[in_time.counter]
+    found = _CommonCurve(in_time.line_ns, heights_ns)
+    return found if _wandering(left.less(found.at(left))) <= max(before, 0.0) else _NOTHING_IN_COMMON
+
+
+def _most_walk(left: Left) -> float:
+    """Where the timer is finer than what a busy memory holds its readings up by, that looks like wandering too."""
+    is_fine = left.error_ns.min() < _HELD_UP_NS
+    return USUAL_WALK_NS2_PER_NS if is_fine else _MOST_WALK_NS2_PER_NS
+
+
+def _wandering(left: Left) -> float:
+    """How far walks go by what the readings show, in square nanoseconds per nanosecond; the usual if they do not tell.
+
+    The distance of two readings of a counter is noise and what the walk went in between. It tells something of the walk
+    where that could be the larger part."""
+    found = []
+    lag = 1
+    while lag < len(left.counter):
+        both = (left.counter[lag:] == left.counter[:-lag]) & left.believed[lag:] & left.believed[:-lag]
+        time_ns = (left.line_ns[lag:] - left.line_ns[:-lag])[both]
+        noise_ns2 = (left.error_ns[lag:] ** 2 + left.error_ns[:-lag] ** 2)[both]
+        tells = time_ns * _MOST_WALK_NS2_PER_NS >= noise_ns2
+        pairs = np.count_nonzero(tells)
+        if pairs >= _ENOUGH_PAIRS:
+            apart_ns = (left.height_ns[lag:] - left.height_ns[:-lag])[both][tells]
+            at_least_ns2 = (apart_ns / _USUAL_DEVIATIONS) ** 2 * (1 - _VARIANCE_ERROR / np.sqrt(pairs))
+            found.append(float(np.quantile((at_least_ns2 - noise_ns2[tells]) / time_ns[tells], _USUAL_SHARE)))
+        lag *= 2
+    return max(found, default=USUAL_WALK_NS2_PER_NS)
+
+
+def _without_turns(keys: NDArray[np.int64], heights_ns: NDArray[np.float64], rate_ns: float) -> NDArray[np.float64]:
+    """The heights, with no step steeper than a clock can be: time must not run backwards."""
+    turned = heights_ns.copy()
+    for part in parts(len(keys)):
+        # As far as a turn can be felt.
+        around = slice(max(part.start - _FELT, 0), part.stop + _FELT)
+        heights = heights_ns[around]
+        most_ns = _STEEPEST * rate_ns * np.diff(keys[around])
+        if (np.abs(np.diff(heights)) <= most_ns).all():
+            continue
+        # Of different counters any two heights are possible.
+        most_ns[np.diff(keys[around] >> COUNTER_SHIFT) != 0] = np.ptp(heights) + 1
+        along = np.append(0, np.cumsum(most_ns))
+        middle = (_lowest_reached(heights, along) - _lowest_reached(-heights, along)) / 2
+        turned[part] = middle[part.start - around.start :][: part.stop - part.start]
+    return turned
+
+
+def _lowest_reached(heights: NDArray[np.float64], along: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lowest that one can be at each place, coming from any of ``heights`` and climbing as much as one goes
+    ``along``."""
+    forward = np.minimum.accumulate(heights - along) + along
+    backward = np.minimum.accumulate((heights + along)[::-1])[::-1] - along
+    return np.minimum(forward, backward)
+
+
+def _distances(lines: Lines, heights_ns: NDArray[np.float64], trusted: NDArray[np.float32]) -> tuple[float, float]:
+    """The root mean square and the largest. A reading further off than the launch is long is none."""
+    placed = np.bincount(lines.counter, lines.believed) > 0
+    longest_ns = np.ptp(lines.readings.ns[lines.believed]) if lines.believed.any() else 0
+    total = squares = worst_ns = 0.0
+    for part in parts(len(heights_ns)):
+        left = lines.left(part).less(heights_ns[part])
+        weight = trusted[part] / left.error_ns**2
+        total += float(weight.sum())
+        squares += float(weight @ left.height_ns**2)
+        far_ns = np.abs(left.height_ns[placed[left.counter]])
+        worst_ns = max(worst_ns, float(far_ns.max(initial=0.0, where=far_ns <= longest_ns)))
+    return float(np.sqrt(squares / total)) if total else 0.0, worst_ns

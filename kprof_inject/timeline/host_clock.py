@@ -1,0 +1,172 @@
+"""How a device's globaltimer and its host's clock stand to each other.
+
+Both are quartz clocks: over a program's time, the one is nearly a straight line of the other. Each reading says that
+the line goes through an interval. So what is known is the set of all lines that go through all of the intervals: a
+polygon in the plane of offset and drift. Its corners bound the error everywhere, between the readings and beyond them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.model import HostReading, Launch
+
+# Two quartz clocks, each within 100 ppm.
+_MOST_DRIFT = 2e-4
+# A timer that moves in steps (32 ns on an H200) shows a time that is up to a step old.
+_TIMER_STEP_NS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A relation that may be: host time less device time, less a common origin, is ``offset_ns + drift * x_ns``."""
+
+    offset_ns: float
+    drift: float
+
+    def at(self, x_ns: float) -> float:
+        return self.offset_ns + self.drift * x_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    """What one reading says, in a common origin: at ``x_ns``, the offset lies within ``error_ns`` of ``offset_ns``."""
+
+    x_ns: int
+    offset_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostClock:
+    """The relation of one device to its host. At device time ``device_ns``, ``offset_ns`` is what to add to get host
+    time; ``drift`` is how much that grows with each nanosecond, 0 unless the readings prove that there is one.
+
+    ``contradicted`` says that no line goes through all readings. They were then widened until one did, and the error is
+    such that it spans each of them, as any may be the true one.
+    """
+
+    device_ns: int
+    offset_ns: int
+    drift: float
+    contradicted: bool
+    _corners: tuple[_Line, ...]
+    _furthest_reading_ns: float
+
+    def to_host_ns(self, device_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Device times as host times: the same function for all launches of a device, so that their order stays."""
+        host_ns = device_ns + self.offset_ns
+        if self.drift:
+            host_ns += np.rint((device_ns - self.device_ns) * self.drift).astype(np.int64)
+        return host_ns
+
+    def error_ns(self, first_ns: int, last_ns: int) -> int:
+        """How far ``to_host_ns`` may be off, at device times from ``first_ns`` to ``last_ns``."""
+        # The distance of two lines is greatest at one of the ends.
+        ends = (first_ns - self.device_ns, last_ns - self.device_ns)
+        furthest = max(abs(corner.at(x_ns) - self.drift * x_ns) for corner in self._corners for x_ns in ends)
+        return math.ceil(furthest + self._furthest_reading_ns) + 1  # what rounding to whole nanoseconds adds
+
+
+def fit_host_clock(readings: Sequence[HostReading]) -> HostClock | None:
+    """The relation that readings of one device and one host clock tell; None if there are none."""
+    if not readings:
+        return None
+    # Epoch nanoseconds do not fit a float: all that follows is relative to the first reading.
+    first = readings[0]
+    common_ns = first.host_ns - first.device_ns
+    intervals = [
+        _Interval(r.device_ns - first.device_ns, r.host_ns - r.device_ns - common_ns, r.error_ns + _TIMER_STEP_NS)
+        for r in readings
+    ]
+    widening = 1
+    while not (corners := _lines_through(intervals, widening)):
+        widening *= 2
+    least, most = (bound(line.drift for line in corners) for bound in (min, max))
+    drift = 0.0 if least <= 0 <= most else (least + most) / 2
+    offset_ns = round(_middle(intervals, drift, widening))
+    distances_ns = (abs(i.offset_ns - offset_ns - drift * i.x_ns) + i.error_ns for i in intervals)
+    return HostClock(
+        first.device_ns,
+        common_ns + offset_ns,
+        drift,
+        widening > 1,
+        tuple(_Line(line.offset_ns - offset_ns, line.drift) for line in corners),
+        max(distances_ns) if widening > 1 else 0.0,
+    )
+
+
+def _lines_through(intervals: Sequence[_Interval], widening: int) -> list[_Line]:
+    """The corners of the polygon of all lines through the widened intervals; none if there is no such line."""
+    first, *others = intervals
+    low, high = _bounds(first, widening)
+    lines = [_Line(low, -_MOST_DRIFT), _Line(high, -_MOST_DRIFT), _Line(high, _MOST_DRIFT), _Line(low, _MOST_DRIFT)]
+    for interval in others:
+        low, high = _bounds(interval, widening)
+        lines = _cut(_cut(lines, interval.x_ns, high, 1), interval.x_ns, low, -1)
+    return lines
+
+
+def _bounds(interval: _Interval, widening: int) -> tuple[int, int]:
+    return interval.offset_ns - widening * interval.error_ns, interval.offset_ns + widening * interval.error_ns
+
+
+def _cut(lines: list[_Line], x_ns: int, bound_ns: int, side: int) -> list[_Line]:
+    """The polygon's part whose lines are, at ``x_ns``, not above the bound (``side`` 1) or not below it (-1)."""
+    kept = []
+    for line, following in pairwise([*lines, *lines[:1]]):
+        over, next_over = (side * (each.at(x_ns) - bound_ns) for each in (line, following))
+        if over <= 0:
+            kept.append(line)
+        if over * next_over < 0:
+            part = over / (over - next_over)
+            kept.append(
+                _Line(
+                    line.offset_ns + part * (following.offset_ns - line.offset_ns),
+                    line.drift + part * (following.drift - line.drift),
+                )
+            )
+    return kept
+
+
+def _middle(intervals: Sequence[_Interval], drift: float, widening: int) -> float:
+    """The middle of the offsets that lines of this drift through all intervals have."""
+    lowest = max(_bounds(i, widening)[0] - drift * i.x_ns for i in intervals)
+    highest = min(_bounds(i, widening)[1] - drift * i.x_ns for i in intervals)
+    return (lowest + highest) / 2
+
+
+# When the host made a launch, by the device's clock.
+
+
+@dataclass(frozen=True, slots=True)
+class HostCall:
+    """The host's call that made a launch, by the device's globaltimer: from just before it until it returned (None if
+    that was not recorded). Against what the device did it may be off by ``error_ns``."""
+
+    start_ns: int
+    end_ns: int | None
+    error_ns: int
+
+
+def host_call(launch: Launch, relation: HostClock) -> HostCall | None:
+    """The call of a launch whose device and host clocks stand to each other as ``relation`` says. None for one in a
+    CUDA graph: the call that was captured did not make the replay, which may be minutes later."""
+    if launch.graph:
+        return None
+    start_ns = _to_device_ns(relation, launch.host_ns)
+    end_ns = None if launch.host_end_ns is None else _to_device_ns(relation, launch.host_end_ns)
+    last_ns = start_ns if end_ns is None else end_ns
+    return HostCall(start_ns, end_ns, relation.error_ns(start_ns, last_ns))
+
+
+def _to_device_ns(relation: HostClock, host_ns: int) -> int:
+    """The inverse of ``HostClock.to_host_ns``, to the nanosecond."""
+    since_ns = host_ns - relation.offset_ns - relation.device_ns
+    return relation.device_ns + since_ns - round(since_ns * (relation.drift / (1 + relation.drift)))

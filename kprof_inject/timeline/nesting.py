@@ -1,0 +1,308 @@
+"""Records to scopes, and which scope stands in which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.timeline.records import Records
+
+# What the scope table tells of records: a scope that stands in another one's text runs while that is open.
+
+
+def parents_of(table: ScopeTable) -> tuple[int, ...]:
+    """The scope around each scope of the table, or -1."""
+    return tuple(scope.parent for scope in table.scopes)
+
+
+def inner_scopes(parents: Sequence[int]) -> list[list[int]]:
+    """For each scope of the table those in it, at any depth. An outer one stands before those in it."""
+    inner: list[list[int]] = [[] for _ in parents]
+    for scope in range(len(parents)):
+        around = scope
+        while 0 <= parents[around] < around:
+            around = parents[around]
+            inner[around].append(scope)
+    return inner
+
+
+def begun_amid_inner(
+    starts: NDArray[np.int64],
+    order: NDArray[np.int64],
+    scope: NDArray[np.int16],
+    group: NDArray[np.int64],
+    is_end: NDArray[np.bool_],
+    parents: Sequence[int],
+) -> NDArray[np.bool_]:
+    """Which of the ``starts``, each the first record of its scope in its ring, cannot be one: a scope in it was open
+    there, or had run before. The ring lost the true start, and this one was another's.
+
+    ``starts`` are places in ``order``, which has the records by scope and then by time; the columns are in that order.
+    """
+    wrong = np.zeros(len(starts), dtype=bool)
+    bounds = np.searchsorted(scope, np.arange(len(parents) + 1))
+    inner = inner_scopes(parents)
+    for outer in np.unique(scope[starts]):
+        mine = np.flatnonzero(scope[starts] == outer)
+        at, warp = order[starts[mine]], group[starts[mine]]
+        for begin, end in ((bounds[scope], bounds[scope + 1]) for scope in inner[outer]):
+            if begin == end:
+                continue
+            following = begin + np.searchsorted(order[begin:end], at)
+            before, after = np.maximum(following - 1, begin), np.minimum(following, end - 1)
+            wrong[mine] |= (following > begin) & (group[before] == warp)
+            wrong[mine] |= (following < end) & (group[after] == warp) & is_end[after]
+    return wrong
+
+
+# Records to scopes: each start with the next end of the same scope.
+
+# An end and a start that were both damaged may have parted what now looks like one scope.
+_TOO_MANY_DAMAGED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The scopes of some records, in the order of their starts; an outer scope stands before the ones in it.
+
+    ``start_at`` and ``end_at`` are the places of their records, ``scope`` indexes the scope table. ``open_starts`` and
+    ``stray_ends`` are the places of the records that have no partner.
+    """
+
+    start_at: NDArray[np.int64]
+    end_at: NDArray[np.int64]
+    scope: NDArray[np.int16]
+    open_starts: NDArray[np.int64]
+    stray_ends: NDArray[np.int64]
+
+
+def pair_records(records: Records, parents: Sequence[int] = ()) -> Pairs:
+    """A pair that two damaged entries or more stand between is none: nobody knows that they belong together. Nor is one
+    behind another start of its scope, or before another end: a warp makes them in turns, so one of the two is wrong.
+
+    ``parents`` has, for each scope of the table, the one around it, or -1. Where the ring lost records, a scope whose
+    first record stands amid those of the scopes in it did not begin there."""
+    count = len(records.scope)
+    # Stable, so that records of one warp and scope stay in the order of time. NumPy sorts 16 bits by radix: in linear
+    # time, and bytes twice as fast.
+    key = records.scope.astype(np.uint8) if records.scope.max(initial=0) <= np.iinfo(np.uint8).max else records.scope
+    order = np.argsort(key, kind="stable")
+    scope, group, is_end = records.scope[order], records.group[order], records.is_end[order]
+    same = (scope[1:] == scope[:-1]) & (group[1:] == group[:-1])
+    takes_turns = is_end[1:] != is_end[:-1]
+    joined = same & takes_turns & is_end[1:]
+    repeats = same & ~takes_turns
+    if repeats.any():
+        joined[1:] &= ~repeats[:-1]
+        joined[:-1] &= ~repeats[1:]
+    starts = np.flatnonzero(joined)
+    if records.damaged.size:
+        start_at, end_at = order[starts], order[starts + 1]
+        between = (records.number[end_at] - records.number[start_at]) - (end_at - start_at)
+        starts = starts[between < _TOO_MANY_DAMAGED]
+    if parents and records.lost.any():
+        warp = group[starts] - records.first_group
+        is_after_loss = (records.lost[warp] > 0) & (records.cycles[order[starts]] >= records.oldest[1, warp])
+        first = np.flatnonzero(is_after_loss & ~np.append(False, same)[starts])
+        starts = np.delete(starts, first[begun_amid_inner(starts[first], order, scope, group, is_end, parents)])
+
+    end_of = np.full(count, -1)
+    end_of[order[starts]] = order[starts + 1]
+    start_at = np.flatnonzero(end_of >= 0)
+    end_at = end_of[start_at]
+    alone = np.ones(count, dtype=bool)
+    alone[start_at] = alone[end_at] = False
+    alone_at = np.flatnonzero(alone)
+    ends_alone = records.is_end[alone_at]
+    return Pairs(start_at, end_at, records.scope[start_at], alone_at[~ends_alone], alone_at[ends_alone])
+
+
+# Scopes that cross: one begins in the other and ends behind it.
+#
+# All functions take the places of the scopes' records, ``start_at`` ascending. Of several warps, those of each stand
+# behind those of the one before, so that no two of different warps touch.
+
+
+def innermost_around(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each scope the last one that starts before it and ends after it, or -1."""
+    maxima = _range_maxima(end_at)
+    place = np.arange(len(end_at))
+    # Leaps over scopes that all end earlier, the longest first; what then stands before it ends later.
+    for level in range(len(maxima) - 1, -1, -1):
+        begin = place - (1 << level)
+        can = begin >= 0
+        can[can] = maxima[level][begin[can]] < end_at[can]
+        place = np.where(can, begin, place)
+    return place - 1
+
+
+def crossing(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of scopes that cross, the one that begins first and the one that ends last; of each scope that crosses
+    others there is at least one pair."""
+    # Ends behind me, of all that start in me, the last one's.
+    inside = np.searchsorted(start_at, end_at)
+    last_end = _range_maximum(end_at, np.arange(len(end_at)) + 1, inside)
+    firsts = np.flatnonzero(last_end > end_at)
+    by_end = np.argsort(end_at)
+    seconds = by_end[np.searchsorted(end_at[by_end], last_end[firsts])]
+    # And begins before me, of all that end in me, the first one's.
+    begin = np.searchsorted(end_at[by_end], start_at)
+    end = np.searchsorted(end_at[by_end], end_at)
+    first_start = -_range_maximum(-start_at[by_end], begin, end)
+    later = np.flatnonzero(first_start < start_at)
+    earlier = np.searchsorted(start_at, first_start[later])
+    return np.concatenate((firsts, earlier)), np.concatenate((seconds, later))
+
+
+def crossing_kinds(
+    scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64], count: int
+) -> NDArray[np.bool_]:
+    """Which of the table's ``count`` scopes cross which: shape (scope, scope). Two of the same scope never do."""
+    crosses = np.zeros((count, count), dtype=bool)
+    places = np.unique(np.concatenate(crossing(start_at, end_at)))
+    for kind in np.unique(scope[places]):
+        own = np.flatnonzero(scope == kind)
+        # Of those of this kind, only the last that began before can still be open.
+        last = own[np.searchsorted(start_at[own], start_at[places]) - 1]
+        is_open = (start_at[last] < start_at[places]) & (end_at[last] > start_at[places])
+        crosses[kind, scope[places[is_open & (end_at[last] < end_at[places])]]] = True
+    return crosses | crosses.T
+
+
+def lanes_of(crosses: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """A number for each scope of the table, the least that none before it has with which it ``crosses``: the table has
+    outer scopes first, and they stay on lane 0."""
+    lanes = np.zeros(len(crosses), dtype=np.int64)
+    for kind in range(len(lanes)):
+        taken = lanes[:kind][crosses[kind, :kind]]
+        lanes[kind] = np.setdiff1d(np.arange(kind + 1), taken)[0]
+    return lanes
+
+
+# It has a negative.
+_NOTHING = -np.iinfo(np.int64).max
+
+
+def _range_maxima(values: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """For each level the maxima of all runs of ``2 ** level`` values, by where they begin."""
+    levels = [values]
+    while 2 * (reach := 1 << (len(levels) - 1)) <= len(values):
+        levels.append(np.maximum(levels[-1][:-reach], levels[-1][reach:]))
+    return levels
+
+
+def _range_maximum(values: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The largest of ``values[begin:end]``, for each pair; the least number there is for an empty one."""
+    maxima = _range_maxima(values)
+    length = end - begin
+    found = np.full(len(begin), _NOTHING)
+    # Two runs of the longest length that fits, from either end.
+    for level, runs in enumerate(maxima):
+        mine = np.flatnonzero((length >> level) == 1)
+        found[mine] = np.maximum(runs[begin[mine]], runs[end[mine] - (1 << level)])
+    return found
+
+
+# Which scope stands in which: depths, the scopes around, and iteration numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """For each of a block's scopes: ``depth`` counts the scopes of its warp that are open around it, ``parent`` is the
+    place of the innermost that holds it whole, or -1. ``is_proper`` says that no two cross."""
+
+    depth: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    is_proper: bool
+
+
+def nest(pairs: Pairs, record_count: int) -> Nesting:
+    """The nesting of the scopes of ``record_count`` records."""
+    step = np.zeros(record_count, dtype=np.int8)
+    step[pairs.start_at] = 1
+    step[pairs.end_at] = -1
+    opened = np.cumsum(step, dtype=np.int64)
+    depth = opened[pairs.start_at] - 1
+    # In proper nesting, what was opened in a scope is closed in it: a last that ends out of turn shows.
+    is_proper = bool((opened[pairs.end_at] == depth).all())
+    parent = _last_one_level_up(depth) if is_proper else innermost_around(pairs.start_at, pairs.end_at)
+    return Nesting(depth, parent, is_proper)
+
+
+def _last_one_level_up(depth: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each place the last before it whose depth is one less, or -1."""
+    parent = np.full(len(depth), -1)
+    above = np.flatnonzero(depth == 0)
+    for level in range(1, int(depth.max(initial=0)) + 1):
+        here = np.flatnonzero(depth == level)
+        parent[here] = above[np.searchsorted(above, here) - 1]
+        above = here
+    return parent
+
+
+def within_children(elapsed: NDArray[np.int64], pairs: Pairs, nesting: Nesting) -> NDArray[np.int64]:
+    """How much of each scope's time the scopes directly in it take; where they cross, what they share counts once.
+    ``elapsed`` has the time of each record."""
+    children = np.flatnonzero(nesting.parent >= 0)
+    if not nesting.is_proper:
+        children = children[np.argsort(nesting.parent[children], kind="stable")]
+    parent, begin, end = nesting.parent[children], pairs.start_at[children], pairs.end_at[children]
+    if not nesting.is_proper:
+        # Behind all that its siblings before it reach; each parent has its own range of numbers for that.
+        range_of_parent = parent * len(elapsed)
+        reach = np.maximum.accumulate(range_of_parent + end)
+        begin[1:] = np.maximum(begin[1:], reach[:-1] - range_of_parent[1:])
+        begin = np.minimum(begin, end)
+    # A double holds such sums exactly: they are far from 2 ** 53 ns, 104 days.
+    taken = np.bincount(parent, elapsed[end] - elapsed[begin], len(nesting.parent))
+    return taken.astype(np.int64)
+
+
+def iterations(
+    records: Records, pairs: Pairs, parent: NDArray[np.int64], iteration_scopes: Iterable[int]
+) -> NDArray[np.int64]:
+    """The number of each iteration within its loop, from 0; -1 for scopes that are none, or if it cannot be known.
+
+    ``iteration_scopes`` are the scopes of the table that are iterations. Where the ring lost records, only the
+    iterations of a loop that began after what it lost can be numbered: all of that loop is there. After a damaged
+    entry, none of its warp can: it may have been an iteration's. Nor after a start without an end: it may have been the
+    loop's."""
+    number = np.full(len(pairs.scope), -1)
+    for scope in iteration_scopes:
+        mine = np.flatnonzero(pairs.scope == scope)
+        if not mine.size:
+            continue
+        group, around = records.group[pairs.start_at[mine]], parent[mine]
+        # Rank within one warp and one instance of the loop around: mine is in order of both.
+        fresh = np.append(True, (np.diff(group) != 0) | (np.diff(around) != 0))
+        first = np.maximum.accumulate(np.where(fresh, np.arange(mine.size), 0))
+        number[mine] = np.where(_all_is_there(records, pairs, mine, around), np.arange(mine.size) - first, -1)
+    return number
+
+
+def _all_is_there(
+    records: Records, pairs: Pairs, mine: NDArray[np.int64], around: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether nothing is missing between the begin of what is ``around`` each of the scopes ``mine``, or of its warp's
+    records, and its own begin."""
+    start_at = pairs.start_at[mine]
+    group = records.group[start_at]
+    warp = group - records.first_group
+    since = pairs.start_at[around]
+    alone = np.flatnonzero(around < 0)
+    since[alone] = np.searchsorted(records.group, group[alone])
+    is_after_loss = (around >= 0) & (records.cycles[since] >= records.oldest[1, warp])
+    whole: NDArray[np.bool_] = (records.lost[warp] == 0) | is_after_loss
+    if pairs.stray_ends.size:
+        # A warp that lost nothing has none: its count is damaged, if not a start.
+        whole &= (around >= 0) | ~np.isin(group, records.group[pairs.stray_ends])
+    if pairs.open_starts.size:
+        whole &= np.searchsorted(pairs.open_starts, since) == np.searchsorted(pairs.open_starts, start_at)
+    if records.damaged.size:
+        begin = np.searchsorted(records.group, group)
+        whole &= records.number[start_at] - records.lost[warp] == start_at - begin
+    return whole

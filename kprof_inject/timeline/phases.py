@@ -1,0 +1,154 @@
+"""How the CTAs' time is split by their loops: before the first, from there to the end of the last, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.timeline import Timeline
+
+# Whose iterations alone were recorded shows by them where its loop begins and ends.
+LOOPS = ("loop", "iter")
+_WARP_BITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The time of the ``warps`` that ran a loop, each counted in each CTA, as it was recorded: from begin to end of
+    their CTAs it is ``whole_ns``. Of that they were ``before_ns`` on their way to the first loop, and ``after_ns`` went
+    by since all warps of their CTA had left the last one: who is done early waits for the others. The rest lies between
+    the two. Most came to ``first_loop`` first and to ``last_loop`` last, which index the scope table.
+
+    Of the scopes that lie in the time before, ``before_scope`` takes most, ``before_scope_ns``; so does
+    ``after_scope`` of the time after. Where nothing was recorded, they are None and 0."""
+
+    warps: int
+    whole_ns: int
+    before_ns: int
+    after_ns: int
+    first_loop: int
+    last_loop: int
+    before_scope: int | None
+    before_scope_ns: int
+    after_scope: int | None
+    after_scope_ns: int
+
+    @property
+    def before_share(self) -> float:
+        return self.before_ns / self.whole_ns
+
+    @property
+    def after_share(self) -> float:
+        return self.after_ns / self.whole_ns
+
+
+class PhaseSums:
+    """Gathers the phases of a launch from its blocks."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        loops = outermost_loops(timeline.table)
+        self._is_outermost = loops == np.arange(len(loops))
+        # What a CTA does before its first record and after its last is known together alone: the clock's fit gives half
+        # of it to each side, if there is no scope around all.
+        self._is_known = timeline.table.body is not None
+        ctas = timeline.ctas[np.argsort(timeline.ctas["cta"], kind="stable")]
+        self._cta, self._begin_ns, self._end_ns = (ctas[name].copy() for name in ("cta", "init_ns", "pre_final_ns"))
+        # Of a warp that lacks records, nobody knows which loop was its first.
+        self._incomplete = _warp_keys(timeline.incomplete)
+        self._sums = np.zeros(4, dtype=np.int64)
+        # By scope: how often it was the first loop, how often the last, and its time before and after all loops.
+        self._first, self._last, self._before_ns, self._after_ns = np.zeros((4, len(loops)), dtype=np.int64)
+
+    def add(self, block: NDArray[np.void]) -> None:
+        """A block with all scopes of its CTAs."""
+        if not self._is_known:
+            return
+        rows = block[~np.isin(_warp_keys(block), self._incomplete)] if self._incomplete.size else block
+        loops = np.flatnonzero(self._is_outermost[rows["scope"]])
+        if not loops.size:
+            return
+        warp = _numbers_of_warps(rows)
+        begins = np.flatnonzero(np.diff(warp[loops], prepend=-1))
+        first, last = loops[begins], loops[np.append(begins[1:], len(loops)) - 1]
+        cta = rows["cta"][first]
+        first_ns = rows["start_ns"][first]
+        last_ns = _latest_of_cta(cta, np.maximum.reduceat(rows["end_ns"][loops], begins))
+        self._add_times(cta, first_ns, last_ns)
+        self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
+        self._last += np.bincount(rows["scope"][last], minlength=len(self._last))
+        # Of a warp without loops, nothing is before them, and nothing after.
+        until_ns, since_ns = np.full(warp[-1] + 1, NO_LARGEST), np.full(warp[-1] + 1, NO_SMALLEST)
+        until_ns[warp[first]], since_ns[warp[first]] = first_ns, last_ns
+        self._before_ns += self._by_scope_ns(rows[rows["end_ns"] <= until_ns[warp]])
+        self._after_ns += self._by_scope_ns(rows[rows["start_ns"] >= since_ns[warp]])
+
+    def _add_times(self, cta: NDArray[np.int32], first_ns: NDArray[np.int64], last_ns: NDArray[np.int64]) -> None:
+        """Of warps of these CTAs: when their first loop began, and when the last one of their CTA ended."""
+        row = np.searchsorted(self._cta, cta)
+        whole_ns = np.maximum(self._end_ns[row] - self._begin_ns[row], 0)
+        # The clock's fit may put a record outside of its CTA.
+        before_ns = np.clip(first_ns - self._begin_ns[row], 0, whole_ns)
+        after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
+        self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
+
+    def _by_scope_ns(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
+        times_ns = np.bincount(rows["scope"], rows["end_ns"] - rows["start_ns"], len(self._first))
+        return times_ns.astype(np.int64)
+
+    def phases(self) -> Phases | None:
+        """None if no complete warp ran a loop, or without a scope around the kernel's whole body."""
+        warps, whole_ns, before_ns, after_ns = self._sums.tolist()
+        if not whole_ns:
+            return None
+        return Phases(
+            warps,
+            whole_ns,
+            before_ns,
+            after_ns,
+            int(self._first.argmax()),
+            int(self._last.argmax()),
+            *_most(self._before_ns),
+            *_most(self._after_ns),
+        )
+
+
+def outermost_loops(table: ScopeTable) -> NDArray[np.int64]:
+    """For each scope of the table the outermost loop that it is in, or is: its index, or -1."""
+    return outermost(table, lambda scope: scope.kind in LOOPS)
+
+
+def outermost(table: ScopeTable, is_such: Callable[[ScopeInfo], bool]) -> NDArray[np.int64]:
+    """For each scope of the table the outermost one of such that it is in, or is: its index, or -1."""
+    found: list[int] = []
+    for index, scope in enumerate(table.scopes):
+        around = found[scope.parent] if scope.parent >= 0 else -1
+        found.append(index if around < 0 and is_such(scope) else around)
+    return np.array(found, dtype=np.int64)
+
+
+def _most(times_ns: NDArray[np.int64]) -> tuple[int | None, int]:
+    """Of several that take as long, that which stands around the others: it comes first."""
+    index = int(times_ns.argmax())
+    return (index, int(times_ns[index])) if times_ns[index] else (None, 0)
+
+
+def _latest_of_cta(cta: NDArray[np.int32], times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each warp the latest time of its CTA's warps, which stand together."""
+    begins = np.flatnonzero(np.append(True, cta[1:] != cta[:-1]))
+    return np.repeat(np.maximum.reduceat(times_ns, begins), np.diff(begins, append=len(cta)))
+
+
+def _numbers_of_warps(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    """Each row's warp of its CTA, numbered in the order of the rows."""
+    keys = _warp_keys(rows)
+    return np.cumsum(np.append(False, keys[1:] != keys[:-1]))
+
+
+def _warp_keys(rows: NDArray[np.void]) -> NDArray[np.int64]:
+    keys: NDArray[np.int64] = rows["cta"].astype(np.int64) << _WARP_BITS | rows["warp"]
+    return keys

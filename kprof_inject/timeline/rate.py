@@ -1,0 +1,271 @@
+"""The rate of a launch's clock, and how sure it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.readings import LEAST_MORE_WITHIN_FUNCTION_NS, Readings, trust
+
+# The clock that is assumed of a device where a capture tells none.
+
+USUAL_CLOCK_HZ = 1.5e9
+
+
+# Long columns, part by part: what is made of a part does not grow with the column.
+
+PART = 1 << 16
+
+
+def parts(count: int) -> Iterator[slice]:
+    """From 0 to ``count``, at most ``PART`` rows at a time."""
+    for begin in range(0, count, PART):
+        yield slice(begin, min(begin + PART, count))
+
+
+# A GPU under load runs within this share of its nominal clock.
+NOMINAL_SPREAD = 0.25
+# What else a launch may be timed by: a counter of 100 MHz (AMD's constant clock), or anything between these.
+_CONSTANT_RATE_NS = 10.0
+_CONSTANT_SPREAD = 0.001
+LEAST_RATE_NS = 0.1
+LARGEST_RATE_NS = 100.0
+# How much likelier the nominal clock is than each of these, before anything was read.
+_RARE = 20.0
+# By how much what lies between a timer reading and its record may be misjudged, alike for all.
+_SHIFT_ERROR_NS = 10.0
+# No device runs at several times its nominal clock: readings that say so contradict each other.
+_FASTER = 4
+_ROUNDS = 8
+# The median of a normal distribution's absolute values, in standard deviations, is one by this.
+_MEDIAN_TO_DEVIATION = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``ns`` is nanoseconds per cycle and ``error`` its relative standard error. All readings have ``more_shift_ns`` in
+    common. ``source`` is "fitted" or "assumed"; a ``constant`` clock is none of an SM's, and does not wander."""
+
+    ns: float
+    error: float
+    more_shift_ns: float
+    source: str
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Prior:
+    """What the rate may be, before anything was read: ``rate_ns`` with a standard deviation of ``spread_ns``."""
+
+    rate_ns: float
+    spread_ns: float
+    odds: float
+    constant: bool = False
+
+    def log_evidence(self, rate_ns: float, variance: float) -> float:
+        """How well this explains that ``rate_ns`` was found, with that variance."""
+        total = variance + self.spread_ns**2
+        return float(np.log(self.odds) - (rate_ns - self.rate_ns) ** 2 / total / 2 - np.log(total) / 2)
+
+
+def nominal_rate(nominal_hz: float) -> float:
+    """Nanoseconds per cycle of a device whose nominal clock that is, or 0 if unknown."""
+    return 1e9 / (nominal_hz or USUAL_CLOCK_HZ)
+
+
+def assumed_rate(nominal_ns: float) -> Rate:
+    """That of a launch whose readings do not tell."""
+    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, "assumed", constant=False)
+
+
+def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
+    """Fit lines, one for each ``counter`` and all of one rate, which is about ``rough_ns``. What a launch is too short
+    to tell is taken from the device's nominal clock."""
+    rate = _likeliest(readings, counter, rough_ns, nominal_hz)
+    if rate.more_shift_ns < 0 and readings.more_shift_ns > LEAST_MORE_WITHIN_FUNCTION_NS:
+        # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
+        near = replace(readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS)
+        rate = _likeliest(near, counter, rough_ns, nominal_hz)
+    if rate.source == "fitted":
+        return rate
+    return replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, readings.most_shift_ns)))
+
+
+def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
+    """By weighted least squares.
+
+    Reweighted in rounds, so that a reading far off (a preempted CTA) counts less."""
+    first, line = np.unique(counter, return_index=True, return_inverse=True)[1:]
+    # Differences of integers first: globaltimer values do not fit into a double.
+    x = (readings.cycles - readings.cycles[first[line]]).astype(np.float64)
+    y = (readings.ns - readings.ns[first[line]]).astype(np.float64) + readings.shift_ns
+    error_ns = reading_errors(readings, rough_ns)
+    columns = np.stack((x, -readings.side.astype(np.float64)))
+    # No prior for the rate as yet, or hardly one: without a cycle between any two readings it is anything.
+    prior = np.array([1 / (100 * LARGEST_RATE_NS) ** 2, 1 / readings.more_shift_ns**2])
+    weight = 1 / error_ns**2
+    scale = 1.0
+    for _ in range(_ROUNDS):
+        centred = np.stack([column - means(line, column, weight)[line] for column in columns])
+        target = y - means(line, y, weight)[line]
+        weighted = centred * (weight / scale**2)
+        covariance = np.linalg.inv(weighted @ centred.T + np.diag(prior))
+        solution = covariance @ (weighted @ target + prior * (rough_ns, 0.0))
+        rest_ns = target - solution @ centred
+        scale = max(1.0, _MEDIAN_TO_DEVIATION * float(np.median(np.abs(rest_ns / error_ns))))
+        weight = trust(rest_ns / error_ns / scale, readings.side) / error_ns**2
+
+    gain = covariance @ weighted
+    variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
+    variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
+    found = _with_prior(float(solution[0]), variance, nominal_rate(nominal_hz))
+    # What the readings say of the shift, were the rate the one that was settled on.
+    shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
+    return replace(found, more_shift_ns=float(shift_ns))
+
+
+def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:
+    """The standard errors of the readings in nanoseconds, those of their clock values among them."""
+    reckoned_ns = rate_ns * readings.reckoned_cycles.astype(np.float64)
+    return np.sqrt(readings.error_ns.astype(np.float64) ** 2 + reckoned_ns**2 + rate_ns**2 / 12)
+
+
+def means(group: NDArray[Any], values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weighted mean of each group, 0 for one without weight."""
+    total = np.bincount(group, weight)
+    return np.bincount(group, weight * values) / np.where(total == 0, 1, total)
+
+
+def _reading_variance(readings: Readings, gain: NDArray[np.float64], error_ns: NDArray[np.float64]) -> float:
+    """What the readings' own errors do to the rate, which goes by ``gain`` with each. Readings of the same step of the
+    timer may all be late by the same."""
+    step_variance = min(readings.step_ns**2 / 12, float(error_ns.min() ** 2))
+    _, step = np.unique(readings.ns, return_inverse=True)
+    alike = np.bincount(step, gain)
+    return float(step_variance * alike @ alike + gain**2 @ (error_ns**2 - step_variance))
+
+
+def _shared_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
+    """What errors that all readings share do to it: those do not average out."""
+    reckoned_ns = rate_ns * float(gain @ readings.reckoned_cycles)
+    shift_ns = _SHIFT_ERROR_NS * float(gain @ readings.side)
+    return reckoned_ns**2 + shift_ns**2
+
+
+def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
+    """The rate that was read, or what it would be expected to be, or something between the two: as sure as each is."""
+    priors = [_Prior(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0)]
+    priors.append(_Prior(_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE, constant=True))
+    if LEAST_RATE_NS <= rate_ns <= LARGEST_RATE_NS:
+        priors.append(_Prior(rate_ns, LARGEST_RATE_NS, 1 / _RARE))
+    prior = max(priors, key=lambda prior: prior.log_evidence(rate_ns, variance))
+    sure, expected = 1 / variance, 1 / prior.spread_ns**2
+    settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)
+    if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
+        return assumed_rate(nominal_ns)
+    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, "fitted", prior.constant)
+
+
+# A straight line for each counter of a launch, all of the same rate, and what the timer readings leave of it.
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Some readings, in order of ``counter`` and time, by what they leave of their counters' lines: ``height_ns`` at
+    ``cycles`` since the counter's base, where the line is at ``line_ns`` since the first base of all."""
+
+    counter: NDArray[np.int32]
+    cycles: NDArray[np.int64]
+    line_ns: NDArray[np.float64]
+    height_ns: NDArray[np.float64]
+    error_ns: NDArray[np.float64]
+    side: NDArray[np.int8]
+    believed: NDArray[np.bool_]
+
+    def at(self, rows: NDArray[np.int64]) -> Left:
+        """The same readings, or some of them, in another order."""
+        return Left(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+    def less(self, ns: NDArray[np.float64]) -> Left:
+        """The same, with so much of each height taken off."""
+        return replace(self, height_ns=self.height_ns - ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a launch's readings; ``counter`` and ``believed`` are as ``agreement`` gives them. At
+    ``base_cycles`` (counter), its least value, a counter's line is at ``base_ns`` (counter)."""
+
+    readings: Readings
+    counter: NDArray[np.int32]
+    believed: NDArray[np.bool_]
+    rate: Rate
+    base_cycles: NDArray[np.int64]
+    base_ns: NDArray[np.int64]
+
+    def left(self, rows: slice | NDArray[np.int64]) -> Left:
+        """What some of the readings leave."""
+        readings, counter = self.readings.at(rows), self.counter[rows]
+        cycles = readings.cycles - self.base_cycles[counter]
+        since_base_ns = cycles * self.rate.ns
+        return Left(
+            counter,
+            cycles,
+            (self.base_ns[counter] - int(self.base_ns.min())) + since_base_ns,
+            # Differences of integers first: globaltimer values do not fit into a double.
+            (readings.ns - self.base_ns[counter])
+            + (readings.shift_ns + readings.side * self.rate.more_shift_ns)
+            - since_base_ns,
+            reading_errors(readings, self.rate.ns),
+            readings.side,
+            self.believed[rows],
+        )
+
+
+def straight_lines(readings: Readings, counter: NDArray[np.int32], believed: NDArray[np.bool_], rate: Rate) -> Lines:
+    """The lines through the readings that are believed. A counter without any is placed by the middle one of those that
+    it has, and within the time of the others."""
+    begins = np.flatnonzero(np.append(True, np.diff(counter) != 0))
+    base_cycles = readings.cycles[begins]
+    lines = Lines(readings, counter, believed, rate, base_cycles, readings.ns[begins])
+    # The first reading of a counter may be any, and is only near enough for a double.
+    total, moment = np.zeros((2, len(begins)))
+    for part in parts(len(counter)):
+        left = lines.left(part)
+        weight = left.believed / left.error_ns**2
+        total += np.bincount(left.counter, weight, len(begins))
+        moment += np.bincount(left.counter, weight * left.height_ns, len(begins))
+    base_ns = lines.base_ns + np.rint(moment / np.where(total == 0, 1, total)).astype(np.int64)
+    lost = np.flatnonzero(total == 0)
+    if lost.size:
+        base_ns[lost] = _guessed(replace(lines, base_ns=base_ns), lost)
+    return replace(lines, base_ns=base_ns)
+
+
+def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the lines of ``counters`` are at their bases, none of whose readings is believed: by the middle one of
+    those that are within the launch, else of all, and then within the launch."""
+    readings = lines.readings
+    rows = np.flatnonzero(np.isin(lines.counter, counters))
+    sound_ns = readings.ns[lines.believed] if lines.believed.any() else readings.ns
+    first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
+    is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
+    has_one = np.isin(lines.counter[rows], lines.counter[rows[is_within]])
+    left = lines.left(rows[is_within | ~has_one])
+    base_ns = lines.base_ns[counters] + np.rint(_medians(left)).astype(np.int64)
+    ends = np.searchsorted(lines.counter, counters, side="right") - 1
+    half_ns = np.rint((readings.cycles[ends] - lines.base_cycles[counters]) * (lines.rate.ns / 2)).astype(np.int64)
+    return np.asarray(np.clip(base_ns + half_ns, first_ns, last_ns) - half_ns)
+
+
+def _medians(left: Left) -> NDArray[np.float64]:
+    """The median height of each counter."""
+    heights_ns = left.height_ns[np.lexsort((left.height_ns, left.counter))]
+    begins = np.flatnonzero(np.append(True, np.diff(left.counter) != 0))
+    ends = np.append(begins[1:], len(heights_ns))
+    middle_ns: NDArray[np.float64] = (heights_ns[(begins + ends - 1) // 2] + heights_ns[(begins + ends) // 2]) / 2
+    return middle_ns

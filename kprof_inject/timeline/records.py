@@ -1,0 +1,388 @@
+"""Rings to columns of records, block by block, ordered by clock within each warp.
+
+A *group* is one recorded warp of one CTA: number ``row * warps + warp``, where ``row`` indexes the CTAs of the launch's
+``RawCtas`` and ``warp`` its ``warps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.layouts import LAYOUTS, RawCtas
+from kprof_inject.capture.model import Launch
+from kprof_inject.timeline.columns import NO_SMALLEST, smallest
+from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
+
+# A launch's buffer, taken apart.
+
+
+def recorded_warps(launch: Launch) -> tuple[int, ...]:
+    """The ids of the warps of a CTA that recorded, ascending."""
+    return launch.kernel.mode.recorded_warps(launch.kernel.num_warps)
+
+
+def read_raw(launch: Launch) -> RawCtas:
+    """Read one launch's buffer and take it apart. Raises ``KprofError`` if it is damaged as a whole."""
+    kernel = launch.kernel
+    return LAYOUTS[kernel.layout].read(launch.words(), kernel.num_warps, recorded_warps(launch))
+
+
+# Clock values whose halves do not belong together.
+#
+# Records read the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's lowering),
+# of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the lower half
+# overflows; if that is between the two reads, the value is 2^32 too large.
+
+_HALF = 1 << 32
+# The two reads stand behind each other; other warps may run in between.
+_MOST_BETWEEN_CYCLES = 1 << 12
+
+
+def torn_by_cycles(
+    cycles: NDArray[np.int64], distance: NDArray[np.int64], most: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """By how much values are too large: those whose lower half was about to overflow, and which without it are no
+    further than ``most`` from where they are ``distance`` away from. 0 for all others."""
+    about_to_overflow = cycles % _HALF >= _HALF - _MOST_BETWEEN_CYCLES
+    return np.where(about_to_overflow & (np.abs(distance - _HALF) <= most), _HALF, 0)
+
+
+# Rings whose stores were moved: in which order they are written, and what that tells.
+#
+# Proton's pass moves the store of a scope's start to right before the store of its end (``ScheduleBufferStorePass``;
+# Triton 3.6's PTX shows the same). So a ring holds whole scopes, start and end side by side, in the order of their
+# ends.
+
+
+def parted_starts(
+    group: NDArray[np.int64],
+    scope: NDArray[np.int16],
+    is_end: NDArray[np.bool_],
+    cycles: NDArray[np.int64],
+    usable: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Which of the ``usable`` entries are starts that their end does not follow. The entries are in the order of
+    writing."""
+    is_followed = (
+        (group[1:] == group[:-1]) & (scope[1:] == scope[:-1]) & (cycles[1:] >= cycles[:-1]) & (usable & is_end)[1:]
+    )
+    parted = usable & ~is_end
+    parted[:-1] &= ~is_followed
+    return parted
+
+
+def order_in_time(group: NDArray[np.int64], is_end: NDArray[np.bool_], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the entries, which are in the order of writing, in the order of time."""
+    place = np.arange(len(group))
+    # At one clock value, of two scopes that begin the outer one was stored last. One that also ends there stands by
+    # itself, between the scopes before and those behind it.
+    lasts = ~is_end
+    lasts[:-1] &= cycles[1:] != cycles[:-1]
+    turn = np.where(lasts, 2 * len(group) - place, place)
+    order: NDArray[np.int64] = np.lexsort((turn, cycles, group))
+    return order
+
+
+# Entries that no warp can have written: found before anything is made of them.
+
+# No GPU's SM counts faster.
+_MOST_CYCLES_PER_NS = 5
+# A timer's readings may be so far off, each: two steps of the coarsest one.
+_TIMER_SLACK_NS = 2_000
+# Five weeks: longer than any CTA takes, and of a size that its cycles can be reckoned with.
+_LONGEST_NS = 1 << 51
+# A launch that read no timer is taken to be shorter.
+_UNTIMED_LAUNCH_NS = 60_000_000_000
+_ROUNDS = 8
+
+
+def most_cycles(ctas: RawCtas) -> NDArray[np.int64]:
+    """How far apart two records of each CTA can be: what its SM may have counted in the CTA's time."""
+    if not ctas.timed:
+        return np.full(len(ctas.sm), np.iinfo(np.int64).max)
+    duration_ns = np.clip(ctas.pre_final_ns - ctas.init_ns, 0, _LONGEST_NS)
+    most: NDArray[np.int64] = (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+    return most
+
+
+def most_launch_cycles(ctas: RawCtas) -> int:
+    """How far apart two records of one SM can be: what it may have counted in the launch's time."""
+    if not ctas.timed:
+        return _UNTIMED_LAUNCH_NS * _MOST_CYCLES_PER_NS
+    if not ctas.sm.size:
+        return 0
+    duration_ns = int(ctas.pre_final_ns.max()) - int(ctas.init_ns.min())
+    return (duration_ns + 2 * _TIMER_SLACK_NS) * _MOST_CYCLES_PER_NS
+
+
+def far_records(
+    row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], most: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How far from the middle one of their CTA those of the ``usable`` records are that are further than ``most`` (row)
+    cycles from it; 0 for all others. The records are in order of ``row``, which indexes ``most``."""
+    found = np.zeros(len(row), dtype=np.int64)
+    row, cycles = row[usable], cycles[usable]
+    if not row.size:
+        return found
+    begins = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
+    span = np.maximum.reduceat(cycles, begins) - np.minimum.reduceat(cycles, begins)
+    wide = span > most[row[begins]]
+    if not wide.any():
+        return found
+    # Only CTAs with a record out of place are sorted.
+    suspect = np.flatnonzero(np.repeat(wide, np.diff(np.append(begins, row.size))))
+    order = suspect[np.lexsort((cycles[suspect], row[suspect]))]
+    begins = np.flatnonzero(np.append(True, np.diff(row[order]) != 0))
+    counts = np.diff(np.append(begins, order.size))
+    middle = np.repeat(cycles[order][begins + counts // 2], counts)
+    distance = cycles[order] - middle
+    far = np.abs(distance) > most[row[order]]
+    found[np.flatnonzero(usable)[order[far]]] = distance[far]
+    return found
+
+
+def contradicted_records(
+    group: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which of the ``usable`` records stand beside one with which their clock runs backwards.
+
+    A warp writes its records in the order of its clock. Where two contradict that, nobody knows which one is wrong."""
+    at = np.flatnonzero(usable)
+    wrong = np.zeros(len(group), dtype=bool)
+    for _ in range(_ROUNDS):
+        turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+        if not turns.size:
+            return wrong
+        wrong[at[turns]] = wrong[at[turns + 1]] = True
+        at = at[~wrong[at]]
+    # Too many to be single words: nothing of such a warp can be believed.
+    turns = np.flatnonzero((np.diff(cycles[at]) < 0) & (np.diff(group[at]) == 0))
+    wrong[at[np.isin(group[at], group[at[turns]])]] = True
+    return wrong
+
+
+# The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
+_END_SHIFT = 31
+_SCOPE_SHIFT = 23
+_SCOPE_MASK = 0xFF
+_CLOCK_HIGH_MASK = 0x7FF
+_CLOCK_LOW_BITS = 32
+CLOCK_BITS = 43
+WORDS_PER_ENTRY = 2
+# So many records are decoded at once: their columns together stay in a processor's cache.
+_BLOCK_RECORDS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The sound records of some CTAs, ordered by ``group`` and time.
+
+    ``number`` counts the records of a warp in that order, those that the ring lost and the damaged ones too; ``scope``
+    indexes the scope table; ``cycles`` is the counter of the CTA's SM. ``damaged`` are the groups of the entries that
+    were left out, one for each: no record of this kernel can look so.
+
+    Of the CTAs' warps, whose groups begin at ``first_group``, ``lost`` is how many records the ring lost, and
+    ``oldest`` (2, warp) from where to where the oldest that it kept reach: what was lost was written before.
+    """
+
+    group: NDArray[np.int64]
+    number: NDArray[np.int64]
+    scope: NDArray[np.int16]
+    is_end: NDArray[np.bool_]
+    cycles: NDArray[np.int64]
+    damaged: NDArray[np.int64]
+    first_group: int
+    lost: NDArray[np.int64]
+    oldest: NDArray[np.int64]
+
+
+def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
+    """How many records of each CTA's warp the ring lost: shape (CTA, warp)."""
+    slots = ctas.entries.shape[2]
+    lost: NDArray[np.int64] = np.maximum(ctas.written_words // WORDS_PER_ENTRY - slots, 0)
+    return lost
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDecoder:
+    """Takes the records out of a launch's rings. ``scope_of_id`` has 256 entries: the scope of each id, or -1; several
+    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says; of more than 32
+    ``clock_bits``, each half was read by itself."""
+
+    ctas: RawCtas
+    scope_of_id: NDArray[np.int16]
+    counter: Counter
+    most_cycles: NDArray[np.int64]
+    stores_moved: bool
+    clock_bits: int
+
+    def blocks(self) -> Iterator[slice]:
+        """The rows of the launch, in parts of a bounded number of records (or a single CTA)."""
+        rows, warps, _, _ = self.ctas.entries.shape
+        most = max(1, self._kept(slice(None)).max(initial=0) * warps)
+        step = max(1, _BLOCK_RECORDS // int(most))
+        for begin in range(0, rows, step):
+            yield slice(begin, min(begin + step, rows))
+
+    def decode(self, rows: slice) -> Records:
+        """The records of the CTAs in ``rows``."""
+        kept = self._kept(rows).reshape(-1)
+        entries = self._entries(rows, kept)
+        first_group = rows.start * self.ctas.entries.shape[1]
+        group = np.repeat(np.arange(first_group, first_group + len(kept)), kept)
+        lost = np.maximum(self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY - kept, 0)
+        records = Records(
+            group,
+            np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept),
+            self.scope_of_id[entries >> np.uint64(_SCOPE_SHIFT) & np.uint64(_SCOPE_MASK)],
+            (entries >> np.uint64(_END_SHIFT) & np.uint64(1)).astype(bool),
+            self.counter.count_on(_clock_values(entries), group),
+            group[:0],
+            first_group,
+            lost,
+            np.empty((2, 0), dtype=np.int64),
+        )
+        records, far = self._put_together(records, rows)
+        records = _without(records, self._damaged(records, far))
+        records = replace(records, oldest=_oldest(records, stores_moved=self.stores_moved))
+        return _by_clock(records) if self.stores_moved else records
+
+    def _kept(self, rows: slice) -> NDArray[np.int64]:
+        """How many records of each CTA's warp are in its ring."""
+        slots = self.ctas.entries.shape[2]
+        kept: NDArray[np.int64] = np.minimum(self.ctas.written_words[rows] // WORDS_PER_ENTRY, slots)
+        return kept
+
+    def _entries(self, rows: slice, kept: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """All entries that were written, from each warp's oldest to its newest; the first word is the lower half."""
+        used = int(kept.max(initial=0))
+        rings = np.ascontiguousarray(self.ctas.entries[rows, :, :used]).view(np.uint64).reshape(-1)
+        written = self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY
+        # In a full ring the oldest entry stands at count mod size.
+        oldest = np.where(written > used, written, 0) % max(used, 1)
+        if (kept == used).all() and not oldest.any():
+            return rings
+        begins = np.cumsum(kept) - kept
+        slot = np.arange(int(kept.sum())) + np.repeat(oldest - begins, kept)
+        if oldest.any():
+            slot[slot >= used] -= used
+        in_order: NDArray[np.uint64] = rings[slot + np.repeat(np.arange(len(kept)) * used, kept)]
+        return in_order
+
+    def _put_together(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
+        """The records, and which of them are of another time than their CTA, now that the torn ones are whole."""
+        row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.most_cycles[rows]
+        distance = far_records(row, records.cycles, records.scope >= 0, most)
+        far = distance != 0
+        if self.clock_bits == _CLOCK_LOW_BITS or not far.any():
+            return records, far
+        torn = torn_by_cycles(records.cycles, distance, most[row])
+        return replace(records, cycles=records.cycles - torn), far & (torn == 0)
+
+    def _damaged(self, records: Records, far: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which entries are none of a record's: those that are ``far``, too. They are in the order of writing."""
+        group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
+        damaged = (scope < 0) | far
+        if self.stores_moved:
+            # The ends are stored in the order of the clock all the same.
+            damaged |= contradicted_records(group, cycles, ~damaged & is_end)
+            return damaged | parted_starts(group, scope, is_end, cycles, ~damaged)
+        return damaged | contradicted_records(group, cycles, ~damaged)
+
+
+def _without(records: Records, damaged: NDArray[np.bool_]) -> Records:
+    if not damaged.any():
+        return records
+    sound = ~damaged
+    return replace(
+        records,
+        group=records.group[sound],
+        number=records.number[sound],
+        scope=records.scope[sound],
+        is_end=records.is_end[sound],
+        cycles=records.cycles[sound],
+        damaged=records.group[damaged],
+    )
+
+
+def _by_clock(records: Records) -> Records:
+    """Records whose stores were moved. Nobody knows between which of them the damaged ones were: they are numbered
+    with the lost ones."""
+    order = order_in_time(records.group, records.is_end, records.cycles)
+    warp = records.group - records.first_group
+    first = records.lost + np.bincount(records.damaged - records.first_group, minlength=len(records.lost))
+    rank = np.arange(len(warp)) - np.searchsorted(warp, warp)
+    return replace(
+        records,
+        number=first[warp] + rank,
+        scope=records.scope[order],
+        is_end=records.is_end[order],
+        cycles=records.cycles[order],
+    )
+
+
+def _oldest(records: Records, *, stores_moved: bool) -> NDArray[np.int64]:
+    """From where to where the oldest of each warp's records reach, which are in the order of writing: of a scope that
+    was stored as a whole, to its end. ``NO_SMALLEST`` without any."""
+    oldest = np.full((2, len(records.lost)), NO_SMALLEST)
+    fresh = np.append(True, records.group[1:] != records.group[:-1])
+    begin = np.flatnonzero(fresh[: len(records.group)])
+    to = begin + ~records.is_end[begin] if stores_moved else begin
+    oldest[:, records.group[begin] - records.first_group] = records.cycles[begin], records.cycles[to]
+    return oldest
+
+
+def record_decoder(
+    ctas: RawCtas,
+    scope_of_id: NDArray[np.int16],
+    *,
+    clock_bits: int = 64,
+    clock_hz: float = 0.0,
+    stores_moved: bool = False,
+) -> RecordDecoder:
+    """``clock_bits`` and ``stores_moved`` are how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal
+    clock, 0 if unknown."""
+    bits = _CLOCK_LOW_BITS if clock_bits == _CLOCK_LOW_BITS else CLOCK_BITS
+    oldest, newest = _ring_ends(ctas)
+    if most_launch_cycles(ctas) < 1 << (bits - 1):
+        counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
+        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved, clock_bits)
+    often = often_overflowing(newest, ctas, bits, clock_hz)
+    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved, clock_bits)
+    return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
+
+
+def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
+    """For each group the lowest value of its SM; 0 for an SM without records."""
+    ctas = decoder.ctas
+    size = int(ctas.sm.max(initial=0)) + 1
+    lowest = np.full(size, NO_SMALLEST)
+    for rows in decoder.blocks():
+        records = decoder.decode(rows)
+        sm = ctas.sm[records.group // ctas.entries.shape[1]]
+        lowest = np.minimum(lowest, smallest(sm, records.cycles, size))
+    lowest[lowest == NO_SMALLEST] = 0
+    return np.repeat(lowest[ctas.sm], ctas.entries.shape[1])
+
+
+def _ring_ends(ctas: RawCtas) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none."""
+    slots = ctas.entries.shape[2]
+    written = ctas.written_words // WORDS_PER_ENTRY
+    row, warp = np.nonzero(written * slots)
+    count = written[row, warp]
+    ends = np.full((2, *written.shape), -1)
+    for end, slot in zip(ends, (np.where(count > slots, count, 0), count - 1), strict=True):
+        entries = np.ascontiguousarray(ctas.entries[row, warp, slot % max(slots, 1)]).view("<u8").reshape(-1)
+        end[row, warp] = _clock_values(entries)
+    return ends[0], ends[1]
+
+
+def _clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
+    low = entries >> np.uint64(_CLOCK_LOW_BITS)
+    high = (entries & np.uint64(_CLOCK_HIGH_MASK)) << np.uint64(_CLOCK_LOW_BITS)
+    return (high | low).view(np.int64)

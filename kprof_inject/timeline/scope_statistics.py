@@ -1,0 +1,261 @@
+"""What each scope of a launch takes: one pass over the blocks of its timeline, in bounded memory.
+
+A scope that ran costs 16 bytes at the peak, and each CTA that it ran in 16 more; no block is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.partitions import shared_scopes
+from kprof_inject.timeline.records import recorded_warps
+from kprof_inject.timeline.spread import (
+    ByScope,
+    CtaBalance,
+    CtaSums,
+    Groups,
+    GroupSums,
+    IterationSeries,
+    Spread,
+    narrow,
+    series_of,
+    spread_of,
+    take_quantiles,
+    turns_of,
+)
+from kprof_inject.timeline.timeline import Timeline
+
+_ITERATION = "iter"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScopeStatistics:
+    """One scope of the table, over all warps and CTAs of a launch. Durations are without what records cost, but for
+    ``raw_total_ns``; those of no scope are None: sums, too, where no start has its end. That is no time of 0.
+
+    ``self_ns`` is the part of ``total_ns`` outside the scopes in it, ``share`` the total's part of
+    ``Timeline.warp_time_ns``, or of its partition's time (``PartitionTime``), 0 to 1 (None if that is 0: the launch was
+    shorter than a step of the timer).
+    ``subtracted_ns`` is what was taken out of those that are in no other one: the
+    sum over all scopes is what was taken out of the warps' time. ``cut`` and ``crossing`` count those with the flag
+    (``ScopeFlag``). ``warps`` and ``sms`` say where it ran, ``warps_self_ns`` what the self time of each of the warps
+    is, the spreads how the means differ there. ``iterations`` is
+    None but for iterations of which a number is known. A mark has a ``count``, and else what a scope that never ran
+    has: from its start to its end there is nothing but the record.
+    """
+
+    count: int
+    total_ns: int | None
+    self_ns: int | None
+    raw_total_ns: int | None
+    subtracted_ns: int
+    share: float | None
+    mean_ns: float | None
+    min_ns: int | None
+    p50_ns: float | None
+    p90_ns: float | None
+    p99_ns: float | None
+    max_ns: int | None
+    mean_cycles: float | None
+    p50_cycles: float | None
+    cut: int
+    crossing: int
+    warps: Groups
+    warps_self_ns: NDArray[np.int64]
+    sms: Groups
+    warp_spread: Spread | None
+    cta_spread: Spread | None
+    sm_spread: Spread | None
+    cta_balance: CtaBalance | None
+    iterations: IterationSeries | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTime:
+    """The time of a partition's warps from begin to end of their CTAs, summed (``whole_ns``), and what of it is in none
+    of its scopes (``outside_ns``). With the self times of its scopes that makes the whole."""
+
+    whole_ns: int
+    outside_ns: int
+
+
+def scope_statistics(timeline: Timeline) -> tuple[ScopeStatistics, ...]:
+    """The statistics of each scope of the table, in its order."""
+    gathered = ScopeSums(timeline)
+    for block in timeline.blocks():
+        gathered.add(block)
+    return gathered.statistics()
+
+
+class ScopeSums:
+    """Gathers the statistics of a launch's scopes from its blocks."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        scopes = timeline.table.scopes
+        self._count = len(scopes)
+        self._is_instant = np.array([scope.kind == INSTANT for scope in scopes], dtype=bool)
+        self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
+        self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
+        self._times_of_warps_ns = [timeline.time_of_warps_ns(one.warps) for one in timeline.partitions]
+        self._warp_time_ns = timeline.warp_time_ns
+        self._counts = np.zeros(self._count, dtype=np.int64)
+        self._durations_ns = ByScope(self._count)
+        self._durations_cycles = ByScope(self._count)
+        self._turns = ByScope(self._count)
+        self._sums = _Sums(self._count)
+        warps = np.array(recorded_warps(timeline.launch), dtype=np.int64)
+        self._warps, self._warps_self = GroupSums(self._count, warps), GroupSums(self._count, warps)
+        self._sms = GroupSums(self._count, np.unique(timeline.ctas["sm"]).astype(np.int64))
+        self._ctas = CtaSums(self._count)
+
+    def add(self, block: NDArray[np.void]) -> None:
+        """A block with all scopes of its CTAs."""
+        if not block.size:
+            return
+        self._counts += np.bincount(block["scope"], minlength=self._count)
+        is_instant = self._is_instant[block["scope"]]
+        if not is_instant.any():
+            self._add_lasting(block)
+        elif not is_instant.all():
+            self._add_lasting(block[~is_instant])
+
+    def _add_lasting(self, block: NDArray[np.void]) -> None:
+        # Stable, so that the scopes of one kind stay in the order of CTA, warp and start.
+        order = np.argsort(block["scope"], kind="stable")
+        scope, cta, warp, sm, iteration, duration_ns, duration_cycles, self_ns = (
+            block[name][order]
+            for name in ("scope", "cta", "warp", "sm", "iteration", "duration_ns", "duration_cycles", "self_ns")
+        )
+        self._durations_ns.add(scope, narrow(duration_ns))
+        self._durations_cycles.add(scope, narrow(duration_cycles))
+        mine = np.flatnonzero(self._is_iteration[scope])
+        self._turns.add(scope[mine], turns_of(scope[mine], cta[mine], warp[mine], iteration[mine]))
+        self._sums.add(block)
+        self._warps.add(scope, warp, duration_ns)
+        self._warps_self.add(scope, warp, self_ns)
+        self._sms.add(scope, sm, duration_ns)
+        self._ctas.add(scope, cta, warp, duration_ns)
+
+    def partition_times(self) -> tuple[PartitionTime, ...]:
+        """Those of ``Timeline.partitions``, in their order. The clock's fit may put a record outside of its CTA: a
+        partition's scopes never take longer than it."""
+        times = []
+        for partition, time_ns in zip(self._partitions, self._times_of_warps_ns, strict=True):
+            inside_ns = self._warps_self.total_ns(sorted({*partition.scopes, *self._shared}), partition.warps)
+            times.append(PartitionTime(max(time_ns, inside_ns), max(time_ns - inside_ns, 0)))
+        return tuple(times)
+
+    def _wholes_ns(self) -> list[int]:
+        """What the share of each scope is taken of."""
+        wholes_ns = [self._warp_time_ns] * self._count
+        for partition, time in zip(self._partitions, self.partition_times(), strict=True):
+            for scope in partition.scopes:
+                wholes_ns[scope] = time.whole_ns
+        return wholes_ns
+
+    def statistics(self) -> tuple[ScopeStatistics, ...]:
+        """To be called once: what is no longer needed is given back on the way."""
+        scopes = range(self._count)
+        ctas = [self._ctas.of(scope) for scope in scopes]
+        cycles = [_mean_and_median(self._durations_cycles.joined(scope)) for scope in scopes]
+        del self._ctas, self._durations_cycles
+        series = [self._series(scope) for scope in scopes]
+        del self._turns
+        return tuple(map(self._scope, scopes, self._wholes_ns(), ctas, cycles, series))
+
+    def _series(self, scope: int) -> IterationSeries | None:
+        if not self._is_iteration[scope]:
+            return None
+        return series_of(self._turns.parts(scope), self._durations_ns.parts(scope))
+
+    def _scope(
+        self,
+        scope: int,
+        whole_ns: int,
+        cta: tuple[Spread | None, CtaBalance | None],
+        cycles: tuple[float | None, float | None],
+        iterations: IterationSeries | None,
+    ) -> ScopeStatistics:
+        is_shared = scope in self._shared
+        durations_ns = self._durations_ns.joined(scope)
+        total_ns, sums = int(durations_ns.sum(dtype=np.int64)), self._sums.of(scope)
+        share = total_ns / whole_ns if whole_ns else None
+        times: dict[str, Any] = {"total_ns": total_ns, "share": share}
+        if not durations_ns.size:
+            times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))
+        warps, sms = self._warps.of(scope), self._sms.of(scope)
+        return ScopeStatistics(
+            count=int(self._counts[scope]),
+            **{**sums, **times},
+            **_durations(durations_ns),
+            mean_cycles=cycles[0],
+            p50_cycles=cycles[1],
+            warps=warps,
+            warps_self_ns=self._warps_self.of(scope).totals_ns,
+            sms=sms,
+            warp_spread=None if is_shared else spread_of(warps),
+            cta_spread=cta[0],
+            sm_spread=spread_of(sms),
+            cta_balance=None if is_shared else cta[1],
+            iterations=iterations,
+        )
+
+
+class _Sums:
+    """Sums of each scope: doubles within a block, exact up to 104 days."""
+
+    def __init__(self, scope_count: int) -> None:
+        names = ("self_ns", "raw_total_ns", "subtracted_ns", "cut", "crossing")
+        self._sums = {name: np.zeros(scope_count, dtype=np.int64) for name in names}
+
+    def add(self, block: NDArray[np.void]) -> None:
+        raw_ns = block["end_ns"] - block["start_ns"]
+        values = {
+            "self_ns": block["self_ns"],
+            "raw_total_ns": raw_ns,
+            "subtracted_ns": np.where(_outermost(block), raw_ns - block["duration_ns"], 0),
+            "cut": (block["flags"] & ScopeFlag.CUT) != 0,
+            "crossing": (block["flags"] & ScopeFlag.CROSSES) != 0,
+        }
+        for name, weights in values.items():
+            sums = self._sums[name]
+            sums += np.bincount(block["scope"], weights, len(sums)).astype(np.int64)
+
+    def of(self, scope: int) -> dict[str, Any]:
+        return {name: int(sums[scope]) for name, sums in self._sums.items()}
+
+
+def _outermost(block: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which scopes begin in no other one of the block: not by ``depth``, for the scopes around may not be in it."""
+    cta, warp = block["cta"], block["warp"]
+    begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
+    # Numbers of records that go on from one warp to the next.
+    before = np.cumsum(begins_warp) << 32
+    latest_end = np.maximum.accumulate(before + block["end_record"])
+    outermost: NDArray[np.bool_] = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
+    return outermost
+
+
+def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:
+    """The figures of a scope's durations, which are reordered."""
+    if not values.size:
+        return dict.fromkeys(("mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"))
+    p50, p90, p99 = take_quantiles(values, (0.5, 0.9, 0.99))
+    return {
+        "mean_ns": float(values.mean()),
+        "min_ns": int(values.min()),
+        "p50_ns": p50,
+        "p90_ns": p90,
+        "p99_ns": p99,
+        "max_ns": int(values.max()),
+    }
+
+
+def _mean_and_median(values: NDArray[np.signedinteger]) -> tuple[float | None, float | None]:
+    return (float(values.mean()), take_quantiles(values, (0.5,))[0]) if values.size else (None, None)

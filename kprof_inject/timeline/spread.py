@@ -1,0 +1,305 @@
+"""How a scope's time differs: from warp to warp, CTA to CTA, SM to SM, and from iteration to iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# One column of a launch's scopes, kept scope by scope, and its quantiles.
+
+_NARROW = np.iinfo(np.int32)
+# From 32 MiB on, memory goes back to the system whenever it is given back (mallopt(3), M_MMAP_THRESHOLD).
+_LARGEST_PIECE = 1 << 23
+
+
+class ByScope:
+    """A column that grows block by block, of which each scope's part can be asked for."""
+
+    def __init__(self, scope_count: int) -> None:
+        self._numbers = np.arange(scope_count + 1)
+        self._blocks: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
+        self._room: dict[np.dtype[Any], NDArray[Any]] = {}
+        self._size = 0
+
+    def add(self, scope: NDArray[np.int16], values: NDArray[Any]) -> None:
+        """The values of one block with their scopes, in the order of scopes."""
+        room = self._room.get(values.dtype, values[:0])
+        if len(room) < len(values):
+            # As much again as there is: what is left unused is never more.
+            room = np.empty(max(len(values), min(self._size, _LARGEST_PIECE)), dtype=values.dtype)
+        room[: len(values)] = values
+        self._room[values.dtype] = room[len(values) :]
+        self._size += len(values)
+        self._blocks.append((room[: len(values)], np.searchsorted(scope, self._numbers)))
+
+    def parts(self, scope: int) -> list[NDArray[Any]]:
+        """A scope's values, block by block; one empty part if there was no block."""
+        parts = [values[bounds[scope] : bounds[scope + 1]] for values, bounds in self._blocks]
+        return parts or [np.empty(0, dtype=np.int32)]
+
+    def joined(self, scope: int) -> NDArray[Any]:
+        """A copy of all of a scope's values, in the order of the blocks."""
+        return np.concatenate(self.parts(scope))
+
+
+def narrow(values: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+    """The same values in 4 bytes each, if they fit."""
+    fits = not values.size or (values.min() >= _NARROW.min and values.max() <= _NARROW.max)
+    return values.astype(np.int32) if fits else values
+
+
+def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -> list[float]:
+    """Exact quantiles (``points`` from 0 to 1) of at least one value, linear between neighbours. Takes linear time and
+    no further memory, for which it reorders the values."""
+    at = np.asarray(points, dtype=np.float64) * (len(values) - 1)
+    below, above = np.floor(at).astype(np.int64), np.ceil(at).astype(np.int64)
+    values.partition(np.unique(np.concatenate((below, above))))
+    low, high = (values[found].astype(np.float64) for found in (below, above))
+    quantiles: list[float] = (low + (high - low) * (at - below)).tolist()
+    return quantiles
+
+
+# How a scope's time differs from warp to warp, CTA to CTA, SM to SM.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """Where one scope ran: the ``ids`` of the warps, CTAs or SMs, how often it did there, and what that took."""
+
+    ids: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    totals_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The mean durations of one scope in each of ``groups`` warps, CTAs or SMs: the least and the greatest of them with
+    whose it is (the first, if several are alike), the middle one, and their mean. ``imbalance`` is the greatest over
+    the mean: 1 if all are alike, and 1 too where no time was taken at all."""
+
+    groups: int
+    least_ns: float
+    least_id: int
+    median_ns: float
+    mean_ns: float
+    greatest_ns: float
+    greatest_id: int
+    imbalance: float
+
+
+@dataclass(frozen=True, slots=True)
+class CtaBalance:
+    """How the warps of one CTA share a scope's time: the total of its slowest warp over the mean of those that ran the
+    scope, in the middle and in the worst of the ``ctas`` in which at least two did."""
+
+    ctas: int
+    median_imbalance: float
+    greatest_imbalance: float
+    greatest_cta: int
+
+
+def spread_of(groups: Groups) -> Spread | None:
+    """None if the scope ran nowhere."""
+    if not groups.ids.size:
+        return None
+    means = groups.totals_ns / groups.counts
+    least, greatest = int(means.argmin()), int(means.argmax())
+    mean_ns = float(means.mean())
+    return Spread(
+        len(means),
+        float(means[least]),
+        int(groups.ids[least]),
+        float(np.median(means)),
+        mean_ns,
+        float(means[greatest]),
+        int(groups.ids[greatest]),
+        float(means[greatest]) / mean_ns if mean_ns else 1.0,
+    )
+
+
+class GroupSums:
+    """What each scope takes in each of a known set of warps or SMs."""
+
+    def __init__(self, scope_count: int, ids: NDArray[np.int64]) -> None:
+        """``ids`` are ascending."""
+        self._ids = ids
+        self._counts = np.zeros((scope_count, len(ids)), dtype=np.int64)
+        self._totals_ns = np.zeros((scope_count, len(ids)), dtype=np.int64)
+
+    def add(self, scope: NDArray[np.int16], group: NDArray[np.integer], duration_ns: NDArray[np.int64]) -> None:
+        scopes, groups = self._counts.shape
+        cell = scope.astype(np.int64) * groups + np.searchsorted(self._ids, group)
+        counts = np.bincount(cell, minlength=scopes * groups)
+        # Doubles: exact up to 2^53 ns in one block, which are 104 days.
+        totals_ns = np.bincount(cell, duration_ns, scopes * groups)
+        self._counts += counts.reshape(scopes, groups)
+        self._totals_ns += totals_ns.reshape(scopes, groups).astype(np.int64)
+
+    def of(self, scope: int) -> Groups:
+        ran = np.flatnonzero(self._counts[scope])
+        return Groups(self._ids[ran], self._counts[scope, ran], self._totals_ns[scope, ran])
+
+    def total_ns(self, scopes: Sequence[int], ids: Sequence[int]) -> int:
+        """What these scopes take in these warps or SMs, together."""
+        rows, columns = np.array(scopes, dtype=np.int64), np.searchsorted(self._ids, ids)
+        return int(self._totals_ns[np.ix_(rows, columns)].sum())
+
+
+class CtaSums:
+    """What each scope takes in each CTA: 16 bytes for each pair of them that occurs."""
+
+    def __init__(self, scope_count: int) -> None:
+        self._ctas = ByScope(scope_count)
+        self._counts = ByScope(scope_count)
+        self._totals_ns = ByScope(scope_count)
+        self._imbalances = ByScope(scope_count)
+
+    def add(
+        self, scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], duration_ns: NDArray[np.int64]
+    ) -> None:
+        """The scopes of whole CTAs, at least one, ordered by scope, CTA and warp."""
+        begins_cta = np.append(True, (scope[1:] != scope[:-1]) | (cta[1:] != cta[:-1]))
+        begins_warp = begins_cta | np.append(True, warp[1:] != warp[:-1])
+        first, first_of_warp = np.flatnonzero(begins_cta), np.flatnonzero(begins_warp)
+        warp_ns = np.add.reduceat(duration_ns, first_of_warp)
+        at = np.searchsorted(first_of_warp, first)
+        cta_ns = np.add.reduceat(warp_ns, at)
+        warps = np.diff(at, append=len(warp_ns))
+        imbalance = np.maximum.reduceat(warp_ns, at) * warps / np.maximum(cta_ns, 1)
+        imbalance[cta_ns == 0] = 1.0
+        imbalance[warps == 1] = np.nan
+
+        owner = scope[first]
+        self._ctas.add(owner, cta[first])
+        self._counts.add(owner, narrow(np.diff(first, append=len(scope))))
+        self._totals_ns.add(owner, narrow(cta_ns))
+        self._imbalances.add(owner, imbalance.astype(np.float32))
+
+    def of(self, scope: int) -> tuple[Spread | None, CtaBalance | None]:
+        """The spread over the CTAs, and the balance within them."""
+        ctas = self._ctas.joined(scope)
+        groups = Groups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))
+        return spread_of(groups), _balance_of(ctas, self._imbalances.joined(scope))
+
+
+def _balance_of(ctas: NDArray[np.int64], imbalances: NDArray[np.float32]) -> CtaBalance | None:
+    shared = np.flatnonzero(~np.isnan(imbalances))
+    if not shared.size:
+        return None
+    found = imbalances[shared]
+    worst = int(found.argmax())
+    return CtaBalance(len(found), float(np.median(found)), float(found[worst]), int(ctas[shared[worst]]))
+
+
+# How an iteration's time goes from the first of its loop to the last.
+
+_KEY_BITS = 63
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IterationSeries:
+    """The iterations of one loop whose number is known, over all runs of the loop; a run is from its begin to its end
+    in one warp.
+
+    ``numbers`` are those that occur, ascending from 0; ``counts``, ``mean_ns`` and ``p50_ns`` belong to them. The
+    ``runs`` had from ``fewest`` to ``most`` iterations, the middle one ``median``. ``first_ns`` is the median of the
+    iterations with number 0; of runs of at least two, ``last_ns`` that of the last ones and ``steady_ns`` that of all
+    between; the ratios are to the latter. None where there are none.
+    """
+
+    numbers: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    mean_ns: NDArray[np.float64]
+    p50_ns: NDArray[np.float64]
+    runs: int
+    fewest: int
+    median: float
+    most: int
+    first_ns: float | None
+    steady_ns: float | None
+    last_ns: float | None
+    first_over_steady: float | None
+    last_over_steady: float | None
+
+
+def turns_of(
+    scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], iteration: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """One number for each iteration, its *turn*: from 1 up, negative if it is the last of its run, 0 if its number is
+    unknown. The iterations are ordered by scope, CTA, warp and start, those of a CTA's warp complete.
+
+    One that is followed by an unknown number may go on: it is not called the last."""
+    goes_on = np.zeros(len(scope), dtype=bool)
+    is_same_warp = (scope[1:] == scope[:-1]) & (cta[1:] == cta[:-1]) & (warp[1:] == warp[:-1])
+    goes_on[:-1] = is_same_warp & ((iteration[1:] > iteration[:-1]) | (iteration[1:] < 0))
+    turn: NDArray[np.int32] = np.where(goes_on, iteration + 1, -(iteration + 1))
+    return turn
+
+
+def series_of(
+    turns: Sequence[NDArray[np.int32]], durations_ns: Sequence[NDArray[np.signedinteger]]
+) -> IterationSeries | None:
+    """The series of one scope from its iterations' turns and durations, both in the same parts; None if no number is
+    known. Takes 8 bytes for each iteration beside what it is given."""
+    parts = list(zip(turns, durations_ns, strict=True))
+    lengths = np.concatenate([-turn[turn < 0] for turn in turns])
+    if not lengths.size:
+        return None
+    numbers, counts, mean_ns, p50_ns = _by_number(parts, int(lengths.max()))
+    first_ns = float(p50_ns[0]) if numbers[0] == 0 else None
+    steady_ns = _median([durations[turn > 1] for turn, durations in parts])
+    last_ns = _median([durations[turn < -1] for turn, durations in parts])
+    return IterationSeries(
+        numbers,
+        counts,
+        mean_ns,
+        p50_ns,
+        len(lengths),
+        int(lengths.min()),
+        float(np.median(lengths)),
+        int(lengths.max()),
+        first_ns,
+        steady_ns,
+        last_ns,
+        _ratio(first_ns, steady_ns),
+        _ratio(last_ns, steady_ns),
+    )
+
+
+def _by_number(
+    parts: Sequence[tuple[NDArray[np.int32], NDArray[np.signedinteger]]], most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """The numbers that occur, and of each the count, the mean and the median of its durations."""
+    # Number and duration in one key, which sorts in place and fast. What has no room below 2^63 lasts for minutes and
+    # is a damaged record's: it is cut.
+    shift = _KEY_BITS - most.bit_length()
+    longest_ns = np.int64((1 << shift) - 1)
+    keys = np.empty(sum(np.count_nonzero(turn) for turn, _ in parts), dtype=np.int64)
+    filled = 0
+    for turn, durations_ns in parts:
+        known = np.flatnonzero(turn)
+        number = np.abs(turn[known]).astype(np.int64) - 1
+        keys[filled : filled + len(known)] = number << shift | np.minimum(durations_ns[known], longest_ns)
+        filled += len(known)
+    keys.sort()
+    begins = np.searchsorted(keys, np.arange(most) << shift)
+    keys &= longest_ns
+    counts = np.diff(begins, append=len(keys))
+    numbers = np.flatnonzero(counts)
+    begins, counts = begins[numbers], counts[numbers]
+    mean_ns = np.add.reduceat(keys, begins) / counts
+    p50_ns = (keys[begins + (counts - 1) // 2] + keys[begins + counts // 2]) / 2
+    return numbers, counts, mean_ns, p50_ns
+
+
+def _median(parts: Sequence[NDArray[np.signedinteger]]) -> float | None:
+    values = np.concatenate(parts)
+    return take_quantiles(values, [0.5])[0] if values.size else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None

@@ -1,0 +1,290 @@
+"""How a launch's CTAs fill the SMs: waves, the tail, and what stays idle.
+
+The device starts a CTA wherever a slot is free, so that waves are no moments in time: a later one begins while CTAs of
+the one before still run. A wave is therefore defined by the order in which CTAs begin: with room for ``c`` of them, the
+first ``c`` are the first wave, the next ``c`` the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.timeline.columns import largest
+from kprof_inject.timeline.timeline import Timeline
+
+# The tail of a launch, from when the first SM has no more work to the end, and what the SMs lose in it: because others
+# were given more CTAs, or because their CTAs took longer.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SmWork:
+    """The SMs that ran a CTA, ``ids`` ascending: how many each ran, and when it had done the last of its work.
+    ``row_of`` has for each CTA the row of its SM."""
+
+    ids: NDArray[np.int64]
+    row_of: NDArray[np.int64]
+    ctas: NDArray[np.int64]
+    done_ns: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ctas: NDArray[np.void]) -> SmWork:
+        ids, row_of = np.unique(ctas["sm"], return_inverse=True)
+        return cls(
+            ids, row_of, np.bincount(row_of, minlength=len(ids)), largest(row_of, end_of_work_ns(ctas), len(ids))
+        )
+
+
+def end_of_work_ns(ctas: NDArray[np.void]) -> NDArray[np.int64]:
+    """When each CTA had done its work; timers that contradict each other make none run backwards."""
+    ends_ns: NDArray[np.int64] = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
+    return ends_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the tail costs: from when an SM has done the last of its work to the end of the launch it idles, all SMs
+    that ran a CTA together for ``idle_share`` of their time, 0 to 1. So much shorter would the launch be if all ended
+    at once.
+
+    ``fullest_sms`` of the ``sms`` ran the most CTAs, ``most_ctas``. For ``count_share`` the others idle because of
+    that: in the middle, those that ran the most are done so much later; but no more than ``ctas`` that all took as long
+    would lose. The rest is for CTAs that take longer than others: they take ``cta_ns`` in the middle, CTA ``last_cta``
+    on ``last_sm`` ends last and takes ``last_cta_ns``.
+    """
+
+    sms: int
+    idle_share: float
+    most_ctas: int
+    fullest_sms: int
+    count_share: float
+    ctas: int
+    cta_ns: float
+    last_cta: int
+    last_sm: int
+    last_cta_ns: int
+
+    @property
+    def uneven_share(self) -> float:
+        """What the number of CTAs does not explain."""
+        return self.idle_share - self.count_share
+
+
+def ending_of(timeline: Timeline) -> Ending | None:
+    """None if no CTA ran, or if all of the launch falls into one step of the timer."""
+    ctas = timeline.ctas
+    if not ctas.size:
+        return None
+    work, end_ns, begin_ns = SmWork.of(ctas), end_of_work_ns(ctas), int(ctas["init_ns"].min())
+    duration_ns = int(end_ns.max()) - begin_ns
+    if not duration_ns:
+        return None
+    worked_ns = work.done_ns - begin_ns
+    idle_share = 1 - float(worked_ns.mean()) / duration_ns
+    fullest = work.ctas == work.ctas.max()
+    count_share = 0.0
+    if not fullest.all():
+        later_ns = float(np.median(worked_ns[fullest]) - np.median(worked_ns[~fullest]))
+        later_share = max(later_ns, 0.0) / duration_ns * float((~fullest).mean())
+        count_share = min(later_share, idle_share, _lost_by_count(len(ctas) / len(work.ids)))
+    last = int(end_ns.argmax())
+    cta_ns = end_ns - ctas["init_ns"]
+    return Ending(
+        len(work.ids),
+        idle_share,
+        int(work.ctas.max()),
+        int(fullest.sum()),
+        count_share,
+        len(ctas),
+        float(np.median(cta_ns)),
+        int(ctas["cta"][last]),
+        int(ctas["sm"][last]),
+        int(cta_ns[last]),
+    )
+
+
+def _lost_by_count(ctas_per_sm: float) -> float:
+    """The share of their time that SMs idle at the end if all CTAs take as long: the device starts each where a slot is
+    free, so that none runs one more than it must. Where one did, the others had CTAs that took longer."""
+    return 1 - ctas_per_sm / ceil(ctas_per_sm)
+
+
+# The source of a clock that no reading of a timer went into.
+_NO_TIMER = "nominal"
+
+
+@dataclass(frozen=True, slots=True)
+class LastWave:
+    """The CTAs that began last: how many, on how many SMs, and the time from the first of them to the end of all; its
+    ``share`` is of the launch's."""
+
+    ctas: int
+    sms: int
+    duration_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """From when the first SM has done the last of its work to the end of the launch. Meanwhile ``busy_sms`` of them on
+    average have not; None if all end at once. What that costs is ``Ending.idle_share``, for the first SM may be done
+    long before all others."""
+
+    duration_ns: int
+    share: float
+    busy_sms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """``sms`` are those that ran a CTA, the highest of which has the number ``highest_sm``; how many the device has is
+    not known. Each had room for ``slots_per_sm`` CTAs at once: ``slots_source`` says whether the driver told so
+    ("occupancy"), or no more were seen at once ("observed").
+
+    ``fill`` is the number of CTAs over the slots of those SMs, ``waves`` the same rounded up. ``duration_ns`` goes from
+    the first CTA's begin to the last one's end. Of it the SMs had no CTA for ``idle_sm_share``, and the slots for
+    ``idle_slot_share``: a CTA is there until its records are copied, but never longer than its SM has work. Both are
+    None if the duration is 0: the launch fits into one step of the timer.
+    """
+
+    ctas: int
+    sms: int
+    highest_sm: int
+    slots_per_sm: int
+    slots_source: str
+    fill: float
+    waves: int
+    duration_ns: int
+    last: LastWave
+    tail: Tail
+    idle_sm_share: float | None
+    idle_slot_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Residence:
+    """When which CTA was on which of ``sms`` SMs, in the order of their begins: ``end_ns`` is that of its work, and
+    ``left_ns`` when its slot was free again. By the timer some leave in the step in which they came: they do not
+    ``last``."""
+
+    sms: int
+    sm: NDArray[np.int64]
+    begin_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    left_ns: NDArray[np.int64]
+
+    @property
+    def lasts(self) -> NDArray[np.bool_]:
+        return self.left_ns > self.begin_ns
+
+    @property
+    def last_ns(self) -> int:
+        return int(self.end_ns.max())
+
+    @property
+    def duration_ns(self) -> int:
+        return self.last_ns - int(self.begin_ns.min())
+
+
+def launch_duration_ns(timeline: Timeline) -> int:
+    """From the first CTA's begin to the last one's end of work; 0 if none ran."""
+    return _residence(timeline.ctas).duration_ns if timeline.ctas.size else 0
+
+
+def waves_of(timeline: Timeline) -> Waves | None:
+    """None if no CTA ran, or if no timer was read that says when they did."""
+    ctas, told_slots = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
+    if not ctas.size or timeline.clock.source == _NO_TIMER:
+        return None
+    residence = _residence(ctas)
+    slots, slots_source = _slots(residence, told_slots)
+    capacity = residence.sms * slots
+    waves = -(-len(ctas) // capacity)
+    # At the end of the launch an SM copies records that it would not have without us.
+    dry_ns = SmWork.of(ctas).done_ns
+    here_until_ns = np.minimum(residence.left_ns, dry_ns[residence.sm])
+    return Waves(
+        len(ctas),
+        residence.sms,
+        int(ctas["sm"].max()),
+        slots,
+        slots_source,
+        len(ctas) / capacity,
+        waves,
+        residence.duration_ns,
+        _last_wave(residence, (waves - 1) * capacity),
+        _tail(residence, dry_ns),
+        _idle(
+            _covered_ns(residence.sm, residence.begin_ns, here_until_ns),
+            residence.sms * residence.duration_ns,
+        ),
+        _idle(int((here_until_ns - residence.begin_ns).sum()), capacity * residence.duration_ns),
+    )
+
+
+def _idle(busy_ns: int, whole_ns: int) -> float | None:
+    return 1 - busy_ns / whole_ns if whole_ns else None
+
+
+def _residence(ctas: NDArray[np.void]) -> _Residence:
+    # CTAs that begin in one step of the timer are started in the order of their numbers.
+    ctas = ctas[np.lexsort((ctas["cta"], ctas["init_ns"]))]
+    sms, sm = np.unique(ctas["sm"], return_inverse=True)
+    begin_ns = ctas["init_ns"]
+    end_ns = end_of_work_ns(ctas)
+    return _Residence(len(sms), sm, begin_ns, end_ns, np.maximum(ctas["post_final_ns"], end_ns))
+
+
+def _slots(residence: _Residence, told: int | None) -> tuple[int, str]:
+    """How many CTAs an SM has room for, and who says so."""
+    # More than there is room for were never on an SM: what was told is not of this kernel then. CTAs that all fall
+    # into one step of the timer may have come one after another, and prove nothing.
+    if told is not None and told >= _most_at_once(residence, residence.lasts):
+        return told, "occupancy"
+    return max(told or 0, _most_at_once(residence, np.ones(len(residence.sm), dtype=bool))), "observed"
+
+
+def _most_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
+    """How many of the ``counted`` CTAs were on one SM at once, at least 1. In one step of the timer, some leave before
+    others come, but none before it came itself."""
+    sm, comes_ns, leaves_ns = residence.sm[counted], residence.begin_ns[counted], residence.left_ns[counted]
+    turn = np.concatenate((np.full(len(sm), 1), np.where(residence.lasts[counted], 0, 2)))
+    order = np.lexsort((turn, np.concatenate((comes_ns, leaves_ns)), np.tile(sm, 2)))
+    # All that came to an SM have left it before the next SM's.
+    there = np.cumsum(np.where(turn[order] == 1, 1, -1))
+    return max(int(there.max(initial=0)), 1)
+
+
+def _last_wave(residence: _Residence, first: int) -> LastWave:
+    """The CTAs from number ``first`` on, in the order of their begins."""
+    duration_ns = int(residence.end_ns[first:].max() - residence.begin_ns[first])
+    return LastWave(
+        len(residence.sm) - first,
+        len(np.unique(residence.sm[first:])),
+        duration_ns,
+        duration_ns / max(residence.duration_ns, 1),
+    )
+
+
+def _tail(residence: _Residence, dry_ns: NDArray[np.int64]) -> Tail:
+    """``dry_ns`` is when each SM had done the last of its work."""
+    duration_ns = int(dry_ns.max() - dry_ns.min())
+    busy_ns = int((dry_ns - dry_ns.min()).sum())
+    return Tail(
+        duration_ns, duration_ns / max(residence.duration_ns, 1), busy_ns / duration_ns if duration_ns else None
+    )
+
+
+def _covered_ns(sm: NDArray[np.int64], begin_ns: NDArray[np.int64], until_ns: NDArray[np.int64]) -> int:
+    """The time in which each SM had at least one CTA, summed. They come in the order of their begins."""
+    order = np.argsort(sm, kind="stable")
+    sm, begin_ns, until_ns = sm[order], begin_ns[order], until_ns[order]
+    # One running maximum serves all SMs if each one's times lie beyond the one's before.
+    zero_ns = int(begin_ns.min())
+    offset_ns = sm * (int(until_ns.max()) - zero_ns)
+    begin_ns, until_ns = begin_ns - zero_ns + offset_ns, until_ns - zero_ns + offset_ns
+    covered_until_ns = np.maximum.accumulate(np.append(0, until_ns[:-1]))
+    return int(np.maximum(until_ns - np.maximum(begin_ns, covered_until_ns), 0).sum())

@@ -1,0 +1,209 @@
+"""Where the values of a function come from and where they go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.ttgir.dialect import TERMINATORS
+from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
+from kprof_inject.ttgir.strings import STRING
+
+_STRING = re.compile(STRING)
+_VALUE = re.compile(r"%[\w$.-]+(?:#[0-9]+)?")
+_RESULT = re.compile(r"(%[\w$.-]+)(?::([0-9]+))?")
+_BOUND = re.compile(r"(%[\w$.-]+)\s*=")
+_ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:")
+_SUCCESSOR = re.compile(r"(\^[\w$.-]+)(?:\(([^:)]*))?")
+
+# What lies in memory is no function of the address that it was found at.
+_MEMORY = re.compile(r"load|atomic|gather|alloc")
+
+
+def without_strings(text: str) -> str:
+    """What an operation prints, less the strings in it, which may hold anything."""
+    return _STRING.sub("", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """An operation without regions: the node of its results, and those of its operands, in the order of the text."""
+
+    operation: Operation
+    node: int
+    values: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A region: the arguments of its entry block, and what the end of each of its blocks passes on."""
+
+    arguments: list[int]
+    ends: list[list[int]]
+
+
+class ValueGraph:
+    """The values of a function as the nodes of a graph: of each, the ``operands`` that it is made of, and the ``uses``
+    that are made of it.
+
+    An operation with regions passes values on by their position and has a node for each result, in ``results``; others,
+    the ``leaves``, have one for all of them. What a name stands for is known while the region is read that it is given
+    in; a name that nothing gives is a value of which nothing is known."""
+
+    def __init__(self, module: Module, function: Operation) -> None:
+        self.operands: list[list[int]] = []
+        self.uses: list[list[int]] = []
+        self.leaves: list[Leaf] = []
+        self.results: list[tuple[Operation, list[int]]] = []
+        self._module = module
+        self._named: dict[str, int] = {}
+        self._hidden: list[tuple[str, int | None]] = []
+        self._take(function)
+
+    def _take(self, function: Operation) -> None:
+        """Take in a function. Not recursive: its operations may be nested deeper than Python's calls."""
+        pending = [self._take_nest(function)]
+        while pending:
+            inner = next(pending[-1], None)
+            if inner is None:
+                pending.pop()
+            else:
+                pending.append(self._take_nest(inner))
+
+    def _take_nest(self, operation: Operation) -> Iterator[Operation]:
+        """Take in an operation with regions; yields those inside it at the moment when they are to be taken in."""
+        text = without_strings(operation.tail)
+        values = [self._find(name) for name in _VALUE.findall(_BOUND.sub("", text))]
+        bound = _BOUND.findall(text)
+        bodies = []
+        for region in operation.regions:
+            around = len(self._hidden)
+            arguments = self._arguments_in(region, bound)
+            bound = []
+            ends = []
+            for block in region.blocks:
+                passed: list[int] = []
+                for inner in block.operations:
+                    passed = []
+                    if inner.regions:
+                        yield inner
+                    else:
+                        passed = self._take_leaf(inner)
+                if block.operations and block.operations[-1].name in TERMINATORS:
+                    ends.append(passed)
+                    self._branch(block.operations[-1], passed, arguments)
+            self._forget(around)
+            bodies.append(_Body(arguments[region.blocks[0].label], ends))
+        results = [self._give(name) for name in _result_names(operation)]
+        for targets, given in _PASSING.get(operation.name, _pass_all)(values, bodies, results):
+            for target, value in zip(targets, given, strict=False):
+                self._link(target, value)
+        self.results.append((operation, results))
+
+    def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
+        """The arguments of each of a region's blocks; ``bound`` are those that its operation names."""
+        names = {block.label: self._argument_names(region, block) for block in region.blocks}
+        names[region.blocks[0].label] += bound
+        return {label: [self._give(name) for name in named] for label, named in names.items()}
+
+    def _argument_names(self, region: Region, block: Block) -> list[str]:
+        """What the label of a block, or the clause that begins with it, calls its arguments."""
+        head = block.label or region.clause
+        if not head.startswith(("^", "partition")):
+            return []
+        text = self._module.text
+        return _ARGUMENT.findall(without_strings(text[text.rindex(head, 0, block.start) : block.start]))
+
+    def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
+        """Pass values on to the blocks that follow; the generic form does not tell which go to which."""
+        for label, passed in _SUCCESSOR.findall(without_strings(operation.tail)):
+            for index, argument in enumerate(arguments.get(label, ())):
+                names = _VALUE.findall(passed)[index : index + 1]
+                for value in [self._find(name) for name in names] or values:
+                    self._link(argument, value)
+
+    def _take_leaf(self, operation: Operation) -> list[int]:
+        values = [self._find(name) for name in _VALUE.findall(without_strings(operation.tail))]
+        node = self._new([] if _MEMORY.search(operation.name) else values)
+        for name, _ in _RESULT.findall(operation.results):
+            self._name(name, node)
+        self.leaves.append(Leaf(operation, node, values))
+        return values
+
+    def _forget(self, around: int) -> None:
+        """What the names stood for before the region: they may be given anew in the next one."""
+        while len(self._hidden) > around:
+            name, hidden = self._hidden.pop()
+            if hidden is None:
+                del self._named[name]
+            else:
+                self._named[name] = hidden
+
+    def _find(self, name: str) -> int:
+        found = self._named.get(name, self._named.get(name.partition("#")[0]))
+        return self._give(name) if found is None else found
+
+    def _give(self, name: str) -> int:
+        node = self._new([])
+        self._name(name, node)
+        return node
+
+    def _name(self, name: str, node: int) -> None:
+        self._hidden.append((name, self._named.get(name)))
+        self._named[name] = node
+
+    def _new(self, operands: Sequence[int]) -> int:
+        node = len(self.operands)
+        self.operands.append([])
+        self.uses.append([])
+        for operand in operands:
+            self._link(node, operand)
+        return node
+
+    def _link(self, node: int, operand: int) -> None:
+        self.operands[node].append(operand)
+        self.uses[operand].append(node)
+
+
+_Passing = Iterator[tuple[Sequence[int], Sequence[int]]]
+
+
+def _pass_in_for(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
+    """Behind the bounds and the step stand the values that are handed from iteration to iteration. The induction
+    variable counts, and is no data even where a bound was loaded."""
+    for passed in (values[3:], *(end for body in bodies for end in body.ends)):
+        yield bodies[0].arguments[1:], passed
+        yield results, passed
+
+
+def _pass_in_while(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
+    """What stands behind the condition goes on to the second region and out of the loop."""
+    before, after = bodies[0], bodies[-1]
+    for passed in (values, *after.ends):
+        yield before.arguments, passed
+    for end in before.ends:
+        yield after.arguments, end[1:]
+        yield results, end[1:]
+
+
+def _pass_out(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
+    return ((results, end) for body in bodies for end in body.ends)
+
+
+def _pass_all(values: list[int], bodies: Sequence[_Body], results: list[int]) -> _Passing:
+    """In and out: what is not known of an operation is not left out."""
+    yield results, values
+    yield from ((body.arguments, values) for body in bodies)
+    yield from _pass_out(values, bodies, results)
+
+
+_PASSING = {"scf.for": _pass_in_for, "scf.while": _pass_in_while, "scf.if": _pass_out}
+
+
+def _result_names(operation: Operation) -> list[str]:
+    return [
+        f"{name}#{number}" if count else name
+        for name, count in _RESULT.findall(operation.results)
+        for number in range(int(count or 1))
+    ]
