@@ -23,7 +23,7 @@ from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.sites import SPREADS
+from kprof_inject.select.spans import SPREADS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace, held
 

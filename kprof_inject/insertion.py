@@ -14,7 +14,8 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan, most_records, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import Selector
-from kprof_inject.select.sites import Findings, Spread, in_one_piece
+from kprof_inject.select.sites import Findings
+from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.inlining import has_helpers, lowerable
 from kprof_inject.ttgir.nodes import Module

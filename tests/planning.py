@@ -12,7 +12,7 @@ from kprof_inject.select.candidates import outline
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.sites import Spread, in_one_piece, in_runs
+from kprof_inject.select.spans import Spread, in_one_piece, in_runs
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files

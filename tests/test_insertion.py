@@ -25,7 +25,7 @@ from kprof_inject.insertion import (
 )
 from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.sites import SPREADS
+from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]

@@ -31,7 +31,7 @@ from kprof_inject.insertion import (
 from kprof_inject.quantities import counted
 from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.sites import SPREADS
+from kprof_inject.select.spans import SPREADS
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.workspace import Workspace, held, snapshot_beside

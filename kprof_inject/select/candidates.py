@@ -12,7 +12,8 @@ from kprof_inject.select.functions import is_loop
 from kprof_inject.select.legality import RECORD
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
-from kprof_inject.select.sites import Site, in_one_piece
+from kprof_inject.select.sites import Site
+from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.targets import findings_of
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.locations import SourcePoint

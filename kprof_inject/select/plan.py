@@ -13,7 +13,8 @@ from kprof_inject.select.functions import is_loop
 from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
 from kprof_inject.select.partitions import Partitions
 from kprof_inject.select.selectors import Selector, parse_selector
-from kprof_inject.select.sites import Findings, InsertPoint, Site, Spread, in_one_piece
+from kprof_inject.select.sites import Findings, InsertPoint, Site
+from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.strings import quote

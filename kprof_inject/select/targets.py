@@ -10,18 +10,8 @@ from typing import Protocol
 from kprof_inject.select.functions import Function, Loop, Place
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
-from kprof_inject.select.sites import (
-    Dropped,
-    Findings,
-    Group,
-    Missed,
-    Site,
-    Spread,
-    instants_after,
-    instants_before,
-    segments_of,
-    span,
-)
+from kprof_inject.select.sites import Dropped, Findings, Missed, Site
+from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 

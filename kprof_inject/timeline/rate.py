@@ -10,11 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.readings import LEAST_MORE_WITHIN_FUNCTION_NS, Readings, trust
-
-# The clock that is assumed of a device where a capture tells none.
-
-USUAL_CLOCK_HZ = 1.5e9
-
+from kprof_inject.timeline.unwrap import USUAL_CLOCK_HZ
 
 # Long columns, part by part: what is made of a part does not grow with the column.
 

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.timeline.columns import largest, smallest
-from kprof_inject.timeline.rate import USUAL_CLOCK_HZ
+
+USUAL_CLOCK_HZ = 1.5e9
+"""What is assumed of a device where a capture tells no clock."""
 
 
 class Counter(Protocol):

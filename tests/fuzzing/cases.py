@@ -19,7 +19,7 @@ from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.legality import RECORD
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.sites import in_one_piece, in_runs
+from kprof_inject.select.spans import in_one_piece, in_runs
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 

@@ -9,7 +9,7 @@ from textwrap import indent
 from planning import insertion_of
 
 from kprof_inject.select.plan import Plan
-from kprof_inject.select.sites import Spread, in_one_piece
+from kprof_inject.select.spans import Spread, in_one_piece
 
 FILE = "/src/k.py"
 

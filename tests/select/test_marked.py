@@ -13,7 +13,8 @@ from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.sites import Dropped, in_runs
+from kprof_inject.select.sites import Dropped
+from kprof_inject.select.spans import in_runs
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"

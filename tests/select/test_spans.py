@@ -9,7 +9,7 @@ from small_modules import found, kernel, missed, sequence
 
 from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.sites import Spread, in_one_piece, in_runs
+from kprof_inject.select.spans import Spread, in_one_piece, in_runs
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"
