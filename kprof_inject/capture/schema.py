@@ -64,6 +64,7 @@ ClockBits = Literal[32, 64]
 BufferKind = Literal["shared", "global"]
 # An entry has eight bits for the id of its scope.
 ScopeId = Annotated[int, Meta(ge=0, lt=256)]
+LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 LayoutName = Literal["timed", "untimed"]
 
 # What GPUs run at, with room to either side: 0.6 GHz (Jetson) to 3 GHz.
@@ -242,7 +243,8 @@ class PointRecord(Struct, frozen=True):
 
 
 class ScopeRecord(Struct, frozen=True, kw_only=True):
-    """One scope of the scope table."""
+    """One scope of the scope table. ``lines`` are the first and the last line of the TTGIR without records that it goes
+    around, from 1; older captures do not tell them."""
 
     record: Name
     name: Name
@@ -258,6 +260,11 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     block: Name = ""
     operations: Count = 0
     other_operations: Count = 0
+    lines: tuple[LineNumber, LineNumber] | None = None
+
+    def __post_init__(self) -> None:
+        if self.lines and self.lines[0] > self.lines[1]:
+            raise ValueError("expected ascending lines")
 
 
 class PartitionRecord(Struct, frozen=True):

@@ -26,7 +26,8 @@ class ScopeInfo:
 
     ``parent`` is the index of the scope around it, or -1. ``label`` is what it is called if the user does not name it:
     of an operation, the operation's name; empty if that is unknown. ``partition`` is the index in the table of the
-    partition whose warps run it; None if there are no partitions, or if several run it."""
+    partition whose warps run it; None if there are no partitions, or if several run it. ``lines`` are the first and the
+    last line of the TTGIR that it goes around, from 1; None if they are unknown."""
 
     record: str
     name: str
@@ -36,6 +37,7 @@ class ScopeInfo:
     parent: int
     label: str = ""
     partition: int | None = None
+    lines: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class ScopeTable:
                     scope.parent,
                     scope.label,
                     scope.partition,
+                    scope.lines,
                 )
                 for scope in record.scopes
             ),

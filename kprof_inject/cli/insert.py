@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -88,7 +86,6 @@ def plan_notes(plan: Plan) -> Iterator[str]:
 
 def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
     """The plan as JSON values: the scope table, and for each selector what it found. ``line`` is that in the TTGIR."""
-    line_ends = [found.start() for found in re.finditer("\n", module.text)]
     return {
         **scope_table(plan),
         "file": module.file,
@@ -100,18 +97,18 @@ def plan_json(module: Module, plan: Plan) -> dict[str, Any]:
                 "operations_found": _found(selection),
                 "operations_covered": _covered(selection),
                 "not_covered": [
-                    {
-                        "operation": missed.operation.name,
-                        "line": 1 + bisect_left(line_ends, missed.operation.start),
-                        "reason": missed.reason,
-                    }
-                    for missed in selection.findings.missed
+                    {"operation": missed.operation.name, "line": line, "reason": missed.reason}
+                    for missed, line in zip(selection.findings.missed, _lines_of(module, selection), strict=True)
                 ],
                 "dropped": [dropped.marker for dropped in selection.findings.dropped],
             }
             for selection in plan.selections
         ],
     }
+
+
+def _lines_of(module: Module, selection: Selection) -> list[int]:
+    return module.line_numbers([missed.operation.start for missed in selection.findings.missed])
 
 
 def _coverage(selection: Selection) -> str:

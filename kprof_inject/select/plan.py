@@ -11,7 +11,6 @@ from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
 from kprof_inject.select.functions import is_loop
 from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
-from kprof_inject.select.partitions import Partitions
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Findings, InsertPoint, Site
 from kprof_inject.select.spans import Spread, in_one_piece
@@ -29,7 +28,9 @@ class Scope:
 
     ``partition`` is the index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper
     that several call. ``parent`` is the index of the innermost scope of that partition around it in ``Plan.scopes``, or
-    -1. ``crosses`` are the indices of the scopes that begin in this one and end behind it, or the other way round.
+    -1. ``lines`` are the first and the last line of the module that it goes around, from 1; of an instant, the line
+    that it stands before. ``crosses`` are the indices of the scopes that begin in this one and end behind it, or the
+    other way round.
     """
 
     record: str
@@ -38,6 +39,7 @@ class Scope:
     site: Site
     partition: int | None
     parent: int
+    lines: tuple[int, int]
     crosses: tuple[int, ...] = ()
 
 
@@ -89,7 +91,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = 
     if found:
         check_module(view.module)
     _check_scope_ids(view, found)
-    scopes = _nest(found, view.partitions)
+    scopes = _nest(found, view)
     inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
     records = tuple(_records(scopes))
     return Plan(view.kernel, scopes, records, selections, inlined if scopes else (), view.partitions.all)
@@ -137,22 +139,25 @@ def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -
         )
 
 
-def _nest(found: Sequence[tuple[Site, Selector]], partitions: Partitions) -> tuple[Scope, ...]:
+def _nest(found: Sequence[tuple[Site, Selector]], view: ModuleView) -> tuple[Scope, ...]:
     ordered = sorted(found, key=lambda item: _order(item[0]))
+    first_lines = view.module.line_numbers([site.start.offset for site, _ in ordered])
+    last_lines = view.module.line_numbers([site.last_end_offset - 1 for site, _ in ordered])
     totals = Counter(_name(site, selector) for site, selector in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
     scopes: list[Scope] = []
-    for site, selector in ordered:
+    for (site, selector), first, last in zip(ordered, first_lines, last_lines, strict=True):
         name = _name(site, selector)
         record = name
         while record in taken or (record == name and totals[name] > 1):
             record = f"{name}#{numbers[name]}"
             numbers[name] += 1
         taken.add(record)
-        partition = partitions.at(site.function, site.start.offset)
+        partition = view.partitions.at(site.function, site.start.offset)
         parent = _parent(scopes, site, partition)
-        scopes.append(Scope(record, name, selector.text, site, partition, parent))
+        lines = first, max(first, last)
+        scopes.append(Scope(record, name, selector.text, site, partition, parent, lines))
     return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
 
 
@@ -236,6 +241,7 @@ def scope_table(plan: Plan) -> dict[str, Any]:
                 "block": scope.site.block,
                 "operations": scope.site.operations,
                 "other_operations": scope.site.other_operations,
+                "lines": list(scope.lines),
             }
             for scope in plan.scopes
         ],

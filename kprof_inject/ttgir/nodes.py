@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import Position
@@ -88,6 +90,11 @@ class Module:
     def position(self, offset: int) -> Position:
         """``offset`` as file, line and column, for a diagnostic."""
         return Position.at_offset(self.file, self.text, offset)
+
+    def line_numbers(self, offsets: Sequence[int]) -> list[int]:
+        """The numbers, from 1, of the lines that hold these offsets."""
+        ends = [found.start() for found in re.finditer("\n", self.text)] if offsets else []
+        return [1 + bisect_left(ends, offset) for offset in offsets]
 
     @property
     def newline(self) -> str:

@@ -97,6 +97,16 @@ KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
         ),
         (
             KERNEL_JSON,
+            {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1, "lines": [9, 8]}]}},
+            "$.scope_table.scopes[0]: expected ascending lines",
+        ),
+        (
+            KERNEL_JSON,
+            {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1, "lines": [0, 8]}]}},
+            "$.scope_table.scopes[0].lines[0]: expected int >= 1",
+        ),
+        (
+            KERNEL_JSON,
             {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": -1}] * 300}},
             "$.scope_table.scopes: expected array of length <= 256",
         ),

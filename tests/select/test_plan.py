@@ -116,6 +116,7 @@ module {
                 "block": "function",
                 "operations": 1,
                 "other_operations": 0,
+                "lines": [5, 6],
             },
             {
                 "record": "main",
@@ -131,6 +132,7 @@ module {
                 "block": "function",
                 "operations": 1,
                 "other_operations": 0,
+                "lines": [5, 6],
             },
         ],
     }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,15 @@ from kprof_inject.report.html.pictures import packed
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import STRING, unquote
 
-# The kernel's source with the time of the scopes that begin on each line.
-
 # Of longer files, what stands around the scopes.
 _MOST_SOURCE_LINES = 4000
 _AROUND = 200
 
 
 def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
-    """An object for each source file, those with the most time first. ``pieces`` are ``[number of the first line,
+    """The kernel's source with the time of the scopes that begin on each line.
+
+    An object for each source file, those with the most time first. ``pieces`` are ``[number of the first line,
     lines]``, ascending, with gaps between; none if the capture has no text of the file. ``timed`` has the lines with
     scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line; both
     are None if no time of these is known."""
@@ -103,182 +102,76 @@ def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:
     ]
 
 
-# Where the lines of a TTGIR text come from, and which of them are one operation's: by its locations and its braces.
-#
-# No more of the text is understood than that: a capture is read without the parser, and texts that are not TTGIR do no
-# harm. MLIR's locations: https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes
-
-Chain = tuple[str, ...]
-"""Source lines as ``file:line``: that of an operation, then the calls that inlined it, innermost first."""
-
-_ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
-_POINT_OR_ALIAS = re.compile(rf"({STRING}):(\d+):\d+|(#loc\w*)")
-_LOCATION = re.compile(r" loc\((.*)\)\s*")
-# Deeper or longer ones no compiler makes.
-_DEEPEST = 200
-_LONGEST = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """Lines ``first`` to ``last``, from 0, of an operation with regions; ``head`` is the first one's text."""
-
-    head: str
-    first: int
-    last: int
-
-
-def chains_of(lines: Sequence[str]) -> list[Chain]:
-    """The chain of each line, empty if it has no location that is known. An operation with regions has it on its last
-    line."""
-    found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
-    aliases = {alias[1]: alias[2] for alias in found if alias}
-    known: dict[str, Chain] = {}
-    return [() if alias else _chain(_split(line)[1], aliases, known) for line, alias in zip(lines, found, strict=True)]
-
-
-def _split(line: str) -> tuple[str, str]:
-    """The code of a line, and what stands between the braces of the location that ends it."""
-    begin = line.rfind(" loc(")
-    found = _LOCATION.fullmatch(line, begin) if begin >= 0 else None
-    return (line[:begin], found[1]) if found else (line, "")
-
-
-def _chain(location: str, aliases: dict[str, str], known: dict[str, Chain], depth: int = 0) -> Chain:
-    if location in known:
-        return known[location]
-    # For a location that leads to itself.
-    known[location] = ()
-    chain: Chain = ()
-    for file, line, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
-        chain += _chain(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (f"{unquote(file)}:{line}",)
-        if len(chain) >= _LONGEST:
-            break
-    known[location] = chain
-    return chain
-
-
-def regions_of(lines: Sequence[str]) -> Iterator[Region]:
-    """The operations with regions, inner ones before those around them. Of what is never closed nothing is known."""
-    opened: list[tuple[str, int]] = []
-    for number, line in enumerate(lines):
-        code = _split(line)[0].strip()
-        closes, opens = code.startswith("}"), code.endswith("{")
-        if opens and not closes:
-            opened.append((code, number))
-        elif closes and not opens and opened:
-            head, first = opened.pop()
-            yield Region(head, first, number)
-
-
-# Which lines of a TTGIR text a scope goes around.
-#
-# A capture has the module without records, and no table says where in it they stood. So they are looked for by the
-# source line that a scope begins on and the calls that lead to it, which the module's locations tell.
-
-_MOST_RANGES = 200
-_LOOP = re.compile(r"\bscf\.(?:for|while)\b")
-_FUNCTION = re.compile(r"\btt\.func\b")
-# By the scope's kind: the operation with regions that it goes around.
-_HEADS = {"func": _FUNCTION, "loop": _LOOP, "iter": _LOOP}
-_OPERATION = "op"
-
-Range = tuple[int, int]
-"""First and last line, from 0."""
-
-
-def sites_of(scopes: Sequence[ScopeInfo], lines: Sequence[str], chains: Sequence[Chain]) -> list[list[Range]]:
-    """The ranges of each scope, ascending; none if its source is unknown, or if nothing of that is left.
-
-    Of a function or a loop they are the whole of it; of any other scope the operations of the line that it begins on,
-    within the loop or function that it stands in. Several scopes of one line have the same ranges.
-    """
-    text = _Text(lines, chains)
-    sites: list[list[Range]] = []
-    for index, scope in enumerate(scopes):
-        found = text.ranges_of(scope)
-        around = sites[scope.parent] if 0 <= scope.parent < index else []
-        inside = [mine for mine in found if any(first <= mine[0] <= mine[1] <= last for first, last in around)]
-        # What stands in something whose lines are unknown, or are single ones, may be anywhere.
-        sites.append(list(_runs(inside or found))[:_MOST_RANGES])
-    return sites
-
-
-class _Text:
-    """The lines by where they come from."""
-
-    def __init__(self, lines: Sequence[str], chains: Sequence[Chain]) -> None:
-        self._lines = lines
-        # Of an operation with regions, the last line bears the location.
-        first_of = {region.last: region.first for region in regions_of(lines)}
-        self._ranges: dict[Chain, list[Range]] = {}
-        for number, chain in enumerate(chains):
-            if chain:
-                self._ranges.setdefault(chain, []).append((first_of.get(number, number), number))
-
-    def ranges_of(self, scope: ScopeInfo) -> list[Range]:
-        if not scope.source:
-            return []
-        ranges = self._ranges.get((scope.source, *scope.called_from), [])
-        if head := _HEADS.get(scope.kind):
-            # A helper that was inlined has no operation of its own.
-            return [found for found in ranges if head.search(self._lines[found[0]])] or self._inlined(scope)
-        if scope.kind == _OPERATION and scope.label:
-            return [found for found in ranges if scope.label in self._lines[found[0]]]
-        return ranges
-
-    def _inlined(self, scope: ScopeInfo) -> list[Range]:
-        """The lines that the scope's calls lead to."""
-        calls = scope.called_from
-        if not calls:
-            return []
-        found = [ranges for chain, ranges in self._ranges.items() if chain[-len(calls) :] == calls]
-        return sorted(one for ranges in found for one in ranges)
-
-
-def _runs(ranges: Sequence[Range]) -> Iterator[Range]:
-    """Ranges that touch become one."""
-    run: Range | None = None
-    for first, last in ranges:
-        if run and first <= run[1] + 1:
-            run = run[0], max(run[1], last)
-            continue
-        if run:
-            yield run
-        run = first, last
-    if run:
-        yield run
-
-
-# The kernel's TTGIR with the lines of each scope.
-
 _MOST_TTGIR_LINES = 200_000
 
 
 def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
-    """None if the capture has no module.
+    """The kernel's TTGIR with the lines of each scope; None if the capture has no module.
 
     ``lines`` are those of the module without records, from 0. ``places`` are source lines as ``[file, line]``, and
     ``place_of`` says for each line of the module which of them it comes from, -1 if that is unknown. ``sites`` has for
-    each scope of the table its ranges of lines (see ``sites_of``).
+    each scope of the table its ranges of lines: the first and the last; none if the capture does not tell them.
     """
     text = ttgir_of(timeline.launch.kernel)
     if not text:
         return None
     all_lines = lines_of(text)
     lines = all_lines[:_MOST_TTGIR_LINES]
-    chains = chains_of(lines)
-    numbers: dict[str, int] = {}
-    place_of = [numbers.setdefault(chain[0], len(numbers)) if chain else -1 for chain in chains]
+    numbers: dict[Place, int] = {}
+    place_of = [numbers.setdefault(place, len(numbers)) if place else -1 for place in places_of(lines)]
     return {
         "lines": [shown_line(line) for line in lines],
         "left_out": len(all_lines) - len(lines),
-        "places": [_ttgir_place(place) for place in numbers],
+        "places": [(printable(file), line) for file, line in numbers],
         "place_of": packed(np.array(place_of, dtype=np.int64), "i4"),
-        "sites": sites_of(timeline.table.scopes, lines, chains),
+        "sites": [_ranges(scope, len(lines)) for scope in timeline.table.scopes],
     }
 
 
-def _ttgir_place(place: str) -> tuple[str, int]:
-    path, _, line = place.rpartition(":")
-    return printable(path), int(line)
+def _ranges(scope: ScopeInfo, line_count: int) -> list[tuple[int, int]]:
+    if scope.lines is None or scope.lines[0] > line_count:
+        return []
+    first, last = scope.lines
+    return [(first - 1, min(last, line_count) - 1)]
+
+
+Place = tuple[str, int]
+"""A line of a source file."""
+
+_ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
+_POINT_OR_ALIAS = re.compile(rf"({STRING}):(\d+):\d+|(#loc\w*)")
+_LOCATION = re.compile(r" loc\((.*)\)\s*")
+# Deeper ones no compiler makes.
+_DEEPEST = 200
+
+
+def places_of(lines: Sequence[str]) -> list[Place | None]:
+    """The source line that each line of a TTGIR text comes from: the first that the location at its end names.
+
+    No more of the text is understood than that: a capture is read without the parser, and texts that are not TTGIR do
+    no harm. https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes"""
+    found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
+    aliases = {alias[1]: alias[2] for alias in found if alias}
+    known: dict[str, Place | None] = {}
+    return [
+        None if alias else _place(_location_at_end(line), aliases, known)
+        for line, alias in zip(lines, found, strict=True)
+    ]
+
+
+def _location_at_end(line: str) -> str:
+    begin = line.rfind(" loc(")
+    found = _LOCATION.fullmatch(line, begin) if begin >= 0 else None
+    return found[1] if found else ""
+
+
+def _place(location: str, aliases: dict[str, str], known: dict[str, Place | None], depth: int = 0) -> Place | None:
+    if location not in known:
+        # For a location that leads to itself.
+        known[location] = None
+        for file, line, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
+            place = _place(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (unquote(file), int(line))
+            if place:
+                known[location] = place
+                break
+    return known[location]

@@ -46,9 +46,7 @@ def test_the_demo_s_matmul() -> None:
     assert [scope["name"] for scope in made["scopes"]] == ["func", "loop[0]", "iter[0]"]
     assert sum(made["scopes"][2]["histogram"]["counts"]) == 16_384
     assert [line["line"] for line in made["source"][0]["timed"]] == [15, 56]
-    lines, [func, around, body] = made["ttgir"]["lines"], made["ttgir"]["sites"]
-    assert "tt.func" in lines[func[0][0]] and "scf.for" in lines[around[0][0]]
-    assert around == body
+    assert [len(ranges) for ranges in made["ttgir"]["sites"]] == [1, 1, 1]
     assert (len(made["heat_map"]["sms"]), sum(made["heat_map"]["counts"])) == (132, 256)
 
 

@@ -14,7 +14,7 @@ export const title = "TTGIR";
 
 const MOST_LABELS = 2;
 
-/** `launch.sections.ttgir` is made by `sections/ttgir.py`; null if the capture has no module. */
+/** `launch.sections.ttgir` is made by `code.py`; null if the capture has no module. */
 export function show(place, launch, context) {
   const { ttgir, scopes } = launch.sections;
   if (!ttgir) {

@@ -1,0 +1,131 @@
+"""The TTGIR of a kernel: the lines that its scopes go around, and the source lines that its own come from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.schema import ScopeTableRecord
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.insertion import view_of
+from kprof_inject.report.html.code import places_of, ttgir_lines
+from kprof_inject.select.plan import make_plan, scope_table
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+ROOT = Path(__file__).parents[4]
+DEMO = ROOT / "kprof_inject" / "demo" / "capture"
+
+TEXT = """\
+#loc = loc("k.py":3:0)
+module attributes {ttg.target = "cuda:90"} {
+  tt.func public @k(%x: i32 loc("x"(#loc)), %y: i32 loc("y"(#loc))) attributes {noinline = false} {
+    %a = arith.addi %x, %y : i32 loc(#loc1)
+    scf.for %i = %x to %y step %a  : i32 {
+      %b = arith.addi %i, %a : i32 loc(#loc5)
+      %c = "tt.reduce"(%b) ({
+      ^bb0(%p: f32 loc(callsite(#loc1 at #loc2)), %q: f32 loc(unknown)):
+        tt.reduce.return %p : f32 loc(#loc2)
+      }) : (i32) -> i32 loc(fused[#loc9, #loc1, #loc2])
+      tt.store %x, %y : i32 loc("z.py":9:1)
+      tt.store %x, %x : i32
+    } loc(#loc3)
+    tt.return loc(unknown)
+  } loc(#loc)
+} loc(#loc)
+#loc1 = loc("k.py":4:8)
+#loc2 = loc("lib \\22x\\22.py":70:2)
+#loc3 = loc("i"(#loc4))
+#loc4 = loc("k.py":5:20)
+#loc5 = loc(callsite(#loc2 at #loc6))
+#loc6 = loc(callsite(#loc1 at #loc4))
+#loc9 = loc(unknown)
+"""
+LINES = TEXT.split("\n")
+
+
+def line_with(start: str) -> int:
+    return next(number for number, line in enumerate(LINES) if line.strip().startswith(start))
+
+
+@pytest.mark.parametrize(
+    ("start", "place"),
+    [
+        ("%a", ("k.py", 4)),
+        ("%b", ('lib "x".py', 70)),
+        ("})", ("k.py", 4)),
+        ("tt.store %x, %y", ("z.py", 9)),
+        ("} loc(#loc3)", ("k.py", 5)),
+        *((start, None) for start in ("module", "tt.func", "tt.store %x, %x", "tt.return", "^bb0", "#loc1")),
+    ],
+)
+def test_a_line_comes_from_where_its_location_says(start: str, place: tuple[str, int] | None) -> None:
+    assert places_of(LINES)[line_with(start)] == place
+
+
+def test_locations_that_name_themselves_end() -> None:
+    text = ["#loc1 = loc(fused[#loc2, #loc2])", "#loc2 = loc(fused[#loc1, #loc1])", "%a = x.y loc(#loc1)"]
+    assert places_of(text)[2] is None
+    doubling = [f"#loc{n} = loc(fused[#loc{n + 1}, #loc{n + 1}])" for n in range(60)]
+    assert places_of([*doubling, '#loc60 = loc("k.py":1:1)', "%a = x.y loc(#loc30)"])[-1] == ("k.py", 1)
+
+
+@pytest.fixture
+def demo() -> Timeline:
+    [launch] = read_capture(DEMO).launches
+    return decode_launch(launch)
+
+
+def with_lines(timeline: Timeline, lines: tuple[int, int] | None) -> Timeline:
+    """The same of a capture whose scopes have these lines."""
+    scopes = tuple(replace(scope, lines=lines) for scope in timeline.table.scopes)
+    table = ScopeTable(scopes, timeline.table.partitions)
+    return replace(timeline, table=table)
+
+
+def made_of(timeline: Timeline) -> dict[str, Any]:
+    made = ttgir_lines(timeline)
+    assert made is not None
+    return made
+
+
+def test_the_scope_table_has_the_lines_that_the_plan_says() -> None:
+    path = ROOT / "ttgir_fixtures" / "3.6.0" / "cuda-90" / "attention.ttgir"
+    text = path.read_text()
+    plan = make_plan(view_of(text, path.name, {}), parse_selectors(["func", "loop", "iter", "op(tt.load)"]))
+    scopes = ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord)).scopes
+
+    for scope, planned in zip(scopes, plan.scopes, strict=True):
+        start, end = planned.site.start.offset, planned.site.last_end_offset
+        assert scope.lines == (1 + text.count("\n", 0, start), text.count("\n", 0, end))
+
+
+def test_the_demo_s_scopes_go_around_their_lines(demo: Timeline) -> None:
+    made = made_of(demo)
+    [[func], [around], [body]] = made["sites"]
+
+    assert "scf.for" in made["lines"][around[0]] and made["lines"][around[1]].lstrip().startswith("}")
+    assert func[0] < around[0] < body[0] <= body[1] < around[1] < func[1]
+    assert "tt.return" in made["lines"][func[1] + 1]
+
+
+def test_scopes_of_an_older_capture_have_no_lines(demo: Timeline) -> None:
+    [table] = (kernel["scope_table"] for kernel in map(json.loads, map(Path.read_text, DEMO.glob("*/*/*/kernel.json"))))
+    older = {**table, "scopes": [{k: v for k, v in scope.items() if k != "lines"} for scope in table["scopes"]]}
+    scopes: tuple[ScopeInfo, ...] = ScopeTable.of(msgspec.convert(older, ScopeTableRecord)).scopes
+
+    assert [scope.lines for scope in scopes] == [None] * 3
+    assert made_of(with_lines(demo, None))["sites"] == [[]] * 3
+
+
+def test_lines_behind_the_end_of_the_text_are_left_out(demo: Timeline) -> None:
+    count = len(made_of(demo)["lines"])
+
+    assert made_of(with_lines(demo, (count, count + 9)))["sites"] == [[(count - 1, count - 1)]] * 3
+    assert made_of(with_lines(demo, (count + 1, count + 9)))["sites"] == [[]] * 3
