@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kprof_inject.select.legality import RECORD
 from kprof_inject.select.plan import Plan
+from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module
 
 

@@ -23,6 +23,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler_process import without_false_alarms
 from kprof_inject.runtime.versions import inline_helpers, installed_version
+from kprof_inject.ttgir.dialect import MODULES
 from kprof_inject.ttgir.nodes import Module
 
 # The machine that a module was compiled for, by the module's own attributes.
@@ -51,7 +52,7 @@ def module_target(module: Module) -> ModuleTarget:
     """What stands in ``ttg.target`` and ``ttg.threads-per-warp``. Raises ``KprofError`` for a file without a target,
     or with one that we cannot compile for."""
     root = module.operations[0]
-    if len(module.operations) != 1 or root.name not in ("module", "builtin.module"):
+    if len(module.operations) != 1 or root.name not in MODULES:
         raise KprofError(
             "the functions of this file stand in no module, so nothing says what they were compiled for",
             where=module.position(root.start),

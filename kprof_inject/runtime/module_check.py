@@ -15,7 +15,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
 from kprof_inject.runtime.instrumentation import ModuleTarget, module_target
-from kprof_inject.select.legality import RECORD
+from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, RECORD, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
@@ -24,8 +24,6 @@ from kprof_inject.ttgir.strings import STRING
 #
 # Both sides leave out what printing may leave out: the ``scf.yield`` of nothing, a region of nothing, and the operation
 # that holds the partitions of ``ttg.warp_specialize``.
-
-_PARTITIONS = "ttg.warp_specialize.partitions"
 
 
 class NestedName(NamedTuple):
@@ -60,7 +58,7 @@ def places_of_triton(module: Any) -> list[NestedName]:
             root.append(node)
         else:
             siblings = blocks_of.setdefault(block.get_parent().id(), {}).setdefault(block.id(), [])
-            if node.name != "scf.yield" or operation.get_num_operands():
+            if node.name != YIELD or operation.get_num_operands():
                 siblings.append(node)
 
     module.walk(visit)
@@ -92,7 +90,7 @@ def _node_of(operation: Operation) -> _Node:
 
 def _blocks_of(region: Region) -> list[list[_Node]]:
     return [
-        [_node_of(child) for child in block.operations if child.name != "scf.yield" or "%" in child.tail]
+        [_node_of(child) for child in block.operations if child.name != YIELD or "%" in child.tail]
         for block in region.blocks
     ]
 
@@ -114,7 +112,7 @@ def _places(root: _Node) -> Iterator[tuple[NestedName, int]]:
 
 def _regions_of(node: _Node) -> list[Sequence[Sequence[_Node]]]:
     regions = [region for region in node.regions if any(region)]
-    if node.name == "ttg.warp_specialize" and len(regions) == 2 and regions[1][0][0].name == _PARTITIONS:
+    if node.name == WARP_SPECIALIZE and len(regions) == 2 and regions[1][0][0].name == PARTITIONS:
         holder = regions[1][0][0]
         return [regions[0], *(region for region in holder.regions if any(region))]
     return regions
@@ -166,7 +164,7 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
     names = [operation.name for operation in module.walk()]
     check = ModuleCheck(
         module.file,
-        functions=names.count("tt.func"),
+        functions=names.count(FUNCTION),
         operations=len(names),
         records=names.count(RECORD),
     )

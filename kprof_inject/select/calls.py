@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from kprof_inject.select.functions import Function, Place
+from kprof_inject.select.functions import Function
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.sites import Findings, Missed
+from kprof_inject.ttgir.dialect import CALL
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.strings import SYMBOL, symbol_name
@@ -19,7 +20,7 @@ from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class InlinedCall:
     """One call of an inlined helper and the operations that came of it.
 
     ``name`` is the helper's, or without its source ``file.py:57``, the first line that is left of it. ``path`` leads
@@ -28,22 +29,22 @@ class Call:
     name: str
     source: SourcePoint
     path: Chain
-    places: tuple[Place, ...]
+    operations: tuple[Operation, ...]
 
 
-def inlined_calls(function: Function, sources: Sources) -> Iterator[Call]:
+def inlined_calls(function: Function, sources: Sources) -> Iterator[InlinedCall]:
     """Every inlined call in a function, of helpers of helpers too, in the order of their first operations."""
-    places: dict[Chain, dict[Place, None]] = {}
+    operations: dict[Chain, dict[Operation, None]] = {}
     written: dict[Chain, set[SourcePoint]] = {}
-    for place in function.places:
-        for chain in function.chains_of(place.operation):
+    for operation in function.operations:
+        for chain in function.chains_of(operation):
             for depth in range(1, len(chain)):
                 path = chain[depth:]
-                places.setdefault(path, {})[place] = None
+                operations.setdefault(path, {})[operation] = None
                 written.setdefault(path, set()).add(chain[depth - 1])
-    for path, found in places.items():
+    for path, found in operations.items():
         name, source = _helper(written[path], sources)
-        yield Call(name, source, path, tuple(found))
+        yield InlinedCall(name, source, path, tuple(found))
 
 
 def _helper(written: set[SourcePoint], sources: Sources) -> tuple[str, SourcePoint]:
@@ -66,16 +67,20 @@ class KeptCall:
 
     name: str
     function: Function
-    place: Place
+    operation: Operation
 
     def findings(self) -> Findings:
         """Around the call, named by its line."""
-        operation = self.place.operation
-        if self.place.refusal:
-            return Findings(missed=(Missed(operation, self.place.refusal),))
-        site = self.function.operation_site(self.place)
+        if refusal := self.function.refusal(self.operation):
+            return Findings(missed=(Missed(self.operation, refusal),))
+        site = self.function.operation_site(self.operation)
         label = f"{self.name}@{site.source.line}" if site.source else self.name
-        return Findings((replace(site, kind="func", label=label),), covered=frozenset({operation.start}))
+        return Findings((replace(site, kind="func", label=label),), covered=frozenset({self.operation.start}))
+
+
+def calls_in(function: Function) -> Iterator[Operation]:
+    """The calls that were not inlined."""
+    return (operation for operation in function.operations if operation.name == CALL)
 
 
 def callee_symbol(call: Operation) -> str:
@@ -94,10 +99,10 @@ def with_callers(functions: Sequence[Function]) -> tuple[Function, ...]:
     while before < len(owners):
         before = len(owners)
         for function in functions:
-            for place in function.places:
-                owner = place.illegal_owner or owners.get(function.symbol)
-                if owner is not None and place.operation.name == "tt.call":
-                    owners.setdefault(callee_symbol(place.operation), owner)
+            for call in calls_in(function):
+                owner = function.illegal_owner(call) or owners.get(function.symbol)
+                if owner is not None:
+                    owners.setdefault(callee_symbol(call), owner)
     return tuple(f.called_in(owners[f.symbol]) if f.symbol in owners else f for f in functions)
 
 
@@ -105,12 +110,7 @@ def copies_when_inlined(functions: Sequence[Function]) -> dict[str, int]:
     """How often each function's body stands in the kernel once every call is inlined, by its symbol."""
     if len(functions) == 1:
         return {functions[0].symbol: 1}
-    callees = {
-        function.symbol: Counter(
-            callee_symbol(operation) for operation in function.operation.walk() if operation.name == "tt.call"
-        )
-        for function in functions
-    }
+    callees = {function.symbol: Counter(map(callee_symbol, calls_in(function))) for function in functions}
     copies = {function.symbol: int(function.is_public) for function in functions}
     reached = dict(copies)
     for _ in functions:  # a chain of calls is no longer than there are functions

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import is_anchor
-from kprof_inject.select.functions import is_loop
-from kprof_inject.select.legality import RECORD
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.targets import findings_of
 from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
 
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
@@ -55,10 +54,10 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
     found: dict[tuple[str, str, int], list[Site]] = {}
     for function in view.functions:
         for loop in function.loops():
-            if loop.place.refusal:
+            if function.refusal(loop.operation):
                 continue
             depth, site = len(loop.path) - 1, function.loop_site(loop)
-            partition = function.partition_of(loop.place)
+            partition = function.partition_of(loop.operation)
             what = f"loop in {partition}" if partition else "loop"
             found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
             found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(site)
@@ -103,8 +102,8 @@ def _markers(view: ModuleView) -> Iterator[Candidate]:
 def _helpers(view: ModuleView) -> Iterator[Candidate]:
     """The helper functions that are called somewhere; those of Triton's own library are left out."""
     calls: dict[str, list[SourcePoint]] = {}
-    for _, call in view.inlined_calls:
-        if not is_library(call.source.file) and any(not place.refusal for place in call.places):
+    for function, call in view.inlined_calls:
+        if not is_library(call.source.file) and not all(map(function.refusal, call.operations)):
             calls.setdefault(call.name, []).append(call.path[0])
     for name, points in calls.items():
         yield Candidate(f"func({name})", "inlined helper", tuple(points), len(points))
@@ -120,9 +119,8 @@ def _operations(view: ModuleView) -> Iterator[Candidate]:
     counts: Counter[str] = Counter()
     names: dict[str, None] = {}
     for function in view.functions:
-        for place in function.places:
-            operation = place.operation
-            if not place.refusal and not is_loop(operation) and operation.name != RECORD:
+        for operation in function.operations:
+            if not function.refusal(operation) and not operation.traits.is_loop and operation.name != RECORD:
                 counts[operation.name] += 1
                 if is_anchor(operation):
                     names[operation.name] = None

@@ -5,121 +5,35 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import integer_work, is_anchor, is_integer_arithmetic
-from kprof_inject.select.legality import holds_records, illegal_block
+from kprof_inject.select.legality import illegal_block
 from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
-from kprof_inject.ttgir.dialect import TERMINATORS
+from kprof_inject.ttgir.dialect import FUNCTION, LOOPS, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Chain, LocationTable
-from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
+from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
-
-# Where each operation stands: its block, and the operations around it.
-
-_LOOPS = frozenset({"scf.for", "scf.while"})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """One operation in its ``block`` of ``region``.
-
-    ``around`` is the place of the operation that the region belongs to, None in a function's own blocks.
-    ``illegal_owner`` is the outermost operation around it that Triton lowers once per element, so that no record may
-    stand here."""
-
-    operation: Operation
-    region: Region
-    block: Block
-    around: Place | None
-    illegal_owner: Operation | None
-
-    @property
-    def refusal(self) -> str:
-        """Why no record may stand around this operation; empty if one may."""
-        if self.illegal_owner:
-            return f"inside {self.illegal_owner.name}, which Triton lowers once per element"
-        return "the end of its block" if self.operation.name in TERMINATORS else ""
-
-    def owners(self) -> Iterator[Place]:
-        """The operations around this one, from inside out."""
-        place = self.around
-        while place is not None:
-            yield place
-            place = place.around
-
-
-def places_in(function: Operation, illegal_owner: Operation | None) -> tuple[Place, ...]:
-    """Every operation inside a function, in the order of the text.
-
-    ``illegal_owner`` is an operation that Triton lowers once per element and that the function is called in."""
-    return _walk(function, illegal_owner, lambda operation: True)
-
-
-def owners_in(function: Operation, illegal_owner: Operation | None) -> tuple[Place, ...]:
-    """The operations inside a function that have regions: few among many, and enough to find loops."""
-    return _walk(function, illegal_owner, lambda operation: bool(operation.regions) or is_loop(operation))
-
-
-def block_kind(place: Place) -> str:
-    """What block an operation stands in: ``body`` of a loop, ``branch``, ``partition`` or ``function``."""
-    owner = place.around.operation.name if place.around else ""
-    if owner in _LOOPS:
-        return "body"
-    if owner.startswith("ttg.warp_specialize"):
-        return "partition"
-    return "branch" if owner else "function"
-
-
-def is_loop(operation: Operation) -> bool:
-    return operation.name in _LOOPS
-
-
-def _walk(
-    function: Operation, illegal_owner: Operation | None, is_wanted: Callable[[Operation], bool]
-) -> tuple[Place, ...]:
-    places: list[Place] = []
-    pending = _children(function, None, illegal_owner, is_wanted)[::-1]
-    while pending:
-        place = pending.pop()
-        places.append(place)
-        if place.operation.regions:
-            pending += _children(place.operation, place, place.illegal_owner, is_wanted)[::-1]
-    return tuple(places)
-
-
-def _children(
-    operation: Operation, place: Place | None, illegal: Operation | None, is_wanted: Callable[[Operation], bool]
-) -> list[Place]:
-    if illegal is None and not holds_records(operation):
-        illegal = operation
-    return [
-        Place(child, region, block, place, illegal)
-        for region in operation.regions
-        for block in region.blocks
-        for child in block.operations
-        if is_wanted(child)
-    ]
-
 
 _SIGNATURE = re.compile(rf"\s*(?:(public|private|nested)\s+)?@({SYMBOL})")
 _SYMBOL_NAME = re.compile(rf"sym_name = ({STRING})")
-_REGION_ENDS = frozenset({"scf.yield", "tt.return", "ttg.warp_return", "ttg.warp_yield"})
+
+
+def block_kind(operation: Operation) -> str:
+    """What block an operation stands in: ``body`` of a loop, ``branch``, ``partition`` or ``function``."""
+    owner = next(operation.owners(), None)
+    return owner.traits.regions or "branch" if owner else "function"
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """One loop. ``path`` counts the loops around it from outside: ``(0, 2)`` is the third in the first."""
 
-    place: Place
+    operation: Operation
     path: tuple[int, ...]
-
-    @property
-    def operation(self) -> Operation:
-        return self.place.operation
 
     @property
     def subscript(self) -> str:
@@ -155,13 +69,26 @@ class Function:
         self._called_in = called_in
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
-        """Where every operation of the body stands, in the order of the text."""
-        return places_in(self.operation, self._called_in)
+    def operations(self) -> tuple[Operation, ...]:
+        """Every operation of the body, in the order of the text."""
+        return tuple(self.operation.walk())[1:]
 
     @cached_property
     def _offsets(self) -> list[int]:
-        return [operation.start for operation in self.operation.walk()]
+        return [operation.start for operation in self.operations]
+
+    def illegal_owner(self, operation: Operation) -> Operation | None:
+        """The outermost operation around this one that Triton lowers once per element, so that no record may stand
+        here."""
+        if self._called_in:
+            return self._called_in
+        return next((owner for owner in reversed([*operation.owners()]) if not owner.traits.regions), None)
+
+    def refusal(self, operation: Operation) -> str:
+        """Why no record may stand around this operation; empty if one may."""
+        if owner := self.illegal_owner(operation):
+            return f"inside {owner.name}, which Triton lowers once per element"
+        return "the end of its block" if operation.traits.is_terminator else ""
 
     def does_work(self, operation: Operation) -> bool:
         """Whether a scope around source lines reaches for an operation of this function."""
@@ -216,18 +143,19 @@ class Function:
 
     def loop_site(self, loop: Loop) -> Site:
         """Around a loop: from before it is entered to after it is left."""
-        points = self.before(loop.operation), (self.after(loop.operation),)
-        return self._structure("loop", f"loop{loop.subscript}", loop.operation, *points, block=block_kind(loop.place))
+        return self._around("loop", f"loop{loop.subscript}", loop.operation)
 
     def iteration_site(self, loop: Loop) -> Site:
         """Each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``."""
         return self.region_site("iter", f"iter{loop.subscript}", loop.operation, loop.operation.regions[-1], "body")
 
-    def operation_site(self, place: Place) -> Site:
+    def operation_site(self, operation: Operation) -> Site:
         """Around one operation."""
-        operation = place.operation
+        return self._around("op", operation.name, operation)
+
+    def _around(self, kind: str, label: str, operation: Operation) -> Site:
         points = self.before(operation), (self.after(operation),)
-        return self._structure("op", operation.name, operation, *points, block=block_kind(place))
+        return self._structure(kind, label, operation, *points, block=block_kind(operation))
 
     def region_site(self, kind: str, label: str, operation: Operation, region: Region, block: str) -> Site:
         """A whole region of ``operation``: from its entry to each operation that leaves it."""
@@ -235,12 +163,12 @@ class Function:
         leaving = [
             block.operations[-1]
             for block in region.blocks
-            if block.operations and block.operations[-1].name in _REGION_ENDS
+            if block.operations and block.operations[-1].traits.leaves_region
         ]
         entry = region.blocks[0]
         if leaving:
             ends = tuple(self.before(last) for last in leaving)
-        elif region is operation.regions[-1] and is_loop(operation):  # the printer leaves out a yield of nothing
+        elif region is operation.regions[-1] and operation.traits.is_loop:  # the printer leaves out a yield of nothing
             last = entry.operations[-1] if entry.operations else None
             indent = module.indent_at(last.start) if last else module.indent_at(region.end) + "  "
             ends = (self._point(region.end, indent),)
@@ -255,50 +183,59 @@ class Function:
         return self._structure(kind, label, operation, start, ends, block=block, fills_block=True)
 
     @cached_property
-    def _owners(self) -> tuple[Place, ...]:
-        return owners_in(self.operation, self._called_in)
+    def _nests(self) -> tuple[Operation, ...]:
+        """The operations that have regions: few among many, and enough to find loops."""
+        found: list[Operation] = []
+        pending = [self.operation]
+        while pending:
+            operation = pending.pop()
+            found.append(operation)
+            inside = [child for region in operation.regions for block in region.blocks for child in block.operations]
+            pending += [child for child in reversed(inside) if child.regions or child.name in LOOPS]
+        return tuple(found[1:])
 
     def loops(self) -> Iterator[Loop]:
         """All loops in the order of the text, also those where no record may stand."""
-        paths: dict[Place | None, tuple[int, ...]] = {None: ()}
-        inside: Counter[Place | None] = Counter()
-        for place in self._owners:
-            if not is_loop(place.operation):
+        paths: dict[Operation | None, tuple[int, ...]] = {None: ()}
+        inside: Counter[Operation | None] = Counter()
+        for operation in self._nests:
+            if not operation.traits.is_loop:
                 continue
-            if not place.operation.regions:
-                raise KprofError("this loop has no body", where=self._module.position(place.operation.start))
-            outer = next((owner for owner in place.owners() if is_loop(owner.operation)), None)
-            paths[place] = (*paths[outer], inside[outer])
+            if not operation.regions:
+                raise KprofError("this loop has no body", where=self._module.position(operation.start))
+            outer = next((owner for owner in operation.owners() if owner.traits.is_loop), None)
+            paths[operation] = (*paths[outer], inside[outer])
             inside[outer] += 1
-            yield Loop(place, paths[place])
+            yield Loop(operation, paths[operation])
 
-    def warp_specializations(self) -> Iterator[tuple[Place, Region, tuple[Region, ...]]]:
-        """Each ``ttg.warp_specialize``: where it stands, its default region and those of its partitions."""
-        for place in self._owners:
-            if place.operation.name != "ttg.warp_specialize":
+    def warp_specializations(self) -> Iterator[tuple[Operation, Region, tuple[Region, ...]]]:
+        """Each ``ttg.warp_specialize``, with its default region and those of its partitions."""
+        for operation in self._nests:
+            if operation.name != WARP_SPECIALIZE:
                 continue
-            default, *others = place.operation.regions
+            default, *others = operation.regions
             holder = others[0].blocks[0].operations[:1] if others else ()
-            if holder and holder[0].name == "ttg.warp_specialize.partitions":  # the generic form
+            if holder and holder[0].name == PARTITIONS:
                 others = list(holder[0].regions)
-            yield place, default, tuple(others)
+            yield operation, default, tuple(others)
 
     def partitions(self) -> Iterator[tuple[str, Operation, Region]]:
         """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
-        for place, default, others in self.warp_specializations():
-            if place.illegal_owner:
-                raise illegal_block(self._module, place.illegal_owner)
-            yield "default", place.operation, default
+        for operation, default, others in self.warp_specializations():
+            if owner := self.illegal_owner(operation):
+                raise illegal_block(self._module, owner)
+            yield "default", operation, default
             for number, region in enumerate(others):
-                yield f"partition[{number}]", place.operation, region
+                yield f"partition[{number}]", operation, region
 
     @cached_property
-    def _partition_labels(self) -> dict[int, str]:
-        return {id(region): label for label, _, region in self.partitions()}
+    def _partition_labels(self) -> dict[Region, str]:
+        return {region: label for label, _, region in self.partitions()}
 
-    def partition_of(self, place: Place) -> str:
+    def partition_of(self, operation: Operation) -> str:
         """What selectors call the region of ``ttg.warp_specialize`` that an operation stands in; empty outside."""
-        found = (self._partition_labels.get(id(around.region)) for around in (place, *place.owners()))
+        blocks = (around.block for around in (operation, *operation.owners()))
+        found = (self._partition_labels.get(block.region) for block in blocks if block)
         return next((label for label in found if label), "")
 
     def _structure(
@@ -324,7 +261,7 @@ def functions_of(module: Module, locations: LocationTable) -> tuple[Function, ..
     return tuple(
         Function(module, operation, locations)
         for operation in module.walk()
-        if operation.name == "tt.func" and operation.regions
+        if operation.name == FUNCTION and operation.regions
     )
 
 

@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module, Operation
 
 MAX_SCOPE_IDS = 256
 """The entry's scope id has 8 bits (Proton's CircularStoreOp lowering)."""
-
-RECORD = "proton.record"
-
-# Everything else that has a region (tt.reduce, tt.scan, tt.map_elementwise, …) is lowered once per element,
-# where a record would stand for each lane.
-_BLOCK_OWNERS = frozenset(
-    {
-        "tt.func",
-        "scf.for",
-        "scf.while",
-        "scf.if",
-        "scf.execute_region",
-        "scf.index_switch",
-        "ttg.warp_specialize",
-        "ttg.warp_specialize.partitions",
-    }
-)
-
-
-def holds_records(operation: Operation) -> bool:
-    """Whether a record may stand directly inside this operation's regions."""
-    return operation.name in _BLOCK_OWNERS
 
 
 def illegal_block(module: Module, operation: Operation) -> KprofError:

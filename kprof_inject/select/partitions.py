@@ -11,13 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.capture.scopes import Partition
-from kprof_inject.select.calls import callee_symbol
+from kprof_inject.select.calls import callee_symbol, calls_in
 from kprof_inject.select.functions import Function
 from kprof_inject.select.python_source import Sources
-from kprof_inject.ttgir.dialect import TERMINATORS
-from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
+from kprof_inject.ttgir.nodes import Module, Region
 
-_SPECIALIZES = "ttg.warp_specialize"
 _DEFAULT = 0
 _DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
 _GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: ([\d, ]+)>")
@@ -40,7 +39,7 @@ class Partitions:
     all: tuple[Partition, ...]
 
     def __init__(self, module: Module, functions: Sequence[Function], sources: Sources) -> None:
-        found = list(_regions(module, functions, sources)) if _SPECIALIZES in module.text else []
+        found = list(_regions(module, functions, sources)) if WARP_SPECIALIZE in module.text else []
         # A default region is run by whoever runs the operation that it belongs to.
         regions = [region for region in found if region.number is not None]
         defaults = {region.function for region in found if region.number is None}
@@ -65,7 +64,7 @@ class Partitions:
     def _partitions_of_functions(self, functions: Sequence[Function]) -> Mapping[str, frozenset[int]]:
         """For each function, by its symbol, the partitions that call it, however indirectly."""
         self._callers = {f.symbol: frozenset({_DEFAULT} if f.is_public else ()) for f in functions}
-        calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in _calls(f)]
+        calls = [(f.symbol, callee_symbol(call), call.start) for f in functions for call in calls_in(f)]
         for _ in functions:  # a chain of calls is no longer than there are functions
             for caller, callee, offset in calls:
                 if callee in self._callers:
@@ -74,7 +73,7 @@ class Partitions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
+class _PartitionRegion:
     """Region ``number`` of the module's ``ttg.warp_specialize`` number ``operation``, both from 0; a default region has
     no number."""
 
@@ -86,11 +85,10 @@ class _Region:
     end: int
 
 
-def _regions(module: Module, functions: Sequence[Function], sources: Sources) -> Iterator[_Region]:
+def _regions(module: Module, functions: Sequence[Function], sources: Sources) -> Iterator[_PartitionRegion]:
     count = 0
     for function in functions:
-        for place, default, partitions in function.warp_specializations():
-            operation = place.operation
+        for operation, default, partitions in function.warp_specializations():
             told = _GENERIC_WARPS.search(operation.tail)
             counts = [int(count) for count in told[1].split(",")] if told else []
             before = operation.start
@@ -99,7 +97,7 @@ def _regions(module: Module, functions: Sequence[Function], sources: Sources) ->
                 clause = list(_CLAUSE_WARPS.finditer(module.text, before, start))
                 warps = counts[number] if 0 <= number < len(counts) else int(clause[-1][1]) if clause else None
                 written_as = _function_of(region, function, sources)
-                yield _Region(count, None if number < 0 else number, warps, written_as, start, region.end)
+                yield _PartitionRegion(count, None if number < 0 else number, warps, written_as, start, region.end)
                 before = region.end
             count += 1
 
@@ -110,7 +108,7 @@ def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
     own = [sources.function_at(point.file, point.line) for point in kernel.source_of(kernel.operation)]
     found: set[str] = set()
     for operation in region.walk():
-        chain = () if operation.name in TERMINATORS else kernel.source_of(operation)
+        chain = () if operation.traits.is_terminator else kernel.source_of(operation)
         if chain:
             outermost_first = (sources.function_at(point.file, point.line) for point in reversed(chain))
             called = next((one for one in outermost_first if one not in own), None)
@@ -118,15 +116,11 @@ def _function_of(region: Region, kernel: Function, sources: Sources) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _partitions(regions: Sequence[_Region]) -> Iterator[Partition]:
+def _partitions(regions: Sequence[_PartitionRegion]) -> Iterator[Partition]:
     several = len({region.operation for region in regions}) > 1
     for region in regions:
         of_operation = f"#{region.operation}" if several else ""
         yield Partition(f"partition {region.number}{of_operation}", region.warps, region.function)
-
-
-def _calls(function: Function) -> Iterator[Operation]:
-    return (operation for operation in function.operation.walk() if operation.name == "tt.call")
 
 
 def _default_warps(module: Module) -> int | None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
-from kprof_inject.select.functions import is_loop
 from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Findings, InsertPoint, Site
@@ -264,9 +263,9 @@ def most_records(view: ModuleView, plan: Plan) -> int | None:
     if len(view.functions) > 1:
         return None
     operations = list(view.module.walk())
-    if any(operation.name.startswith("cf.") for operation in operations):
+    if any(operation.traits.is_branch for operation in operations):
         return None
-    loops = [(operation.start, operation.end) for operation in operations if is_loop(operation)]
+    loops = [(operation.start, operation.end) for operation in operations if operation.traits.is_loop]
     for record in plan.records:
         if any(start < record.point.offset < end for start, end in loops):
             return None

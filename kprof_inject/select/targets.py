@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from kprof_inject.select.functions import Function, Loop, Place
+from kprof_inject.select.functions import Function, Loop
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Dropped, Findings, Missed, Site
 from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.locations import Chain, SourcePoint
+from kprof_inject.ttgir.nodes import Operation
 
 # Which loops a subscript means, and which operations come from given source lines.
 
@@ -39,8 +40,8 @@ def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Func
     """The same loops, each with the site that ``site_of`` makes of it."""
     sites, missed = [], []
     for loop in accepted_loops(function, which):
-        if loop.place.refusal:
-            missed.append(Missed(loop.operation, loop.place.refusal))
+        if refusal := function.refusal(loop.operation):
+            missed.append(Missed(loop.operation, refusal))
         else:
             sites.append(site_of(function, loop))
     return function.findings(sites, missed)
@@ -104,18 +105,18 @@ class SourceLines:
         """The operations that come from these lines, apart for each way of calls that leads there.
 
         Code that the lines call belongs to them."""
-        places: dict[Chain, list[Place]] = {}
+        operations: dict[Chain, list[Operation]] = {}
         files: dict[Chain, str] = {}
-        for place in function.places:
-            for chain in function.chains_of(place.operation):
+        for operation in function.operations:
+            for chain in function.chains_of(operation):
                 depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d])), None)
                 if depth is not None:
                     path = chain[depth + 1 :]
                     files.setdefault(path, chain[depth].file)
-                    found = places.setdefault(path, [])
-                    if not found or found[-1] is not place:
-                        found.append(place)
-        for path, found in places.items():
+                    found = operations.setdefault(path, [])
+                    if not found or found[-1] is not operation:
+                        found.append(operation)
+        for path, found in operations.items():
             yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
 
 
@@ -167,8 +168,8 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
 
     def rank(group: Group) -> tuple[bool, bool]:
         segments = segments_of(group)
-        owners = (owner for segment in segments for owner in segment.places[0].owners())
-        return any(owner.operation.start in loops for owner in owners), bool(segments)
+        owners = (owner for segment in segments for owner in segment.operations[0].owners())
+        return any(owner.start in loops for owner in owners), bool(segments)
 
     return max(groups, key=rank)
 
@@ -211,7 +212,7 @@ class Helper:
         bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._means(view, f)]
         inlined = [
             span(
-                Group(function, "func", f"{call.name}@{call.path[0].line}", call.places, call.source, call.path),
+                Group(function, "func", f"{call.name}@{call.path[0].line}", call.operations, call.source, call.path),
                 spread,
             )
             for function, call in view.inlined_calls
@@ -262,14 +263,14 @@ class Ops:
         missed: list[Missed] = []
         covered: set[int] = set()
         for function in view.functions:
-            for place in function.places:
-                if not fnmatchcase(place.operation.name, self.glob):
+            for operation in function.operations:
+                if not fnmatchcase(operation.name, self.glob):
                     continue
-                if place.refusal:
-                    missed.append(Missed(place.operation, place.refusal))
+                if refusal := function.refusal(operation):
+                    missed.append(Missed(operation, refusal))
                 else:
-                    sites.append(function.operation_site(place))
-                    covered.add(place.operation.start)
+                    sites.append(function.operation_site(operation))
+                    covered.add(operation.start)
         return Findings(tuple(sites), tuple(missed), frozenset(covered))
 
 

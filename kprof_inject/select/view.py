@@ -6,7 +6,15 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from kprof_inject.select.calls import Call, KeptCall, callee_symbol, copies_when_inlined, inlined_calls, with_callers
+from kprof_inject.select.calls import (
+    InlinedCall,
+    KeptCall,
+    callee_symbol,
+    calls_in,
+    copies_when_inlined,
+    inlined_calls,
+    with_callers,
+)
 from kprof_inject.select.functions import Function, functions_of, kernel_name
 from kprof_inject.select.markers import Marker, markers_in
 from kprof_inject.select.partitions import Partitions
@@ -34,7 +42,7 @@ class ModuleView:
         return next((point.file for kernel in kernels for point in kernel.source_of(kernel.operation)), "")
 
     @cached_property
-    def inlined_calls(self) -> tuple[tuple[Function, Call], ...]:
+    def inlined_calls(self) -> tuple[tuple[Function, InlinedCall], ...]:
         """The calls of helpers that were inlined into each function."""
         return tuple((function, call) for function in self.functions for call in inlined_calls(function, self.sources))
 
@@ -68,10 +76,10 @@ class ModuleView:
         """The calls of helpers that were not inlined."""
         names = self.helper_names
         return tuple(
-            KeptCall(names[callee_symbol(place.operation)], function, place)
+            KeptCall(names[callee_symbol(operation)], function, operation)
             for function in (self.functions if len(names) > 1 else ())
-            for place in function.places
-            if place.operation.name == "tt.call" and callee_symbol(place.operation) in names
+            for operation in calls_in(function)
+            if callee_symbol(operation) in names
         )
 
     @cached_property

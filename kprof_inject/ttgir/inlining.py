@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module
 
 _NOINLINE = re.compile(r"(\bnoinline = )true\b")
@@ -11,7 +12,7 @@ _NOINLINE = re.compile(r"(\bnoinline = )true\b")
 
 def has_helpers(module: Module) -> bool:
     """Whether the module has more than one function."""
-    return sum(operation.name == "tt.func" for operation in module.walk()) > 1
+    return sum(operation.name == FUNCTION for operation in module.walk()) > 1
 
 
 def lowerable(module: Module) -> str:
@@ -23,7 +24,7 @@ def lowerable(module: Module) -> str:
     """
     if not has_helpers(module):
         return module.text
-    functions = [operation for operation in module.walk() if operation.name == "tt.func"]
+    functions = [operation for operation in module.walk() if operation.name == FUNCTION]
     pieces: list[str] = []
     done = 0
     for function in functions:

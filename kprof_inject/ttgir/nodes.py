@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kprof_inject.errors import Position
+from kprof_inject.ttgir.dialect import FUNCTION, Traits, traits_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One operation, with its regions.
+    """One operation, with its regions and the block that it stands in (None of a file's own operations).
 
     ``start`` is the offset of its first character and ``end`` the offset after its last line's end, or where another
     operation begins on that line. ``tail`` is what follows the name, up to the first region, and ``closing`` what
@@ -27,6 +28,19 @@ class Operation:
     results: str = ""
     closing: str = ""
     regions: tuple[Region, ...] = ()
+    block: Block | None = field(default=None, init=False, repr=False)
+
+    @property
+    def traits(self) -> Traits:
+        """What all operations of this name are."""
+        return traits_of(self.name)
+
+    def owners(self) -> Iterator[Operation]:
+        """The operations around this one in its function, from inside out."""
+        block = self.block
+        while block is not None and block.region.operation.name != FUNCTION:
+            yield block.region.operation
+            block = block.region.operation.block
 
     @property
     def location_text(self) -> str:
@@ -40,28 +54,44 @@ class Operation:
         return _walk((self,))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Operations in a row. ``start`` is the offset where the first may stand."""
+    """Operations in a row. ``start`` is the offset where the first may stand, ``region`` what the block is of."""
 
     label: str
     start: int
     operations: tuple[Operation, ...]
+    region: Region = field(init=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Region:
     """A list of blocks. ``clause`` is the word before its ``{`` where the printer writes one: ``else``, ``do``,
     ``default``, ``partition0``; otherwise it is empty. The entry block comes first, even when it is empty.
-    ``end`` is the offset of the ``}`` that closes it."""
+    ``end`` is the offset of the ``}`` that closes it, and ``operation`` the one that it belongs to."""
 
     clause: str
     blocks: tuple[Block, ...]
     end: int
+    operation: Operation = field(init=False, repr=False)
 
     def walk(self) -> Iterator[Operation]:
         """All operations inside, in the order of the text."""
         return _walk(operation for block in self.blocks for operation in block.operations)
+
+
+def link(operation: Operation) -> None:
+    """Tell the regions of a new operation, their blocks and what is in these where they stand: the parser makes what is
+    inside first."""
+    for region in operation.regions:
+        _set(region, "operation", operation)
+        for block in region.blocks:
+            _set(block, "region", region)
+            for child in block.operations:
+                _set(child, "block", block)
+
+
+_set = object.__setattr__
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.grammar import GAP, after_gap, open_grammar
-from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
+from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 
 # What to say of a text that is no TTGIR, or none that we read.
 
@@ -94,7 +95,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
         raise syntax_error(error, complete, file) from None
     module = Module(file, text, operations, aliases)
     _check_nesting(module)
-    if not any(operation.name == "tt.func" for operation in module.walk()):
+    if not any(operation.name == FUNCTION for operation in module.walk()):
         raise KprofError("there is no tt.func in this file", where=Position.at_offset(file, text, 0), hint=GIVE_TTGIR)
     return module
 
@@ -127,7 +128,7 @@ class _Builder(Transformer[Token, Any]):
             _region("" if line is opening else _clause_of(line), line, body, closing)
             for line, body, closing in zip(openings, rest[0::2], rest[1::2], strict=True)
         )
-        return _operation(opening, _offset(opening), tuple(regions), rest[-1])
+        return _nest(opening, tuple(regions), rest[-1])
 
     def clause_operation(self, children: list[Any]) -> Operation:
         claused, *rest = children
@@ -135,7 +136,7 @@ class _Builder(Transformer[Token, Any]):
             _region(_clause_of(line), line, body, closing)
             for line, body, closing in zip(rest[0::3], rest[1::3], rest[2::3], strict=True)
         )
-        return _operation(claused, _offset(claused), tuple(regions), rest[-1])
+        return _nest(claused, tuple(regions), rest[-1])
 
     def region(self, children: list[Any]) -> tuple[tuple[Operation, ...], tuple[Block, ...]]:
         return _operations(children), tuple(child for child in children if type(child) is Block)
@@ -161,6 +162,12 @@ def _leaves(leaves: Token) -> Iterator[Operation]:
     offset = _offset(leaves)
     for leaf in _one_of("LEAF").finditer(leaves.value):
         yield _operation(leaf.group(), offset + leaf.start())
+
+
+def _nest(opening: Token, regions: tuple[Region, ...], closing: Token) -> Operation:
+    operation = _operation(opening, _offset(opening), regions, closing)
+    link(operation)
+    return operation
 
 
 def _operation(lines: str, offset: int, regions: tuple[Region, ...] = (), closing: Token | None = None) -> Operation:

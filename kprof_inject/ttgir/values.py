@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.ttgir.dialect import TERMINATORS
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
 
@@ -16,9 +15,6 @@ _RESULT = re.compile(r"(%[\w$.-]+)(?::([0-9]+))?")
 _BOUND = re.compile(r"(%[\w$.-]+)\s*=")
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:")
 _SUCCESSOR = re.compile(r"(\^[\w$.-]+)(?:\(([^:)]*))?")
-
-# What lies in memory is no function of the address that it was found at.
-_MEMORY = re.compile(r"load|atomic|gather|alloc")
 
 
 def without_strings(text: str) -> str:
@@ -90,7 +86,7 @@ class ValueGraph:
                         yield inner
                     else:
                         passed = self._take_leaf(inner)
-                if block.operations and block.operations[-1].name in TERMINATORS:
+                if block.operations and block.operations[-1].traits.is_terminator:
                     ends.append(passed)
                     self._branch(block.operations[-1], passed, arguments)
             self._forget(around)
@@ -125,7 +121,7 @@ class ValueGraph:
 
     def _take_leaf(self, operation: Operation) -> list[int]:
         values = [self._find(name) for name in _VALUE.findall(without_strings(operation.tail))]
-        node = self._new([] if _MEMORY.search(operation.name) else values)
+        node = self._new([] if operation.traits.reads_memory else values)
         for name, _ in _RESULT.findall(operation.results):
             self._name(name, node)
         self.leaves.append(Leaf(operation, node, values))

@@ -55,7 +55,9 @@ def check_spans(module: Module, operations: tuple[Operation, ...], first: int, l
 
         inside = operation.start + len(operation.results)
         for region in operation.regions:
+            assert region.operation is operation
             for block in region.blocks:
+                assert block.region is region and all(child.block is block for child in block.operations)
                 assert inside <= block.start
                 check_spans(module, block.operations, block.start, operation.end - len(operation.closing))
                 inside = block.operations[-1].end if block.operations else block.start

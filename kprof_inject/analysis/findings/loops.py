@@ -10,17 +10,18 @@ from kprof_inject.capture.model import Kernel, ttgir_of
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
 from kprof_inject.timeline.phases import LOOPS, outermost
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir import dialect
+from kprof_inject.ttgir.dialect import traits_of
 
 # What is known of a kernel's loops: whether it has any, which have others in them, and which were not recorded.
 
-_LOOP_OPERATIONS = ("scf.for", "scf.while")
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
 
 
 def has_no_loop(timeline: Timeline) -> bool:
     """Whether the kernel's text proves that it has none: rules on loops have nothing to judge then."""
     text = "" if _recorded(timeline.table, *LOOPS) else ttgir_of(timeline.launch.kernel)
-    return bool(text) and not any(operation in text for operation in _LOOP_OPERATIONS)
+    return bool(text) and not any(operation in text for operation in dialect.LOOPS)
 
 
 def unrecorded_loops(table: ScopeTable) -> Unjudged | None:
@@ -69,36 +70,12 @@ def _path(scope: ScopeInfo) -> tuple[int, ...]:
 
 # Which scopes are waits, in which a warp does nothing else, and which of these are lost time.
 
-# What waits of Triton's operations, in all versions from 3.5 to 3.9.
-_WAITS = frozenset(
-    {
-        "amdg.async_tdm_wait",
-        "amdg.async_wait",
-        "amdg.memory_counter_wait",
-        "amdg.wait_barrier",
-        "amdgpu.async_wait",
-        "gpu.barrier",
-        "rocdl.s.barrier",
-        "rocdl.s.waitcnt",
-        "ttg.async_wait",
-        "ttg.barrier",
-        "ttg.local_barrier",
-        "ttng.async_tma_store_token_wait",
-        "ttng.async_tma_store_wait",
-        "ttng.cluster_wait",
-        "ttng.wait_barrier",
-        "ttng.warp_group_dot_wait",
-    }
-)
-_DOT_WAIT = "ttng.warp_group_dot_wait"
-_BARRIER_WAIT = "ttng.wait_barrier"
 # From here on the tensor cores tell by a barrier that they are done, as loads do.
 _BARRIERS_OF_DOTS = 100
 # Scopes around some operations or lines, which the user may have named.
 _NAMED_KINDS = ("op", "marker", "line")
 _NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
 _WORD = re.compile(r"[a-z]+")
-_DOT = re.compile(r"dot|mma")
 _OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
 
 
@@ -106,7 +83,7 @@ def is_wait(scope: ScopeInfo) -> bool:
     """Whether it is one: by its operation, or because the user calls it so."""
     if scope.kind not in _NAMED_KINDS:
         return False
-    return _operation(scope) in _WAITS or (
+    return traits_of(_operation(scope)).is_wait or (
         not _OPERATION_NAME.match(scope.name) and not _NAMES_OF_WAITS.isdisjoint(_WORD.findall(scope.name.lower()))
     )
 
@@ -114,7 +91,7 @@ def is_wait(scope: ScopeInfo) -> bool:
 def may_lose_time(kernel: Kernel) -> bool:
     """Whether it may wait, recorded or not: by its text, and always if that is unknown."""
     text = ttgir_of(kernel)
-    return not text or any(operation in text for operation in _WAITS - _no_loss(kernel))
+    return not text or any(operation in text for operation in dialect.WAITS - _no_loss(kernel))
 
 
 def lost_waits(table: ScopeTable, kernel: Kernel) -> tuple[int, ...]:
@@ -132,12 +109,12 @@ def _no_loss(kernel: Kernel) -> frozenset[str]:
     target = kernel.metadata.get("target")
     arch = target.get("arch") if isinstance(target, dict) else None
     has_barriers_of_dots = isinstance(arch, int) and arch >= _BARRIERS_OF_DOTS
-    return frozenset((_DOT_WAIT, _BARRIER_WAIT) if has_barriers_of_dots else (_DOT_WAIT,))
+    return frozenset((dialect.DOT_WAIT, dialect.BARRIER_WAIT) if has_barriers_of_dots else (dialect.DOT_WAIT,))
 
 
 def is_of_dot(scope: ScopeInfo) -> bool:
     """Whether it is a dot or a wait for one: the warps that run it do the kernel's work."""
-    return _DOT.search(_operation(scope)) is not None
+    return traits_of(_operation(scope)).is_of_dot
 
 
 def _operation(scope: ScopeInfo) -> str:
