@@ -18,7 +18,7 @@ from kprof_inject.capture.schema import DumpedKernelRecord, Target, TimedResourc
 from kprof_inject.files import source_text
 from kprof_inject.runtime.compiler import Compile, Variant, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_end import at_end
@@ -67,7 +67,7 @@ class DumpStep:
     @property  # a cached one has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
-        from kprof_inject.runtime.devices.cuda_device import devices_of_process
+        from kprof_inject.runtime.devices.torch_device import devices_of_process
 
         return devices_of_process()
 

@@ -20,8 +20,8 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import KernelRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler import Compile, Variant, fresh_jit_caches, variant_of, with_room, wrap_compiler
-from kprof_inject.runtime.devices.cuda_device import devices_of_process
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.torch_device import devices_of_process
 from kprof_inject.runtime.dump import note_gpu, save_kernel
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker, packages_binaries

@@ -6,7 +6,8 @@ import ctypes
 from itertools import count
 from typing import Any
 
-from kprof_inject.runtime.devices.cuda_memory import CudaMemory, Driver
+from kprof_inject.runtime.devices.cuda_driver import Driver
+from kprof_inject.runtime.devices.cuda_memory import CudaMemory
 
 PROGRAMS_STREAM = 77
 

@@ -16,7 +16,7 @@ from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime import run_step
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching.capture import LaunchCapture
 
 LAUNCH_BYTES = 16 * (8192 + 128)

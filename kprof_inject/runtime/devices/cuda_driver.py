@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kprof_inject.runtime.devices.device import NoDeviceMemory
+
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 
 @functools.cache
@@ -54,7 +57,34 @@ def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
     return count.value if status == 0 else None
 
 
-# What the driver made of a kernel that it loaded.
+class Driver:
+    """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
+
+    def __init__(self, functions: Any) -> None:
+        self.functions = functions
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+
+    @contextmanager
+    def context(self, device: int) -> Iterator[None]:
+        """Have this thread work in the device's primary context, which is torch's and Triton's, too."""
+        if device not in self._contexts:
+            handle, context = ctypes.c_int(), ctypes.c_void_p()
+            self.call("cuDeviceGet", ctypes.byref(handle), device)
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+            self._contexts[device] = context
+        self.call("cuCtxPushCurrent_v2", self._contexts[device])
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.functions, name)(*arguments)
+        if status == _OUT_OF_MEMORY:
+            raise NoDeviceMemory(f"{name}: out of memory")
+        if status:
+            raise RuntimeError(f"{name} failed: CUDA driver error {status}")
+
 
 # A stack that the PTX asks for itself, such as the one in which Proton keeps the place of its next record.
 _STACK = re.compile(r"\.local\s+\.align\s+\d+\s+\.b8\s+__local_depot\d+\[(\d+)\]")

@@ -1,59 +1,29 @@
-"""Device memory of our own, from the CUDA driver.
+"""Device memory of our own, events and two kernels, from the CUDA driver.
 
 torch's would show up in the program's own accounts of its memory, and where the program records CUDA graphs, torch
 takes what it does not know of for a mistake.
 
-Source: CUDA Driver API reference, "Memory Management" and "Event Management".
+Source: CUDA Driver API reference, "Memory Management", "Event Management" and "Execution Control".
 """
 
 from __future__ import annotations
 
 import ctypes
+import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.runtime.devices.cuda_driver import relaxed_capture
-from kprof_inject.runtime.devices.torch_device import NoDeviceMemory
+from kprof_inject.runtime.devices.cuda_driver import Driver, relaxed_capture
+from kprof_inject.runtime.devices.device import ClockReading
 
-_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 _WITH_TIME = 0  # CU_EVENT_DEFAULT
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _GREATEST_PRIORITY = -1000  # the driver takes the nearest that it has
 _SIZE_UNIT_BYTES = 1 << 16
-
-
-class Driver:
-    """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
-
-    def __init__(self, functions: Any) -> None:
-        self.functions = functions
-        self._contexts: dict[int, ctypes.c_void_p] = {}
-
-    @contextmanager
-    def context(self, device: int) -> Iterator[None]:
-        """Have this thread work in the device's primary context, which is torch's and Triton's, too."""
-        if device not in self._contexts:
-            handle, context = ctypes.c_int(), ctypes.c_void_p()
-            self.call("cuDeviceGet", ctypes.byref(handle), device)
-            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
-            self._contexts[device] = context
-        self.call("cuCtxPushCurrent_v2", self._contexts[device])
-        try:
-            yield
-        finally:
-            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-
-    def call(self, name: str, *arguments: Any) -> None:
-        status = getattr(self.functions, name)(*arguments)
-        if status == _OUT_OF_MEMORY:
-            raise NoDeviceMemory(f"{name}: out of memory")
-        if status:
-            raise RuntimeError(f"{name} failed: CUDA driver error {status}")
 
 
 class CudaEvent:
@@ -201,3 +171,87 @@ def _taken_from(free: list[_Chunk], size_bytes: int) -> _Chunk | None:
             continue
         return chunk
     return None
+
+
+# PTX ISA, "Special Registers": %globaltimer counts nanoseconds.
+_PTX = b"""
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry read_timer(.param .u64 to)
+{
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [to];
+    mov.u64 %rd2, %globaltimer;
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}
+.visible .entry hold(.param .u64 for_ns)
+{
+    .reg .b64 %rd<5>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [for_ns];
+    mov.u64 %rd2, %globaltimer;
+AGAIN:
+    mov.u64 %rd3, %globaltimer;
+    sub.u64 %rd4, %rd3, %rd2;
+    setp.lt.u64 %p, %rd4, %rd1;
+    @%p bra AGAIN;
+    ret;
+}
+"""
+# Long enough for the host to have queued a launch and the event behind it.
+_HOLD_NS = 100_000
+_TRIES = 50
+# A device that is busy keeps us waiting at each try.
+_MOST_NS = 20_000_000
+_WORD_BYTES = 8
+
+
+class CudaKernels:
+    """Two kernels of our own, of one thread each, loaded on each device at their first use. Every method works on the
+    current device."""
+
+    def __init__(self, driver: Driver, memory: CudaMemory) -> None:
+        self._driver = driver
+        self._memory = memory
+        self._words: dict[int, CudaBuffer] = {}
+        self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
+
+    def hold(self, device: int, stream: int) -> None:
+        """Keep ``stream`` busy for a while."""
+        self._launch(self._function(device, b"hold"), ctypes.c_uint64(_HOLD_NS), ctypes.c_void_p(stream))
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        """Read the timer some times, and keep the reading that the host can bound best."""
+        return min(self._readings(device), key=lambda one: one.error_ns, default=None)
+
+    def _readings(self, device: int) -> Iterator[ClockReading]:
+        function = self._function(device, b"read_timer")
+        stream = self._memory.urgent_stream(device)
+        if device not in self._words:
+            self._words[device] = self._memory.zeros_now(_WORD_BYTES, device)
+        word = self._words[device]
+        begun = time.time_ns()
+        for _ in range(_TRIES):
+            before = time.time_ns()
+            self._launch(function, ctypes.c_uint64(word.data_ptr()), stream)
+            self._driver.call("cuStreamSynchronize", stream)
+            after = time.time_ns()
+            read = int.from_bytes(self._memory.fetch(word, _WORD_BYTES, device), "little")
+            yield ClockReading((before + after) // 2, read, (after - before + 1) // 2)
+            if after - begun > _MOST_NS:
+                return
+
+    def _function(self, device: int, name: bytes) -> ctypes.c_void_p:
+        if (device, name) not in self._functions:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            with relaxed_capture():  # another thread may be capturing
+                self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
+                self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, name)
+            self._functions[device, name] = function
+        return self._functions[device, name]
+
+    def _launch(self, function: ctypes.c_void_p, argument: Any, stream: ctypes.c_void_p) -> None:
+        arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p))
+        self._driver.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None)

@@ -16,7 +16,7 @@ import triton
 
 from kprof_inject.capture.schema import ModeRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks

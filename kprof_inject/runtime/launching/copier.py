@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.torch_device import ClockReading, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.device import ClockReading, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launching.launch_buffers import FullBuffer, LaunchInfo, Tally
 from kprof_inject.runtime.process_report import ProcessReport

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kprof_inject.runtime.devices.torch_device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
 from kprof_inject.runtime.launching.launch_buffers import FullBuffer, Grid, LaunchInfo, OwnBuffers, Place, Save
 
 _SAVE_EVERY_NS = 1_000_000_000

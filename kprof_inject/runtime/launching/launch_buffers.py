@@ -16,7 +16,7 @@ from itertools import count
 from typing import Protocol
 
 from kprof_inject.capture.schema import KernelRecord, LaunchRecord
-from kprof_inject.runtime.devices.torch_device import Buffer, Device, Event
+from kprof_inject.runtime.devices.device import Buffer, Device, Event
 from kprof_inject.runtime.launching.launches import LaunchFilter
 
 # Counts by name what any thread and any signal handler does, where ``+= 1`` would lose some.

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 
-from kprof_inject.runtime.devices.torch_device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
