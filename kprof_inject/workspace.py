@@ -121,9 +121,12 @@ def _require_no_links(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """One compiled variant that ``dump`` saved."""
+    """One compiled variant that ``dump`` saves; inside a program, ``variant_of`` tells which one it is before that.
+
+    ``DumpedKernelRecord`` alone would not do: it is what stands in the variant's folder, and does not name it."""
 
     variant: str
+    """Names it, as a folder of the workspace."""
     info: DumpedKernelRecord
     ttgir_path: Path
 
@@ -280,8 +283,11 @@ class Workspace:
         return sorted(found, key=lambda kernel: (kernel.name, kernel.variant))
 
     def kernel(self, variant: str) -> DumpedKernel:
-        folder = self.kernels_folder / variant
-        return DumpedKernel(variant, self._read(folder / "kernel.json", DumpedKernelRecord), folder / "kernel.ttgir")
+        return self.kernel_of(variant, self._read(self.kernels_folder / variant / "kernel.json", DumpedKernelRecord))
+
+    def kernel_of(self, variant: str, info: DumpedKernelRecord) -> DumpedKernel:
+        """The kernel with this name; it need not be saved yet."""
+        return DumpedKernel(variant, info, self.kernels_folder / variant / "kernel.ttgir")
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
         return _texts(self.kernels_folder / variant / "sources.json", self.folder)
