@@ -9,8 +9,15 @@ from typing import Any
 
 import torch
 
-from kprof_inject.runtime.devices.cuda_driver import Driver, loaded_driver, relaxed_capture
-from kprof_inject.runtime.devices.cuda_memory import CudaBuffer, CudaEvent, CudaKernels, CudaMemory
+from kprof_inject.runtime.devices.cuda_driver import (
+    CudaBuffer,
+    CudaEvent,
+    CudaKernels,
+    CudaMemory,
+    Driver,
+    loaded_driver,
+    relaxed_capture,
+)
 from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
 # Long enough for the host to have queued a launch and the event behind it, at the rates of GPUs of today (1 to 2 GHz).
