@@ -20,8 +20,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import trace_writer, write_trace
 from kprof_inject.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.runtime.launching.launches import parse_launches
-from kprof_inject.runtime.process_report import ProcessReport, read_reports
-from kprof_inject.runtime.session import SESSION_VARIABLE, Session
+from kprof_inject.runtime.session import SESSION_VARIABLE, ProcessReport, Session, read_reports
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.spans import SPREADS
 from kprof_inject.timeline.timeline import Timeline, decode_launch

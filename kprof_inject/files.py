@@ -176,25 +176,6 @@ def read_regular(path: Path, most_bytes: int, within: Path | None = None) -> byt
     return data
 
 
-def read_object(path: Path, *keys: str) -> dict[str, Any]:
-    """The JSON object in a file of ours. Raises ``KprofError`` if it is missing, damaged, or lacks one of the keys."""
-    try:
-        return object_with(keys, json.loads(path.read_bytes()), path)
-    except OSError as error:
-        raise KprofError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise KprofError(f"{path} is damaged: {error}") from None
-
-
-def object_with(keys: Iterable[str], value: Any, path: Path) -> dict[str, Any]:
-    """``value`` if it is an object that has all the keys; ``path`` is where it comes from, for the ``KprofError``."""
-    if not isinstance(value, dict):
-        raise KprofError(f"{path} is damaged: no JSON object")
-    if missing := [key for key in keys if key not in value]:
-        raise KprofError(f"{path} is damaged: it lacks {', '.join(missing)}")
-    return value
-
-
 def read_text(path: Path) -> str:
     """A text file of the user's, bytes kept as they are (line ends too). Raises ``KprofError``."""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import platform
 import shlex
@@ -30,7 +29,7 @@ from kprof_inject.capture.schema import (
     read_json,
 )
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.files import decode_text, read_object, read_regular, write_bytes, write_json, write_text
+from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
 
 WORKSPACE_VERSION = 1
 
@@ -39,6 +38,15 @@ _DUMP_AGAIN = "dump again: kprof-inject dump"
 _LOCK = "workspace.lock"
 _held: set[IO[bytes]] = set()
 """The lock files that this process holds."""
+
+
+class _Holder(Struct, frozen=True):
+    """Who holds a workspace, as its lock file says."""
+
+    pid: int
+    host: str
+    command: str
+    since: str
 
 
 @contextmanager
@@ -70,25 +78,20 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _write_holder(file: IO[bytes]) -> None:
-    holder = {
-        "pid": os.getpid(),
-        "host": platform.node(),
-        "command": shlex.join(sys.orig_argv),
-        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-    }
+    holder = _Holder(os.getpid(), platform.node(), shlex.join(sys.orig_argv), time.strftime("%Y-%m-%d %H:%M:%S"))
     with suppress(OSError):  # as on a full disk: the lock is held all the same
         file.truncate(0)
-        file.write(json.dumps(holder).encode() + b"\n")
+        file.write(encode(holder) + b"\n")
 
 
 def _in_use(folder: Path) -> KprofError:
     try:
-        holder = read_object(folder / _LOCK, "pid", "host", "command", "since")
+        holder = decode(read_json(folder / _LOCK, folder), _Holder, _LOCK)
     except KprofError:  # its holder could not write it, or is about to
         who = "another command"
     else:
-        place = "" if holder["host"] == platform.node() else f" on {holder['host']}"
-        who = printable(f"process {holder['pid']}{place} since {holder['since']}: {holder['command']}")
+        host = "" if holder.host == platform.node() else f" on {holder.host}"
+        who = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
     return KprofError(f"{folder} is in use by {who}", hint="wait until it has ended, or name another folder with -o")
 
 
@@ -121,9 +124,12 @@ def _require_no_links(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DumpedKernel:
-    """One compiled variant that ``dump`` saved."""
+    """One compiled variant that ``dump`` saves; inside a program, ``variant_of`` tells which one it is before that.
+
+    ``DumpedKernelRecord`` alone would not do: it is what stands in the variant's folder, and does not name it."""
 
     variant: str
+    """Names it, as a folder of the workspace."""
     info: DumpedKernelRecord
     ttgir_path: Path
 
@@ -280,8 +286,11 @@ class Workspace:
         return sorted(found, key=lambda kernel: (kernel.name, kernel.variant))
 
     def kernel(self, variant: str) -> DumpedKernel:
-        folder = self.kernels_folder / variant
-        return DumpedKernel(variant, self._read(folder / "kernel.json", DumpedKernelRecord), folder / "kernel.ttgir")
+        return self.kernel_of(variant, self._read(self.kernels_folder / variant / "kernel.json", DumpedKernelRecord))
+
+    def kernel_of(self, variant: str, info: DumpedKernelRecord) -> DumpedKernel:
+        """The kernel with this name; it need not be saved yet."""
+        return DumpedKernel(variant, info, self.kernels_folder / variant / "kernel.ttgir")
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
         return _texts(self.kernels_folder / variant / "sources.json", self.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kprof_inject.calibration.calibrate import Request, write_result
+from kprof_inject.calibration.calibrate import CostRequest, write_result
 from kprof_inject.calibration.measure import measure
 from kprof_inject.errors import KprofError
 
@@ -13,7 +13,7 @@ from kprof_inject.errors import KprofError
 def main(folder: Path) -> None:
     """Whatever is no ``KprofError`` ends the process with a traceback, as faults of ours do."""
     try:
-        request = Request.read(folder)
+        request = CostRequest.read(folder)
         write_result(folder, measure(folder / "workspace", request.key.device_name, request.device_uuid, request.mode))
     except KprofError as error:
         write_result(folder, error)

@@ -33,7 +33,7 @@ _RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CostRequest:
     """A cost to be measured, on the device with this UUID, or if it is empty on any with the name in ``key``."""
 
     key: CostKey
@@ -51,7 +51,7 @@ class Request:
         write_json(folder / _REQUEST_FILE, asdict(self))
 
     @classmethod
-    def read(cls, folder: Path) -> Request:
+    def read(cls, folder: Path) -> CostRequest:
         """What is asked for in ``folder``. Raises ``KprofError``."""
         path = folder / _REQUEST_FILE
         return decode(read_json(path, folder), cls, str(path))
@@ -94,7 +94,7 @@ _NOT_FOR_IT = (
 
 
 def measure_in_child(
-    request: Request, folder: Path, cache: Path, executable: str, limit_s: float = LIMIT_S
+    request: CostRequest, folder: Path, cache: Path, executable: str, limit_s: float = LIMIT_S
 ) -> MeasuredCost:
     """What a process of the Python ``executable`` measures. It works in ``folder``, which is emptied before, and its
     Triton caches in ``cache``. Raises ``KprofError`` that says what went wrong."""
@@ -162,7 +162,7 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
 
 
 def _measure(
-    workspace: Workspace, request: Request, executable: str, known: dict[CostKey, MeasuredCost]
+    workspace: Workspace, request: CostRequest, executable: str, known: dict[CostKey, MeasuredCost]
 ) -> Iterator[str]:
     """Measure one cost, and add it to what is known."""
     yield f"measuring what a record costs on {request.key.device_name}, once for this workspace and mode"
@@ -176,14 +176,16 @@ def _measure(
     write_costs(_costs_file(workspace), known.values())
 
 
-def _needed(capture: Capture) -> dict[CostKey, tuple[Request, str]]:
+def _needed(capture: Capture) -> dict[CostKey, tuple[CostRequest, str]]:
     """What is to be measured for a capture's launches, and the Python that made them."""
-    needed: dict[CostKey, tuple[Request, str]] = {}
+    needed: dict[CostKey, tuple[CostRequest, str]] = {}
     for process in capture.processes:
         for launch in process.launches:
             if launch.device_name:
                 key = CostKey.of(launch.device_name, process.info.triton, launch.kernel.mode)
-                needed.setdefault(key, (Request(key, launch.origin.device_uuid(launch.device)), _executable(process)))
+                needed.setdefault(
+                    key, (CostRequest(key, launch.origin.device_uuid(launch.device)), _executable(process))
+                )
     return needed
 
 

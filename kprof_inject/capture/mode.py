@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError, Position
 
@@ -36,16 +35,6 @@ class Mode:
             )
         return recorded
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Mode:
-        """What ``to_json`` gave; a capture's is a ``ModeRecord``."""
-        return cls(**{**values, "warps": tuple(values["warps"])})
-
-
-DEFAULT_MODE = Mode()
 
 _WARP = re.compile(r"\s*(\d{1,4})\s*")
 

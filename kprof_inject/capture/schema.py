@@ -72,7 +72,9 @@ _LEAST_SM_CLOCK_HZ, _MOST_SM_CLOCK_HZ = 3e8, 6e9
 
 
 class ModeRecord(Struct, frozen=True):
-    """How Proton records; ``Mode`` has the meaning of each field."""
+    """How Proton records; ``Mode`` has the meaning of each field.
+
+    ``Mode`` would not do here: it has a default for each field, and a capture has to say how it was recorded."""
 
     buffer: BufferKind
     buffer_bytes: RingBytes

@@ -18,7 +18,7 @@ from kprof_inject.cli.report import print_report
 from kprof_inject.cli.trace import write_and_say
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
-from kprof_inject.runtime.devices.torch_device import has_gpu
+from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, held

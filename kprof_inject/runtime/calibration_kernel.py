@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.devices.cuda_device import devices_of_process
+from kprof_inject.runtime.devices.torch_device import devices_of_process
 
 NUM_WARPS = 4
 """An SM has four schedulers: no warp waits for another one's turn."""

@@ -6,12 +6,12 @@ import errno
 import functools
 import hashlib
 import inspect
+import json
 import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,13 @@ import triton
 import triton.compiler
 import triton.compiler.compiler
 from triton import knobs
-from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.runtime.cache import get_override_manager
 from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
-# Puts a function of ours around Triton's compiler, wherever the name stands.
+from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.workspace import DumpedKernel, Workspace
 
 Compile = Callable[..., Any]
 
@@ -78,35 +78,19 @@ def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], No
     return unwrap
 
 
-# Tells compiled variants of one kernel apart.
-#
-# Triton keys its dump and override folders by the source hash, which leaves out ``num_warps``, ``num_stages`` and
-# every other compile option: two configurations of an autotuner share one key. A variant's key has them all.
-
 _UNSAFE = re.compile(r"[^\w.-]")
 # Triton cuts the names of its files here (compiler.py, "255 character limit").
 _FILE_NAME_LENGTH = 150
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One call of Triton's compiler: ``key`` names it in file names, ``options`` are the parsed ones.
+def variant_of(
+    workspace: Workspace, compile_function: Callable[..., Any], args: Any, kwargs: Any
+) -> DumpedKernel | None:
+    """The variant that this call compiles, with all that is known of it before; None for a call that starts from an IR
+    file instead of a function.
 
-    ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder;
-    ``signature`` the types of the arguments and ``constants`` the values that the source is compiled for, by name."""
-
-    key: str
-    name: str
-    override_key: str
-    file_name: str
-    target: GPUTarget
-    options: dict[str, Any]
-    signature: dict[str, str]
-    constants: dict[str, str]
-
-
-def variant_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> Variant | None:
-    """The variant that this call compiles; None for one that starts from an IR file instead of a function."""
+    Triton keys its dump and override folders by the source hash, which leaves out ``num_warps``, ``num_stages`` and
+    every other compile option: two configurations of an autotuner share one key. A variant's name has them all."""
     call = inspect.signature(compile_function).bind(*args, **kwargs).arguments
     source = call["src"]
     if isinstance(source, str):
@@ -117,16 +101,17 @@ def variant_of(compile_function: Callable[..., Any], args: Any, kwargs: Any) -> 
     source_hash = source.hash()
     digest = hashlib.sha256(f"{source_hash} {target} {options.hash()}".encode()).hexdigest()[:16]
     name = str(source.name)
-    return Variant(
-        f"{_UNSAFE.sub('_', name)[:80]}-{digest}",
-        name,
-        Path(get_override_manager(source_hash).cache_dir).name,
-        name[:_FILE_NAME_LENGTH],
-        target,
-        dict(options.__dict__),
-        {str(name): str(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
-        _constants(source),
+    info = DumpedKernelRecord(
+        name=name,
+        override_key=Path(get_override_manager(source_hash).cache_dir).name,
+        file_name=name[:_FILE_NAME_LENGTH],
+        target=Target(**vars(target)),
+        options=as_json(options.__dict__),
+        signature={str(name): str(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
+        constants=_constants(source),
+        triton_version=triton.__version__,
     )
+    return workspace.kernel_of(f"{_UNSAFE.sub('_', name)[:80]}-{digest}", info)
 
 
 def _constants(source: Any) -> dict[str, str]:
@@ -138,7 +123,48 @@ def _constants(source: Any) -> dict[str, str]:
     }
 
 
-# Has functions compile anew for a while, whatever they had compiled before.
+def as_json(values: dict[str, Any]) -> dict[str, Any]:
+    """What of Triton's can stand in JSON: targets as their fields, and what JSON has no form for as text."""
+    return dict(json.loads(json.dumps(values, default=_plain)))
+
+
+def _plain(value: Any) -> Any:
+    return vars(value) if hasattr(value, "__dict__") else str(value)
+
+
+@contextmanager
+def overriding(override_folder: Path, cache_folder: Path) -> Iterator[None]:
+    """Have Triton replace the TTGIR of the next compilation by what is in ``override_folder``.
+
+    The cache's key does not know the override, so the binary goes to ``cache_folder``, where no other compilation may
+    look."""
+    compiler: Any = triton.compiler.compiler
+    with _knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
+        knobs.compilation.override = True
+        knobs.compilation.always_compile = True
+        knobs.compilation.store_binary_only = False
+        knobs.cache.override_dir = str(override_folder)
+        knobs.cache.dir = str(cache_folder)
+        # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
+        compiler.print = _say_nothing
+        try:
+            yield
+        finally:
+            del compiler.print
+
+
+@contextmanager
+def _knobs_of_this_process() -> Iterator[None]:
+    """Keep what is set of Triton's knobs out of the environment, which children of other threads inherit."""
+    propagates, knobs.propagate_env = knobs.propagate_env, False
+    try:
+        yield
+    finally:
+        knobs.propagate_env = propagates
+
+
+def _say_nothing(*_: object, **__: object) -> None:
+    pass
 
 
 @contextmanager

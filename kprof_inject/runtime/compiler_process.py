@@ -161,7 +161,7 @@ def _message_of(found: re.Match[str]) -> Message:
     return Message(found["severity"], text, unquote(f'"{place["file"]}"'), int(place["line"]), int(place["column"]))
 
 
-class Request(Protocol):
+class CompilerTask(Protocol):
     """Something to do in the child. ``written`` is the file that all output goes to, empty at first, in a folder for
     temporary files. Raises ``KprofError`` if the compiler refuses."""
 
@@ -169,7 +169,7 @@ class Request(Protocol):
 
 
 class CompilerProcess:
-    """The child, started at the first request, and anew after one that it did not survive.
+    """The child, started at the first task, and anew after one that it did not survive.
 
     Use it as a context manager: at the end the child is gone, and so is whatever it had started."""
 
@@ -185,13 +185,13 @@ class CompilerProcess:
         self._stop()
         self._folder.cleanup()
 
-    def ask(self, request: Request, time_limit_s: float) -> Any:
-        """What ``request.run`` returns in the child. Raises what it raises if that is a ``KprofError``, and one of its
+    def ask(self, task: CompilerTask, time_limit_s: float) -> Any:
+        """What ``task.run`` returns in the child. Raises what it raises if that is a ``KprofError``, and one of its
         own if the child dies or takes longer than the limit."""
         process, connection = self._child or self._start()
         self._written.write_bytes(b"")
         try:
-            connection.send(request)
+            connection.send(task)
             if not connection.poll(max(time_limit_s, 0)):
                 self._stop()
                 raise KprofError("the compiler did not finish in time", hint="give it more: --time-limit SECONDS")
@@ -228,7 +228,7 @@ class CompilerProcess:
 
 
 def _serve(connection: Connection, written: str) -> None:
-    """The child's life: answer requests until the parent hangs up."""
+    """The child's life: do tasks until the parent hangs up."""
     # Where the parent's stdout is closed, the connection may have its number.
     connection = Connection(fcntl.fcntl(connection.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     os.setsid()  # also keeps the terminal's Ctrl-C with the parent, which ends us
@@ -239,15 +239,15 @@ def _serve(connection: Connection, written: str) -> None:
     tempfile.tempdir = os.environ["TMPDIR"] = str(Path(written).parent)
     while True:
         try:
-            request = connection.recv()
+            task = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(request, Path(written)))
+        connection.send(_answer(task, Path(written)))
 
 
-def _answer(request: Request, written: Path) -> Any:
+def _answer(task: CompilerTask, written: Path) -> Any:
     try:
-        return request.run(written)
+        return task.run(written)
     except KprofError as error:
         return error
     except Exception as error:  # noqa: BLE001 (whatever it is, the other files are still to be seen)

@@ -15,9 +15,8 @@ from pathlib import Path
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
 from kprof_inject.runtime.packages import Finding, Status
-from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import Session, read_reports
 from kprof_inject.workspace import Workspace
 
 # What this machine has: GPUs, their driver, a compiler that works, a folder to write to.

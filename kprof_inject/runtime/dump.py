@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import linecache
 import os
 import sys
@@ -12,20 +11,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import triton
 
-from kprof_inject.capture.schema import DumpedKernelRecord, Target, TimedResources
+from kprof_inject.capture.schema import TimedResources
 from kprof_inject.files import source_text
-from kprof_inject.runtime.compiler import Compile, Variant, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.compiler import Compile, as_json, variant_of, with_room, wrap_compiler
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_end import at_end
-from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import ProcessReport, Session
 from kprof_inject.ttgir.strings import source_files
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace
 
 
 def install(session: Session, report: ProcessReport) -> None:
@@ -53,21 +52,21 @@ class DumpStep:
     def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
         kernel = with_room(original)(*args, **kwargs)
         with self._report.guard("saving a kernel"):
-            variant = variant_of(original, args, kwargs)
+            variant = variant_of(self._workspace, original, args, kwargs)
             if variant is None:
                 return kernel
             if not fnmatchcase(variant.name, self._kernel_glob):
-                self._report.add_kernel(variant.key, variant.name, "passed over")
+                self._report.add_kernel(variant.variant, variant.name, "passed over")
             else:
                 save_kernel(self._workspace, variant, kernel)
-                self._report.add_kernel(variant.key, variant.name, "dumped")
-                launcher.around_load(kernel, functools.partial(self._load, variant.key, kernel))
+                self._report.add_kernel(variant.variant, variant.name, "dumped")
+                launcher.around_load(kernel, functools.partial(self._load, variant.variant, kernel))
         return kernel
 
     @property  # a cached one has a lock in Python 3.11, which a fork could find held
     def _device(self) -> Device:
         # A program that only compiles may well do without torch.
-        from kprof_inject.runtime.devices.cuda_device import devices_of_process
+        from kprof_inject.runtime.devices.torch_device import devices_of_process
 
         return devices_of_process()
 
@@ -112,21 +111,11 @@ def note_gpu(report: ProcessReport, pid: int) -> None:
             report.write()
 
 
-def save_kernel(workspace: Workspace, variant: Variant, kernel: Any) -> None:
+def save_kernel(workspace: Workspace, kernel: DumpedKernel, compiled: Any) -> None:
     """Save what the compiler made of a kernel, with the sources that its locations name."""
-    ttgir = kernel.asm["ttgir"]
-    info = DumpedKernelRecord(
-        name=kernel.metadata.name,
-        override_key=variant.override_key,
-        file_name=variant.file_name,
-        target=Target(**vars(variant.target)),
-        options=_as_json(variant.options),
-        signature=variant.signature,
-        constants=variant.constants,
-        metadata=_as_json(kernel.metadata._asdict()),
-        triton_version=triton.__version__,
-    )
-    workspace.write_kernel(variant.key, info, ttgir, _sources(ttgir))
+    ttgir, metadata = compiled.asm["ttgir"], as_json(compiled.metadata._asdict())
+    info = msgspec.structs.replace(kernel.info, name=compiled.metadata.name, metadata=metadata)
+    workspace.write_kernel(kernel.variant, info, ttgir, _sources(ttgir))
 
 
 def _sources(ttgir: str) -> dict[str, str]:
@@ -137,12 +126,3 @@ def _sources(ttgir: str) -> dict[str, str]:
     users = [name for name in source_files(ttgir) if library not in Path(name).parents]
     texts = {name: source_text(Path(name)) or "".join(linecache.getlines(name)) for name in users}
     return {name: text for name, text in texts.items() if text}
-
-
-def _as_json(values: dict[str, Any]) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(values, default=_plain)))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON cannot hold by itself: targets as their fields, all else as text."""
-    return vars(value) if hasattr(value, "__dict__") else str(value)

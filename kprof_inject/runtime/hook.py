@@ -11,8 +11,7 @@ from typing import Any
 
 from kprof_inject.runtime import faults, process_end
 from kprof_inject.runtime.faults import say
-from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import ProcessReport, Session
 
 # What we ask of Inductor, torch's compiler, and where in it we are.
 

@@ -196,10 +196,7 @@ class Verify:
     def run(self, written: Path) -> Sequence[NestedName]:
         import triton
 
-        from kprof_inject.runtime.instrumentation import target_of
-
-        pass  # XXX import of itself
-        from kprof_inject.runtime.instrumentation import read_module
+        from kprof_inject.runtime.instrumentation import read_module, target_of
 
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "kernel.ttgir")

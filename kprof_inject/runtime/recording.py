@@ -1,98 +1,272 @@
-"""Compiles a planned kernel with its records, through Triton's own override of TTGIR."""
+"""The kernels of one process that have a plan: each is compiled with its records, and captured when it is launched."""
 
 from __future__ import annotations
 
+import functools
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
+from contextlib import ExitStack
+from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import triton.compiler.compiler
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
+from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import KernelRecord, ModeRecord, ScopeTableRecord, plausible_sm_clock_hz
+from kprof_inject.capture.schema import (
+    DumpedKernelRecord,
+    KernelRecord,
+    ModeRecord,
+    ScopeTableRecord,
+    plausible_sm_clock_hz,
+)
 from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compiler import Compile, overriding, variant_of, with_room
 from kprof_inject.runtime.compiler_process import errors_in, without_false_alarms
 from kprof_inject.runtime.devices.cuda_driver import resources_of
-from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of
-from kprof_inject.runtime.interruptions import in_forked_child
-from kprof_inject.runtime.launching.launch_buffers import CapturedKernel
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.faults import fault_of
+from kprof_inject.runtime.hook import packages_binaries
+from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of, target_of
+from kprof_inject.runtime.interruptions import in_forked_child, is_of_signal_handler
+from kprof_inject.runtime.launching import launcher
+from kprof_inject.runtime.launching.launch_buffers import RecordingBuild
+from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchSink
+from kprof_inject.runtime.session import ProcessReport, Session
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
 
-
-@dataclass(frozen=True, slots=True)
-class PlannedKernel:
-    """A dumped kernel that has a plan: its scope table, and the target that it is compiled for."""
-
-    workspace: Workspace
-    kernel: DumpedKernel
-    scope_table: ScopeTableRecord
-    target: GPUTarget
-
-
-def compile_with_records(compile_plain: Callable[[], Any], planned: PlannedKernel, mode: Mode) -> Any:
-    """What Triton compiles when ``compile_plain`` finds the kernel's TTGIR replaced by the one with records.
-
-    Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result."""
-    shared_bytes = _device_properties(planned.target).get("max_shared_mem") or shared_bytes_of(planned.target)
-    with _Effects() as effects, without_false_alarms() as messages:
-        effects.enter_context(_overriding(planned))
-        effects.enter_context(instrumented(planned.target, mode, shared_bytes))
-        try:
-            kernel = compile_plain()
-        except Exception as error:  # the compiler's errors have no common base
-            said = errors_in(messages.take())
-            reason = said[0].text if said else f"{type(error).__name__}: {error}"
-            raise KprofError(f"Triton does not compile it with records: {reason}") from error
-    if not kernel.metadata.profile_scratch_size:
-        raise KprofError("Triton did not use the override: its records are not in the binary")
-    return kernel
-
-
-def scope_ids_of(planned: PlannedKernel) -> dict[int, str]:
-    """The record name of each scope id. It costs a parse of the module, too much for the launch path."""
-    return scope_names(str(planned.workspace.override_path(planned.kernel)), planned.target)
-
-
-def describe(
-    planned: PlannedKernel, variant: str, kernel: Any, mode: Mode, scope_ids: dict[int, str]
-) -> CapturedKernel:
-    """What a capture says of a kernel with records. It is to be asked when the kernel is loaded."""
-    workspace, dumped = planned.workspace, planned.kernel
-    metadata = {name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}
-    device = _device_properties(planned.target)
-    description = KernelRecord(
-        name=dumped.name,
-        scope_table=planned.scope_table,
-        scope_ids=scope_ids,
-        layout=installed_version().buffer_layout,
-        mode=ModeRecord(*astuple(mode)),
-        sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
-        sm_count=device.get("multiprocessor_count", 0),
-        metadata={**dumped.info.metadata, **metadata},
-        clean_metadata=dumped.info.metadata,
-        clean=workspace.clean_run(dumped.variant),
-        **resources_of(kernel),
-    )
-    return CapturedKernel(
-        variant,
-        dumped.variant,
-        kernel.metadata.profile_scratch_size * kernel.metadata.num_ctas,
-        bool(getattr(kernel.metadata, "launch_pdl", False)),
-        dumped.ttgir(),
-        workspace.kernel_sources(dumped.variant),
-        description,
-    )
-
-
 _CHANGED_BY_RECORDS = ("num_warps", "shared", "profile_scratch_size", "profile_scratch_align")
+
+Plan = tuple[DumpedKernel, ScopeTableRecord]
+"""A dumped kernel, and what the records mean that it is to get."""
+
+
+class Plans(Protocol):
+    """Knows which kernels get records."""
+
+    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+        """The plan of a variant, or None to leave it as it is. ``plain`` compiles it without records."""
+
+
+class RunStep:
+    """Compiles each planned kernel of this process with records; all else is compiled as it is."""
+
+    def __init__(
+        self, session: Session, report: ProcessReport, device: Device, capture: LaunchSink, plans: Plans
+    ) -> None:
+        self.session = session
+        self.report = report
+        self.device = device
+        self.capture = capture
+        self.workspace = Workspace(Path(session.workspace))
+        self._plans = plans
+        # Triton's knobs and the backend's instrumentation are global to the process.
+        self.lock = threading.RLock()
+        in_forked_child(self._begin_in_child)
+
+    def _begin_in_child(self) -> None:
+        self.lock = threading.RLock()
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        plain = functools.partial(with_room(original), *args, **kwargs)
+        with self.lock:
+            variant, plan = None, None
+            with self.report.guard("looking up a kernel's plan"):
+                variant = variant_of(self.workspace, original, args, kwargs)
+                plan = self._plans.plan_of(variant, plain) if variant else None
+            if variant is None or plan is None:
+                return plain()
+            kernel = PlannedKernel(self, variant, *plan, plain)
+            if reason := _why_not(variant):
+                kernel.give_up(reason)
+                return plain()
+            return kernel.compile()
+
+
+def _why_not(variant: DumpedKernel) -> str:
+    """Why a kernel with a plan must go without records; empty if it need not."""
+    if variant.info.options.get("ir_override") or knobs.compilation.override:
+        return "the program overrides its IR itself"
+    return "Inductor packages it for C++" if packages_binaries() else ""
+
+
+class PlannedKernel:
+    """A kernel of this process that has a plan, and what is compiled of it: with records, with a smaller buffer for
+    large grids, and without records."""
+
+    def __init__(
+        self, step: RunStep, variant: DumpedKernel, dumped: DumpedKernel, scope_table: ScopeTableRecord, plain: Compile
+    ) -> None:
+        self._step = step
+        self._dumped = dumped
+        self._name = variant.name  # the function's: what Triton compiles may bear another
+        self._target = _gpu_target(variant.info)
+        self._scope_table = scope_table
+        self._plain = plain
+        self._mode = step.session.mode
+        self._clean: Any = None
+        self._scope_ids: dict[int, str] = {}
+        self._smaller: dict[int, tuple[RecordingBuild, Any]] = {}
+        """By ``buffer_bytes``, with the kernels: Triton 3.9 unloads one that nobody holds."""
+
+    def compile(self) -> Any:
+        """The kernel with records; the plain one if that fails. Raises what the compiler raises for the plain one."""
+        try:
+            self._mode = self._mode_of_kernel()
+            kernel = self._compile_with_records(self._mode)
+            # It costs a parse of the module, too much for the launch path.
+            self._scope_ids = scope_names(str(self._step.workspace.override_path(self._dumped)), self._target)
+        except KprofError as error:
+            self.give_up(f"{error.what}; {error.hint}" if error.hint else error.what)
+            return self._plain()
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            self.give_up(fault_of(error))
+            return self._plain()
+        launcher.around_load(kernel, functools.partial(self._load, kernel))
+        self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
+        return kernel
+
+    def clean(self) -> Any:
+        if self._clean is None:
+            with self._step.lock, self._step.device.unaffected_by_graphs():
+                clean = self._plain()
+                clean._init_handles()
+                self._clean = clean
+        return self._clean
+
+    def with_smaller_buffer(self, ctas: int, most_bytes: int) -> RecordingBuild | None:
+        rows = ctas * self._dumped.info.known_metadata.num_ctas
+        buffer_bytes = smaller_buffer_bytes(self._mode, rows, self._total_warps, most_bytes)
+        if buffer_bytes is None:
+            return None
+        if buffer_bytes not in self._smaller:
+            mode = replace(self._mode, buffer_bytes=buffer_bytes)
+            with self._step.lock, self._step.device.unaffected_by_graphs():
+                kernel = self._compile_with_records(mode)
+                kernel._init_handles()
+            variant = f"{self._dumped.variant}-{buffer_bytes}"
+            self._smaller[buffer_bytes] = self._build_of(kernel, variant, mode), kernel
+            self._step.report.add_kernel(
+                variant,
+                self._name,
+                "instrumented",
+                f"for {ctas} CTAs, each keeps {buffer_bytes} bytes of records instead of {self._mode.buffer_bytes}",
+            )
+        return self._smaller[buffer_bytes][0]
+
+    def give_up(self, reason: str) -> None:
+        with self._step.report.guard("reporting a kernel"):
+            self._step.report.add_kernel(self._dumped.variant, self._name, "left alone", reason)
+
+    def _load(self, kernel: Any, load: launcher.Load) -> None:
+        """Put our launcher in place when Triton has made its own. A kernel that the driver refuses becomes the clean
+        one: the program, and Triton's caches, already hold this object."""
+        try:
+            self._load_with_records(kernel, load)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                kernel._run = kernel.module = None
+                raise
+            self.give_up(f"it does not load with records: {error}")
+            clean = self.clean()
+            vars(kernel).clear()
+            vars(kernel).update(vars(clean))
+            clean.module = None  # or Triton 3.9 unloads the module with this second owner of it
+            self._clean = kernel
+        except BaseException:
+            # Triton takes a kernel that has a launcher for loaded: with its own alone, records would have no buffer.
+            kernel._run = kernel.module = None
+            raise
+
+    def _load_with_records(self, kernel: Any, load: launcher.Load) -> None:
+        load()
+        build = self._build_of(kernel, self._dumped.variant, self._mode)
+        self._require_same_residency(kernel, build.record)
+        most_bytes = min(self._step.session.max_bytes, MOST_LAUNCH_BYTES)
+        kernel._run = CapturingLauncher(build, self, self._step.capture, most_bytes)
+        clean_run = build.record.clean
+        # Programs decide by these, as Inductor does: they shall see what they see without us. What is launched with
+        # stands in the launcher and in ``packed_metadata``.
+        kernel.n_regs = clean_run.registers or kernel.n_regs
+        kernel.n_spills = kernel.n_spills if clean_run.local_words is None else clean_run.local_words
+        kernel.metadata = kernel.metadata._replace(shared=self._dumped.info.metadata["shared"])
+
+    def _require_same_residency(self, kernel: Any, record: KernelRecord) -> None:
+        """Raise ``KprofError`` if a kernel whose CTAs must all be on the device at once may have too many for that."""
+        before, after = record.clean.ctas_per_sm, record.ctas_per_sm
+        if getattr(kernel.metadata, "launch_cooperative_grid", False) and before and after and after < before:
+            raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
+
+    @property
+    def _total_warps(self) -> int:
+        return int(self._dumped.info.metadata["num_warps"])
+
+    def _mode_of_kernel(self) -> Mode:
+        registers = self._step.workspace.clean_run(self._dumped.variant).registers
+        return mode_of_kernel(
+            self._step.session.mode,
+            self._dumped.info.metadata["shared"],
+            self._total_warps,
+            registers,
+            f"{self._target.backend}:{self._target.arch}",
+            self._scope_table.most_records,
+        )
+
+    def _compile_with_records(self, mode: Mode) -> Any:
+        """What Triton compiles when it finds the kernel's TTGIR replaced by the one with records.
+
+        Raises ``KprofError`` if the compiler refuses, with its reason, and if there are no records in the result."""
+        workspace, target = self._step.workspace, self._target
+        shared_bytes = _device_properties(target).get("max_shared_mem") or shared_bytes_of(target)
+        with _Effects() as effects, without_false_alarms() as messages:
+            folder = workspace.override_folder / self._dumped.variant
+            effects.enter_context(overriding(folder, _binaries_folder(workspace)))
+            effects.enter_context(instrumented(target, mode, shared_bytes))
+            try:
+                kernel = self._plain()
+            except Exception as error:  # the compiler's errors have no common base
+                said = errors_in(messages.take())
+                reason = said[0].text if said else f"{type(error).__name__}: {error}"
+                raise KprofError(f"Triton does not compile it with records: {reason}") from error
+        if not kernel.metadata.profile_scratch_size:
+            raise KprofError("Triton did not use the override: its records are not in the binary")
+        return kernel
+
+    def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:
+        """A kernel with records that is loaded."""
+        workspace, dumped, device = self._step.workspace, self._dumped, _device_properties(self._target)
+        clean_metadata = dumped.info.metadata
+        record = KernelRecord(
+            name=dumped.name,
+            scope_table=self._scope_table,
+            scope_ids=self._scope_ids,
+            layout=installed_version().buffer_layout,
+            mode=ModeRecord(*astuple(mode)),
+            sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
+            sm_count=device.get("multiprocessor_count", 0),
+            metadata={**clean_metadata, **{name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}},
+            clean_metadata=clean_metadata,
+            clean=workspace.clean_run(dumped.variant),
+            **resources_of(kernel),
+        )
+        return RecordingBuild(
+            variant=variant,
+            variant_of_program=dumped.variant,
+            launch=kernel._run,
+            function=kernel.function,
+            packed_metadata=kernel.packed_metadata,
+            cta_bytes=record.cta_bytes,
+            overlaps=bool(getattr(kernel.metadata, "launch_pdl", False)),
+            ttgir=dumped.ttgir(),
+            sources=workspace.kernel_sources(dumped.variant),
+            record=record,
+        )
 
 
 class _Effects(ExitStack):
@@ -119,40 +293,9 @@ def remove_binaries(workspace: Workspace) -> None:
     shutil.rmtree(_binaries_folder(workspace), ignore_errors=True)
 
 
-@contextmanager
-def _overriding(planned: PlannedKernel) -> Iterator[None]:
-    """Have Triton replace the TTGIR of the next compilation by the kernel's own, and keep the binary apart.
-
-    The cache's key does not know the override, so an instrumented binary must not lie where another
-    compilation would look.
-    """
-    compiler: Any = triton.compiler.compiler
-    with _knobs_of_this_process(), knobs.compilation.scope(), knobs.cache.scope():
-        knobs.compilation.override = True
-        knobs.compilation.always_compile = True
-        knobs.compilation.store_binary_only = False
-        knobs.cache.override_dir = str(planned.workspace.override_folder / planned.kernel.variant)
-        knobs.cache.dir = str(_binaries_folder(planned.workspace))
-        # Triton says on stdout that it overrides; the program's output is not ours to add to, and our report has it.
-        compiler.print = _say_nothing
-        try:
-            yield
-        finally:
-            del compiler.print
-
-
-@contextmanager
-def _knobs_of_this_process() -> Iterator[None]:
-    """Keep what is set of Triton's knobs out of the environment, which children of other threads inherit."""
-    propagates, knobs.propagate_env = knobs.propagate_env, False
-    try:
-        yield
-    finally:
-        knobs.propagate_env = propagates
-
-
-def _say_nothing(*_: object, **__: object) -> None:
-    pass
+def _gpu_target(info: DumpedKernelRecord) -> GPUTarget:
+    assert info.target is not None  # those of kernels that are being compiled are known
+    return target_of(info.target.backend, info.target.arch, info.target.warp_size)
 
 
 def _device_properties(target: GPUTarget) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from kprof_inject.capture.reader import left_out_launches, seen_launches
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
-from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import ProgramInput, is_run_by_us, run_program
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import Reports, Session, read_reports
 from kprof_inject.workspace import Workspace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,7 @@ import triton
 from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
 
-# What we use of Triton that is no promise of its makers: names as ``module:attributes``.
-
-ALWAYS_NEEDED = (
+_ALWAYS_NEEDED = (
     "triton:knobs.cache.dir",
     "triton:knobs.cache.override_dir",
     "triton:knobs.compilation.always_compile",
@@ -52,12 +50,7 @@ ALWAYS_NEEDED = (
     "triton._C.libtriton:proton.get_scope_id_names",
     "triton._C.libtriton:proton.load_dialects",
 )
-"""Beside these, each kind of Triton needs some of its own: see ``versions``."""
-
-
-def absent_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the names that the imported Triton does not have, dotted."""
-    return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))
+"""What we use of every Triton and its makers do not promise, as ``module:attributes``."""
 
 
 def _exists(module: str, attributes: str) -> bool:
@@ -74,20 +67,22 @@ PassAdder = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class TritonVersion:
-    """One kind of Triton, from version ``first`` to the next row's. ``attach(backend, to_llvmir, to_llvm)`` puts our
-    passes into the compiler of a backend (``nvidia`` or ``amd``) for as long as the context lasts. ``buffer_layout``
-    is the name of the layout of the profile buffer in ``capture.layouts``. On the backends in ``global_buffer_on``
-    Proton can keep records in global memory, on all others in shared memory alone. ``scratch_passes`` are the passes of
-    Proton's that ``to_llvm`` begins with, ``run_tag`` what a pass manager takes with the module that it runs on.
-    ``needs`` is what this kind must have beside what all must: see ``missing_interfaces``."""
+    """One kind of Triton, from version ``first`` to the next row's."""
 
     first: tuple[int, int]
     attach: Callable[[str, PassAdder, PassAdder], AbstractContextManager[None]]
+    """``attach(backend, to_llvmir, to_llvm)`` puts our passes into the compiler of a backend (``nvidia`` or ``amd``)
+    for as long as the context lasts."""
     buffer_layout: LayoutName
+    """Of the profile buffer: a name in ``capture.layouts``."""
     global_buffer_on: tuple[str, ...]
+    """The backends on which Proton can keep records in global memory; on others it keeps them in shared memory."""
     scratch_passes: tuple[str, ...]
+    """The passes of Proton's that ``to_llvm`` begins with."""
     run_tag: tuple[str, ...]
+    """What a pass manager takes with the module that it runs on."""
     needs: tuple[str, ...]
+    """What this kind must have beside ``_ALWAYS_NEEDED``."""
 
 
 @contextmanager
@@ -224,20 +219,16 @@ def inline_helpers(module: Any) -> None:
     pass_manager.run(module, *installed_version().run_tag)
 
 
-def missing_interfaces() -> tuple[str, ...]:
-    """The names that we need and the imported Triton does not have; empty for one older than the oldest row."""
-    row = _row_of(triton.__version__)
-    return _missing_of(row) if row else ()
-
-
 def _row_of(version: str) -> TritonVersion | None:
     major, minor = (int(part) for part in version.split(".")[:2])
     return max((row for row in _VERSIONS if row.first <= (major, minor)), key=lambda row: row.first, default=None)
 
 
 def _missing_of(row: TritonVersion) -> tuple[str, ...]:
+    """The names that the row needs and the imported Triton does not have, dotted."""
     passes = tuple(f"triton._C.libtriton:proton.{name}" for name in row.scratch_passes)
-    return absent_of((*ALWAYS_NEEDED, *row.needs, *passes))
+    names = (*_ALWAYS_NEEDED, *row.needs, *passes)
+    return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))
 
 
 def _dotted(version: tuple[int, int]) -> str:

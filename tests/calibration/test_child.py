@@ -12,13 +12,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kprof_inject.calibration.calibrate import Request, measure_in_child, write_result
+from kprof_inject.calibration.calibrate import CostRequest, measure_in_child, write_result
 from kprof_inject.capture.costs import CostKey, MeasuredCost
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 
 KEY = CostKey.of("NVIDIA H200", "3.6.0", Mode(warps=(2, 3)))
-REQUEST = Request(KEY, "uuid")
+REQUEST = CostRequest(KEY, "uuid")
 COST = MeasuredCost(*astuple(KEY), 34.5, 34.0, 35.0, 3.0, 4.0, 33.0, 1.5, 1000)
 
 
@@ -47,7 +47,7 @@ def test_what_was_measured_comes_back(tmp_path: Path) -> None:
 def test_what_is_asked_for_arrives(tmp_path: Path) -> None:
     with pytest.raises(KprofError):
         measured(tmp_path, f"cp -r $3 {tmp_path}/seen; echo $1 $2 > {tmp_path}/words")
-    assert Request.read(tmp_path / "seen") == REQUEST
+    assert CostRequest.read(tmp_path / "seen") == REQUEST
     assert CostKey.of("NVIDIA H200", "3.6.0", REQUEST.mode) == KEY
     assert (tmp_path / "words").read_text() == "-m kprof_inject.calibration\n"
 

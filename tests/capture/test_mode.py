@@ -1,18 +1,11 @@
-"""The mode: its JSON, old and new, and the warps that the user names."""
+"""The mode: which warps record, and how the user names them."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.errors import KprofError
-
-
-def test_a_mode_comes_back_from_its_json() -> None:
-    mode = Mode("global", 4096, 32, (0, 4), True)
-    assert Mode.from_json(json.loads(json.dumps(mode.to_json()))) == mode
 
 
 def test_all_warps_record_if_none_is_named() -> None:

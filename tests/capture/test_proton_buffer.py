@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_what_the_file_says_of_its_launch(tmp_path: Path) -> None:
     launch = launch_of(save_file(tmp_path, buffer_words(ctas(5, 4), slots=8), 4))
     assert (launch.kernel.name, launch.grid, launch.kernel.num_warps) == ("matmul", (5, 1, 1), 4)
     assert (launch.kernel.layout, launch.kernel.sm_clock_hz) == ("timed", 0.0)
-    assert launch.kernel.mode.to_json() == {
+    assert asdict(launch.kernel.mode) == {
         **{"buffer": "unknown", "buffer_bytes": 4 * 8 * 8, "clock_bits": 64, "warps": (), "sched_stores": False}
     }
     assert launch.kernel.metadata["target"]["backend"] == "cuda"

@@ -16,8 +16,8 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.run import run_and_fit, run_into
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.launching.launches import LaunchChoice
-from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import ProgramInput, own_input
+from kprof_inject.runtime.session import Reports, read_reports
 from kprof_inject.workspace import Workspace
 
 Fitted = Callable[..., tuple[list[Mode], Path, int]]

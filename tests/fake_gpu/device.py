@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from fake_gpu.gpu import Block, FakeGpu
-from kprof_inject.runtime.devices.torch_device import ClockReading, NoDeviceMemory
+from kprof_inject.runtime.devices.device import ClockReading, NoDeviceMemory
 
 
 @dataclass
@@ -34,7 +34,7 @@ class FakeEvent:
 
 @dataclass
 class FakeDevice:
-    """See ``kprof_inject.runtime.devices.torch_device.Device``."""
+    """See ``kprof_inject.runtime.devices.device.Device``."""
 
     gpu: FakeGpu
     _staging: bytearray = field(default_factory=bytearray)

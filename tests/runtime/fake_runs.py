@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,16 @@ from fake_gpu.kernels import HOST_KERNELS, power, scale
 from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
 from triton import knobs
 
-from kprof_inject.capture.mode import DEFAULT_MODE
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.run_step import RunStep, WorkspacePlans, _install_once
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.recording import RunStep
+from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
+from kprof_inject.runtime.session import ProcessReport, Session
 
-EIGHT_KIB = replace(DEFAULT_MODE, buffer_bytes=8192)
+EIGHT_KIB = Mode(buffer_bytes=8192)
 """What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""
 
 LAUNCHES = PROGRAMS / "fake_launches.py"

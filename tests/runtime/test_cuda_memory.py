@@ -6,7 +6,7 @@ import ctypes
 from itertools import count
 from typing import Any
 
-from kprof_inject.runtime.devices.cuda_memory import CudaMemory, Driver
+from kprof_inject.runtime.devices.cuda_driver import CudaMemory, Driver
 
 PROGRAMS_STREAM = 77
 

@@ -15,9 +15,10 @@ from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime import run_step
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime import recording
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching.capture import LaunchCapture
+from kprof_inject.runtime.recording import PlannedKernel
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk refused: No space left on device"
@@ -137,10 +138,10 @@ def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, mo
     [
         *((FakeDevice, name) for name in OF_DEVICE),
         (LaunchCapture, "begin"),
-        (run_step, "describe"),
-        (run_step, "compile_with_records"),
-        (run_step, "variant_of"),
-        (run_step, "smaller_buffer_bytes"),
+        (PlannedKernel, "_build_of"),
+        (PlannedKernel, "_compile_with_records"),
+        (recording, "variant_of"),
+        (recording, "smaller_buffer_bytes"),
         (CaptureWriter, "__init__"),
         (CaptureWriter, "add_kernel"),
         (CaptureWriter, "add_launch"),

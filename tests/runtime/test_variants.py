@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import triton
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.runtime.compiler import Variant, variant_of
+from kprof_inject.runtime.compiler import variant_of
+from kprof_inject.workspace import DumpedKernel, Workspace
 
 H200 = GPUTarget("cuda", 90, 32)
+WORKSPACE = Workspace(Path("ws"))
 
 
 @dataclass
@@ -29,8 +32,8 @@ class Source:
         return self.own_options
 
 
-def variant(*, source: Source | None = None, target: GPUTarget = H200, **options: Any) -> Variant:
-    found = variant_of(triton.compile, (source or Source(),), {"target": target, "options": options})
+def variant(*, source: Source | None = None, target: GPUTarget = H200, **options: Any) -> DumpedKernel:
+    found = variant_of(WORKSPACE, triton.compile, (source or Source(),), {"target": target, "options": options})
     assert found is not None
     return found
 
@@ -49,40 +52,40 @@ def variant(*, source: Source | None = None, target: GPUTarget = H200, **options
     ids=["warps", "stages", "CTAs", "registers", "target", "the kernel's own options", "code"],
 )
 def test_each_of_these_makes_another_variant(changed: dict[str, Any]) -> None:
-    assert variant(**changed).key != variant().key
+    assert variant(**changed).variant != variant().variant
 
 
 def test_options_do_not_change_the_folder_that_triton_looks_in() -> None:
-    assert variant(num_warps=8).override_key == variant(num_warps=4).override_key
-    assert variant(source=Source(code="f" * 64)).override_key != variant().override_key
+    assert variant(num_warps=8).info.override_key == variant(num_warps=4).info.override_key
+    assert variant(source=Source(code="f" * 64)).info.override_key != variant().info.override_key
 
 
 def test_a_default_is_the_same_variant_whether_given_or_not() -> None:
     given = variant(num_warps=4)
     assert given == variant()
-    assert given.options["num_warps"] == 4
+    assert given.info.options["num_warps"] == 4
 
 
 def test_the_form_of_the_call_does_not_matter() -> None:
     options = {"num_warps": 8}
-    by_position = variant_of(triton.compile, (Source(), H200, options), {})
-    by_name = variant_of(triton.compile, (), {"src": Source(), "target": H200, "options": options})
+    by_position = variant_of(WORKSPACE, triton.compile, (Source(), H200, options), {})
+    by_name = variant_of(WORKSPACE, triton.compile, (), {"src": Source(), "target": H200, "options": options})
     assert by_position == by_name == variant(num_warps=8)
-    assert variant_of(triton.compile, (Source(), H200, None), {}) == variant()
+    assert variant_of(WORKSPACE, triton.compile, (Source(), H200, None), {}) == variant()
 
 
 def test_a_module_from_a_file_is_no_variant() -> None:
-    assert variant_of(triton.compile, ("kernel.ttgir",), {"target": H200}) is None
+    assert variant_of(WORKSPACE, triton.compile, ("kernel.ttgir",), {"target": H200}) is None
 
 
 def test_the_key_is_fit_for_a_file_name() -> None:
     odd = variant(source=Source(name="../a b/<lambda>"))
-    assert odd.key.rpartition("-")[0] == ".._a_b__lambda_"
+    assert odd.variant.rpartition("-")[0] == ".._a_b__lambda_"
     assert odd.name == "../a b/<lambda>"
 
 
 def test_names_are_cut_as_triton_cuts_them() -> None:
     long = variant(source=Source(name="k" * 300))
     assert long.name == "k" * 300
-    assert long.file_name == "k" * 150
-    assert long.key.rpartition("-")[0] == "k" * 80
+    assert long.info.file_name == "k" * 150
+    assert long.variant.rpartition("-")[0] == "k" * 80

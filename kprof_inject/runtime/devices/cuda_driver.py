@@ -1,6 +1,10 @@
-"""The few calls of the CUDA driver that torch does not offer, by ctypes. On other devices they do nothing.
+"""The CUDA driver, by ctypes: what torch does not offer, and memory, events and two kernels of our own.
 
-Source: CUDA Driver API reference, "Stream Management", "Occupancy", "Module Management", "Execution Control".
+torch's memory would show up in the program's own accounts of it, and where the program records CUDA graphs, torch takes
+what it does not know of for a mistake.
+
+Source: CUDA Driver API reference, "Stream Management", "Occupancy", "Module Management", "Execution Control", "Memory
+Management" and "Event Management".
 """
 
 from __future__ import annotations
@@ -8,11 +12,23 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from kprof_inject.runtime.devices.device import ClockReading, NoDeviceMemory
+
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
+_BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
+_WITH_TIME = 0  # CU_EVENT_DEFAULT
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_GREATEST_PRIORITY = -1000  # the driver takes the nearest that it has
+_SIZE_UNIT_BYTES = 1 << 16
 
 
 @functools.cache
@@ -54,7 +70,34 @@ def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
     return count.value if status == 0 else None
 
 
-# What the driver made of a kernel that it loaded.
+class Driver:
+    """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
+
+    def __init__(self, functions: Any) -> None:
+        self.functions = functions
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+
+    @contextmanager
+    def context(self, device: int) -> Iterator[None]:
+        """Have this thread work in the device's primary context, which is torch's and Triton's, too."""
+        if device not in self._contexts:
+            handle, context = ctypes.c_int(), ctypes.c_void_p()
+            self.call("cuDeviceGet", ctypes.byref(handle), device)
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
+            self._contexts[device] = context
+        self.call("cuCtxPushCurrent_v2", self._contexts[device])
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.functions, name)(*arguments)
+        if status == _OUT_OF_MEMORY:
+            raise NoDeviceMemory(f"{name}: out of memory")
+        if status:
+            raise RuntimeError(f"{name} failed: CUDA driver error {status}")
+
 
 # A stack that the PTX asks for itself, such as the one in which Proton keeps the place of its next record.
 _STACK = re.compile(r"\.local\s+\.align\s+\d+\s+\.b8\s+__local_depot\d+\[(\d+)\]")
@@ -77,3 +120,234 @@ def resources_of(kernel: Any) -> dict[str, Any]:
         "shared_bytes": kernel.metadata.shared,
         "ctas_per_sm": ctas_per_sm(kernel.function, threads, kernel.metadata.shared),
     }
+
+
+class CudaEvent:
+    """A point in a stream."""
+
+    def __init__(self, driver: Driver, stream: int, flags: int) -> None:
+        self._driver = driver
+        self._handle = ctypes.c_void_p()
+        driver.call("cuEventCreate", ctypes.byref(self._handle), flags)
+        driver.call("cuEventRecord", self._handle, ctypes.c_void_p(stream))
+
+    @classmethod
+    def to_wait_for(cls, driver: Driver, stream: int) -> CudaEvent:
+        return cls(driver, stream, _BLOCKING_WITHOUT_TIME)
+
+    @classmethod
+    def to_time(cls, driver: Driver, stream: int) -> CudaEvent:
+        return cls(driver, stream, _WITH_TIME)
+
+    def synchronize(self) -> None:
+        self._driver.call("cuEventSynchronize", self._handle)
+
+    def query(self) -> bool:
+        status = self._driver.functions.cuEventQuery(self._handle)
+        if status not in (0, _NOT_READY):
+            raise RuntimeError(f"cuEventQuery failed: CUDA driver error {status}")
+        return bool(status == 0)
+
+    def elapsed_time(self, end: CudaEvent) -> float:
+        """Milliseconds to a later event; both have happened."""
+        result = ctypes.c_float()
+        self._driver.call("cuEventElapsedTime", ctypes.byref(result), self._handle, end._handle)
+        return result.value
+
+    def __del__(self) -> None:
+        # What a device that failed says to this does not matter.
+        self._driver.functions.cuEventDestroy_v2(self._handle)
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """``used_bytes`` from its begin on may be other than zero."""
+
+    address: int
+    size_bytes: int
+    used_bytes: int
+
+
+class CudaBuffer:
+    """A chunk of device memory; it goes back to its pool when nobody holds this object any more."""
+
+    def __init__(self, chunk: _Chunk, free: list[_Chunk]) -> None:
+        self._chunk = chunk
+        self._free = free
+
+    def data_ptr(self) -> int:
+        return self._chunk.address
+
+    def note_zeroed(self, size_bytes: int) -> None:
+        """So many bytes from its begin on are zero again."""
+        if size_bytes >= self._chunk.used_bytes:
+            self._chunk.used_bytes = 0
+
+    def __del__(self) -> None:
+        self._free.append(self._chunk)
+
+
+class CudaMemory:
+    """Keeps what it once took: to give memory back, the driver waits for the device.
+
+    What work on a stream has left is used again on that stream alone, where it is behind that work. What was fetched is
+    zero again: it goes to a launch without a word on the program's stream."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._free: defaultdict[tuple[int, int], list[_Chunk]] = defaultdict(list)
+        self._staging = (ctypes.c_void_p(), 0)
+        self._streams: dict[tuple[int, int], ctypes.c_void_p] = {}
+
+    def zeros(self, size_bytes: int, device: int, stream: int) -> CudaBuffer:
+        free = self._free[device, stream]
+        chunk = _taken_from(free, size_bytes) or self._new_chunk(size_bytes)
+        if chunk.used_bytes:
+            self._zero(chunk.address, chunk.used_bytes, ctypes.c_void_p(stream))
+        chunk.used_bytes = size_bytes
+        return CudaBuffer(chunk, free)
+
+    def zeros_now(self, size_bytes: int, device: int) -> CudaBuffer:
+        """The same for work on any stream, and in graphs, which may run at any time: it is zero when this returns, and
+        never serves anything else."""
+        stream = self._stream(device)
+        chunk = self._new_chunk(size_bytes)
+        self._zero(chunk.address, size_bytes, stream)
+        self._driver.call("cuStreamSynchronize", stream)
+        return CudaBuffer(chunk, [])
+
+    def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
+        """The buffer's bytes, good until the next call. Nobody may write to it any more: it is zero then."""
+        staging, room = self._staging
+        if room < size_bytes:
+            if staging:
+                self._driver.call("cuMemFreeHost", staging)
+            staging = ctypes.c_void_p()
+            self._staging = (staging, 0)
+            self._driver.call("cuMemHostAlloc", ctypes.byref(staging), ctypes.c_size_t(size_bytes), 0)
+            self._staging = (staging, size_bytes)
+        stream = self._stream(device)
+        source = ctypes.c_uint64(buffer.data_ptr())
+        self._driver.call("cuMemcpyDtoHAsync_v2", staging, source, ctypes.c_size_t(size_bytes), stream)
+        self._zero(buffer.data_ptr(), size_bytes, stream)
+        self._driver.call("cuStreamSynchronize", stream)
+        buffer.note_zeroed(size_bytes)
+        return memoryview((ctypes.c_char * size_bytes).from_address(staging.value or 0)).cast("B")
+
+    def _new_chunk(self, size_bytes: int) -> _Chunk:
+        size_bytes = -(-size_bytes // _SIZE_UNIT_BYTES) * _SIZE_UNIT_BYTES
+        address = ctypes.c_uint64()
+        with relaxed_capture():  # another thread may be capturing
+            self._driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size_bytes))
+        return _Chunk(address.value, size_bytes, size_bytes)
+
+    def _zero(self, address: int, size_bytes: int, stream: ctypes.c_void_p) -> None:
+        self._driver.call("cuMemsetD8Async", ctypes.c_uint64(address), 0, ctypes.c_size_t(size_bytes), stream)
+
+    def urgent_stream(self, device: int) -> ctypes.c_void_p:
+        """A stream of ours whose work goes before the program's."""
+        return self._stream(device, _GREATEST_PRIORITY)
+
+    def _stream(self, device: int, priority: int = 0) -> ctypes.c_void_p:
+        if (device, priority) not in self._streams:
+            stream = ctypes.c_void_p()
+            self._driver.call("cuStreamCreateWithPriority", ctypes.byref(stream), _NON_BLOCKING, priority)
+            self._streams[device, priority] = stream
+        return self._streams[device, priority]
+
+
+def _taken_from(free: list[_Chunk], size_bytes: int) -> _Chunk | None:
+    """The smallest chunk that is large enough, but not one of more than twice the size."""
+    most_bytes = max(2 * size_bytes, _SIZE_UNIT_BYTES)
+    fitting = [chunk for chunk in list(free) if size_bytes <= chunk.size_bytes <= most_bytes]
+    for chunk in sorted(fitting, key=lambda chunk: chunk.size_bytes):
+        try:
+            free.remove(chunk)
+        except ValueError:  # another thread was faster
+            continue
+        return chunk
+    return None
+
+
+# PTX ISA, "Special Registers": %globaltimer counts nanoseconds.
+_PTX = b"""
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry read_timer(.param .u64 to)
+{
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [to];
+    mov.u64 %rd2, %globaltimer;
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}
+.visible .entry hold(.param .u64 for_ns)
+{
+    .reg .b64 %rd<5>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [for_ns];
+    mov.u64 %rd2, %globaltimer;
+AGAIN:
+    mov.u64 %rd3, %globaltimer;
+    sub.u64 %rd4, %rd3, %rd2;
+    setp.lt.u64 %p, %rd4, %rd1;
+    @%p bra AGAIN;
+    ret;
+}
+"""
+# Long enough for the host to have queued a launch and the event behind it.
+_HOLD_NS = 100_000
+_TRIES = 50
+# A device that is busy keeps us waiting at each try.
+_MOST_NS = 20_000_000
+_WORD_BYTES = 8
+
+
+class CudaKernels:
+    """Two kernels of our own, of one thread each, loaded on each device at their first use. Every method works on the
+    current device."""
+
+    def __init__(self, driver: Driver, memory: CudaMemory) -> None:
+        self._driver = driver
+        self._memory = memory
+        self._words: dict[int, CudaBuffer] = {}
+        self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
+
+    def hold(self, device: int, stream: int) -> None:
+        """Keep ``stream`` busy for a while."""
+        self._launch(self._function(device, b"hold"), ctypes.c_uint64(_HOLD_NS), ctypes.c_void_p(stream))
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        """Read the timer some times, and keep the reading that the host can bound best."""
+        return min(self._readings(device), key=lambda one: one.error_ns, default=None)
+
+    def _readings(self, device: int) -> Iterator[ClockReading]:
+        function = self._function(device, b"read_timer")
+        stream = self._memory.urgent_stream(device)
+        if device not in self._words:
+            self._words[device] = self._memory.zeros_now(_WORD_BYTES, device)
+        word = self._words[device]
+        begun = time.time_ns()
+        for _ in range(_TRIES):
+            before = time.time_ns()
+            self._launch(function, ctypes.c_uint64(word.data_ptr()), stream)
+            self._driver.call("cuStreamSynchronize", stream)
+            after = time.time_ns()
+            read = int.from_bytes(self._memory.fetch(word, _WORD_BYTES, device), "little")
+            yield ClockReading((before + after) // 2, read, (after - before + 1) // 2)
+            if after - begun > _MOST_NS:
+                return
+
+    def _function(self, device: int, name: bytes) -> ctypes.c_void_p:
+        if (device, name) not in self._functions:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            with relaxed_capture():  # another thread may be capturing
+                self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
+                self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, name)
+            self._functions[device, name] = function
+        return self._functions[device, name]
+
+    def _launch(self, function: ctypes.c_void_p, argument: Any, stream: ctypes.c_void_p) -> None:
+        arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p))
+        self._driver.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None)

@@ -1,103 +1,24 @@
-"""The devices of this process as torch has them."""
+"""The devices of this process as torch has them, and NVIDIA's with memory and events from their driver."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from kprof_inject.runtime.devices.cuda_driver import relaxed_capture
-
-# What capturing needs of a device. Streams are the handles that Triton launches on.
-
-
-class NoDeviceMemory(Exception):
-    """The device has no room for a buffer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClockReading:
-    """At host time ``host_ns`` ± ``error_ns`` (``time.time_ns``), the device's timer read ``device_ns``."""
-
-    host_ns: int
-    device_ns: int
-    error_ns: int
-
-
-class Buffer(Protocol):
-    """Device memory of ours; it lives as long as the object."""
-
-    def data_ptr(self) -> int: ...
-
-
-class Event(Protocol):
-    """A point in a stream."""
-
-    def synchronize(self) -> None: ...
-
-    def query(self) -> bool:
-        """True if it has happened."""
-
-    def elapsed_time(self, end: Any) -> float: ...
-
-
-class Device(Protocol):
-    """The devices of this process; what is not said otherwise is done on the current one."""
-
-    def current(self) -> int: ...
-
-    def names(self) -> list[str]: ...
-
-    def uuids(self) -> list[str]: ...
-
-    def is_capturing(self) -> bool:
-        """True if the program is recording the current stream into a graph."""
-
-    def zeros(self, size_bytes: int, stream: int) -> Buffer:
-        """Zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
-
-    def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
-        """Memory that is zero once, now, and belongs to no graph that is being captured. Raises ``NoDeviceMemory``."""
-
-    def mark(self, stream: int) -> Event:
-        """An event behind all work of ``stream`` so far, for other threads to wait for."""
-
-    def timing_mark(self, stream: int) -> Event:
-        """The same, for times between two of them."""
-
-    def hold(self, stream: int) -> None:
-        """Keep ``stream`` busy until the host has queued what it wants to time."""
-
-    def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
-        """The buffer's bytes once ``done`` has happened; good until the next call. For one thread alone."""
-
-    def selected(self, device: int) -> AbstractContextManager[None]:
-        """A context in which this device is the current one."""
-
-    def synchronise(self, device: int) -> None:
-        """Wait for all work of one device."""
-
-    def read_clock(self, device: int) -> ClockReading | None:
-        """Relate the timer that CTAs read to the host's clock; None where that is not possible."""
-
-    def unaffected_by_graphs(self) -> AbstractContextManager[None]:
-        """What this thread allocates, loads or waits for inside neither joins nor breaks a graph being captured."""
-
-
-# Whether kernels can be launched here.
-
-
-def has_gpu() -> bool:
-    """True if torch is there and sees a device that Triton can launch on."""
-    try:
-        import torch
-    except ModuleNotFoundError:
-        return False
-    return torch.cuda.is_available()
-
+from kprof_inject.runtime.devices.cuda_driver import (
+    CudaBuffer,
+    CudaEvent,
+    CudaKernels,
+    CudaMemory,
+    Driver,
+    loaded_driver,
+    relaxed_capture,
+)
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
 # Long enough for the host to have queued a launch and the event behind it, at the rates of GPUs of today (1 to 2 GHz).
 _HOLD_CYCLES = 200_000
@@ -206,3 +127,51 @@ def _telling_of_memory() -> Iterator[None]:
         yield
     except torch.cuda.OutOfMemoryError as error:
         raise NoDeviceMemory(str(error)) from None
+
+
+class CudaDevice(TorchDevice):
+    """NVIDIA's: torch says which, and our memory and events come from the driver. See ``Device``."""
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self._driver = driver
+        self._memory = CudaMemory(driver)
+        self._kernels = CudaKernels(driver, self._memory)
+
+    def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
+        return self._memory.zeros(size_bytes, self.current(), stream)
+
+    def zeros_outside_graphs(self, size_bytes: int) -> CudaBuffer:
+        with relaxed_capture():
+            return self._memory.zeros_now(size_bytes, self.current())
+
+    def mark(self, stream: int) -> CudaEvent:
+        return CudaEvent.to_wait_for(self._driver, stream)
+
+    def timing_mark(self, stream: int) -> CudaEvent:
+        return CudaEvent.to_time(self._driver, stream)
+
+    def hold(self, stream: int) -> None:
+        self._kernels.hold(self.current(), stream)
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        with relaxed_capture(), self.selected(device):
+            return self._kernels.read_clock(device)
+
+    @contextmanager
+    def selected(self, device: int) -> Iterator[None]:
+        """Of the driver, too: a thread that has not used a device yet has no context there."""
+        with torch.cuda.device(device), self._driver.context(device):
+            yield
+
+    def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
+        with relaxed_capture(), self.selected(device):
+            done.synchronize()
+            return self._memory.fetch(buffer, size_bytes, device)
+
+
+@functools.cache
+def devices_of_process() -> Device:
+    """NVIDIA's by their driver, others by torch. One for all: what memory it once took, it uses again."""
+    driver = loaded_driver() if torch.version.cuda is not None else None
+    return CudaDevice(Driver(driver)) if driver is not None else TorchDevice()

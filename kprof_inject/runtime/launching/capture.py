@@ -16,24 +16,23 @@ import triton
 
 from kprof_inject.capture.schema import ModeRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.torch_device import Device
+from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks
 from kprof_inject.runtime.launching.last_launches import LastLaunches
 from kprof_inject.runtime.launching.launch_buffers import (
-    CapturedKernel,
     ChosenLaunches,
+    Destination,
     FullBuffer,
     LaunchBuffers,
     LaunchInfo,
-    Place,
+    RecordingBuild,
     Tally,
 )
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.launching.timing import LaunchTimer
-from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import ProcessReport, Session
 from kprof_inject.version import __version__
 
 _MOST_ON_DEVICE = 4
@@ -84,22 +83,22 @@ class LaunchCapture:
         self._noted = (0, 0)
         self._buffers = self._new_buffers()
 
-    def number(self, kernel: CapturedKernel) -> int | None:
+    def number(self, build: RecordingBuild) -> int | None:
         """The number of the launch that is to be made; None if the capture is over."""
-        return None if self._has_ended else self._launches.add(kernel.variant_of_program)
+        return None if self._has_ended else self._launches.add(build.variant_of_program)
 
-    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+    def pass_over(self, build: RecordingBuild, number: int) -> None:
         """That launch is made without records, or not at all."""
-        self._passed_over[kernel.variant_of_program, number] = None
+        self._passed_over[build.variant_of_program, number] = None
 
-    def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
-        """The place that a launch writes to, in the launch path. Raises ``NoDeviceMemory``."""
+    def begin(self, build: RecordingBuild, number: int, grid: tuple[int, int, int], stream: int) -> Destination:
+        """What a launch writes to; called in the launch path. Raises ``NoDeviceMemory``."""
         if not self._part:
             self._start()
         device = self._device.current()
         self._devices.add(device)
-        launch = LaunchInfo(kernel, number, grid, device, stream, time.time_ns(), self._device.is_capturing())
-        return self._buffers.place_for(launch)
+        launch = LaunchInfo(build, number, grid, device, stream, time.time_ns(), self._device.is_capturing())
+        return self._buffers.destination_for(launch)
 
     def timer(self, variant: str) -> LaunchTimer:
         """Times launches of a variant; what it took is saved at the end."""

@@ -11,10 +11,10 @@ from queue import Empty, SimpleQueue
 
 from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.capture.writer import CaptureWriter
-from kprof_inject.runtime.devices.torch_device import ClockReading, Device, NoDeviceMemory
+from kprof_inject.runtime.devices.device import ClockReading, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launching.launch_buffers import FullBuffer, LaunchInfo, Tally
-from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import ProcessReport
 
 # Saves what devices' timers read beside the host's clock, often enough to follow how they drift apart.
 
@@ -135,7 +135,7 @@ class BufferCopier:
         self._waiting[item] = size_bytes
         self._queue.put(item)
         if self._replaces and not launch.graph:
-            self._newest[launch.kernel.variant_of_program] = item
+            self._newest[launch.build.variant_of_program] = item
         if replaced is not None:
             replaced.full = None
             self._waiting.pop(replaced, None)
@@ -165,7 +165,7 @@ class BufferCopier:
             self._waits_for_device = False
 
     def _older_than(self, launch: LaunchInfo) -> _Waiting | None:
-        item = self._newest.get(launch.kernel.variant_of_program)
+        item = self._newest.get(launch.build.variant_of_program)
         older = item.full if item is not None else None
         return item if older is not None and older.launch.index < launch.index else None
 
@@ -220,7 +220,7 @@ class BufferCopier:
 
     def _save(self, full: FullBuffer) -> None:
         launch = full.launch
-        replaced = self._written.get(launch.kernel.variant_of_program) if self._replaces else None
+        replaced = self._written.get(launch.build.variant_of_program) if self._replaces else None
         if replaced is not None and not launch.graph and not replaced.graph and launch.index <= replaced.index:
             return  # it is saved, or a newer one is
         if self._written_bytes + launch.size_bytes - (replaced.size_bytes if replaced else 0) > self._max_bytes:
@@ -233,13 +233,13 @@ class BufferCopier:
         if launch.graph and data[: len(_NEVER_RAN)] == _NEVER_RAN:
             self._left_out.add("captured into a CUDA graph that never ran")
             return
-        kernel = launch.kernel
-        begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if kernel.description.layout == "timed" else 0
+        build = launch.build
+        begun_ns = int.from_bytes(data[_BEGUN_AT], "little") if build.record.layout == "timed" else 0
         if launch.graph and replaced is not None and begun_ns < replaced.begun_ns:
             return  # another launch was the last
-        self._writer.add_kernel(kernel.variant, kernel.description, kernel.ttgir, kernel.sources)
+        self._writer.add_kernel(build.variant, build.record, build.ttgir, build.sources)
         name = self._writer.add_launch(launch.record(), data)
-        self._written[kernel.variant_of_program] = _Written(
+        self._written[build.variant_of_program] = _Written(
             name, launch.size_bytes, begun_ns, launch.index, launch.graph
         )
         self.saved += 1

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kprof_inject.runtime.devices.torch_device import Buffer, Device, NoDeviceMemory
-from kprof_inject.runtime.launching.launch_buffers import FullBuffer, Grid, LaunchInfo, OwnBuffers, Place, Save
+from kprof_inject.runtime.devices.device import Buffer, Device, NoDeviceMemory
+from kprof_inject.runtime.launching.launch_buffers import Destination, FullBuffer, Grid, LaunchInfo, OwnBuffers, Save
 
 _SAVE_EVERY_NS = 1_000_000_000
 """How often a launch is saved though another may follow, for the case that the process is killed."""
@@ -34,21 +34,21 @@ class LastLaunches:
         self._rotations: dict[tuple[str, int, int], _Rotation] = {}
         self._graph_buffers: dict[_GraphKey, _GraphBuffer] = {}
 
-    def place_for(self, launch: LaunchInfo) -> Place:
-        kernel = launch.kernel
+    def destination_for(self, launch: LaunchInfo) -> Destination:
+        build = launch.build
         if launch.graph:
-            return self._place_in_graph(launch)
-        if kernel.overlaps:
-            return self._own.place_for(launch)
-        key = (kernel.variant, launch.device, launch.stream)
+            return self._destination_in_graph(launch)
+        if build.overlaps:
+            return self._own.destination_for(launch)
+        key = (build.variant, launch.device, launch.stream)
         rotation = self._rotations.get(key)
         if rotation is None:
-            made = _Rotation(kernel.variant_of_program, self._device, self._save, self._room)
+            made = _Rotation(build.variant_of_program, self._device, self._save, self._room)
             rotation = self._rotations.setdefault(key, made)
         return rotation.claim(launch)
 
-    def _place_in_graph(self, launch: LaunchInfo) -> Place:
-        key = (launch.kernel.variant, launch.device, launch.stream, launch.grid)
+    def _destination_in_graph(self, launch: LaunchInfo) -> Destination:
+        key = (launch.build.variant, launch.device, launch.stream, launch.grid)
         shared = self._graph_buffers.get(key)
         if shared is None:
             size_bytes = launch.size_bytes
@@ -76,7 +76,7 @@ class LastLaunches:
         found = [(rotation.variant, rotation.newest()) for rotation in list(self._rotations.values())]
         found += self._own.newest.copy().items()
         in_graphs = [shared.launch for shared in list(self._graph_buffers.values()) if shared.launch is not None]
-        found += [(launch.kernel.variant_of_program, launch.index) for launch in in_graphs]
+        found += [(launch.build.variant_of_program, launch.index) for launch in in_graphs]
         return {variant: max(index for other, index in found if other == variant) for variant in dict(found)}
 
     def unsaved(self) -> int:
@@ -103,7 +103,7 @@ class _Room:
 
 
 class _Slot:
-    """One of a rotation's buffers, as the place of one launch after the other."""
+    """One of a rotation's buffers, as the destination of one launch after the other."""
 
     __slots__ = ("_rotation", "buffer", "is_lent", "launch", "size_bytes")
 

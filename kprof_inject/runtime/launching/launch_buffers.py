@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from kprof_inject.capture.schema import KernelRecord, LaunchRecord
-from kprof_inject.runtime.devices.torch_device import Buffer, Device, Event
+from kprof_inject.runtime.devices.device import Buffer, Device, Event
 from kprof_inject.runtime.launching.launches import LaunchFilter
-
-# Counts by name what any thread and any signal handler does, where ``+= 1`` would lose some.
 
 
 class Tally:
-    """Takes no lock: an exception in the midst of counting, or a fork, leaves nothing held."""
+    """Counts by name what any thread and any signal handler does, where ``+= 1`` would lose some.
+
+    Takes no lock: an exception in the midst of counting, or a fork, leaves nothing held."""
 
     def __init__(self) -> None:
         self._counters: dict[str, count[int]] = {}
@@ -49,20 +49,28 @@ Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class CapturedKernel:
-    """One kernel with records, as the capture describes it. ``cta_bytes`` is the buffer's size for each CTA.
+class RecordingBuild:
+    """One build of a kernel with records, once it is loaded: how to launch it, and what a capture says of it.
 
-    ``variant`` names this build, and ``variant_of_program`` what the program compiled: builds for large grids differ in
-    the size of their rings alone, and launches are counted and chosen for all of them together."""
+    It does not hold Triton's kernel: a launch that waits to be saved holds this, and would keep code on the device that
+    the program has dropped. ``KernelRecord`` alone would not do: it has neither what a launch needs nor the texts."""
 
     variant: str
+    """Names this build in the capture."""
     variant_of_program: str
+    """What the program compiled: builds for large grids differ in the size of their rings alone, and launches are
+    counted and chosen for all of them together."""
+    launch: Callable[..., Any]
+    """The launcher that Triton made, which takes ``function`` and ``packed_metadata`` of the same kernel."""
+    function: Any
+    packed_metadata: Any
     cta_bytes: int
+    """The buffer's size for each CTA."""
     overlaps: bool
     """True if a launch may begin before the one before it ended (programmatic dependent launch)."""
     ttgir: str
     sources: dict[str, str]
-    description: KernelRecord
+    record: KernelRecord
 
 
 @dataclass(slots=True)  # not frozen: it is made in the launch path, and takes three times as long to make then
@@ -70,7 +78,7 @@ class LaunchInfo:
     """One launch. ``index`` counts the launches of the variant in this process; ``host_ns`` is when it was made, and
     ``host_end_ns`` when that had been done (0: not yet)."""
 
-    kernel: CapturedKernel
+    build: RecordingBuild
     index: int
     grid: Grid
     device: int
@@ -83,12 +91,12 @@ class LaunchInfo:
 
     @property
     def size_bytes(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2] * self.kernel.cta_bytes
+        return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
 
     def record(self) -> LaunchRecord:
         """What a capture says of it; the writer adds what it knows of the buffer: its file and its checksum."""
         return LaunchRecord(
-            variant=self.kernel.variant,
+            variant=self.build.variant,
             index=self.index,
             grid=self.grid,
             device=self.device,
@@ -113,7 +121,7 @@ class FullBuffer:
 Save = Callable[[FullBuffer], None]
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """Where one launch writes. ``launched`` or ``failed`` is called once, right after the launch; neither if an
     exception that is no failure of the launch comes between."""
 
@@ -126,9 +134,9 @@ class Place(Protocol):
 
 
 class LaunchBuffers(Protocol):
-    """Gives each launch its place."""
+    """Gives each launch its destination."""
 
-    def place_for(self, launch: LaunchInfo) -> Place:
+    def destination_for(self, launch: LaunchInfo) -> Destination:
         """Raises ``NoDeviceMemory``; then nothing has changed."""
 
     def save_rest(self) -> None:
@@ -148,7 +156,7 @@ class Scratch:
     device: Device
     _buffers: dict[int, list[tuple[int, Buffer]]] = field(default_factory=dict)
 
-    def place_for(self, launch: LaunchInfo) -> Place:
+    def destination_for(self, launch: LaunchInfo) -> Destination:
         # Smaller ones stay: a kernel in flight, or in a graph, may still write to them.
         buffers = self._buffers.setdefault(launch.device, [])
         if not buffers or buffers[-1][0] < launch.size_bytes:
@@ -181,30 +189,30 @@ class OwnBuffers:
         self._open: dict[_Own, None] = {}
         self.newest: dict[str, int] = {}
 
-    def place_for(self, launch: LaunchInfo) -> Place:
+    def destination_for(self, launch: LaunchInfo) -> Destination:
         """Raises ``NoDeviceMemory``."""
-        place = _Own(launch, self._device.zeros(launch.size_bytes, launch.stream), self)
-        self._open[place] = None
-        return place
+        own = _Own(launch, self._device.zeros(launch.size_bytes, launch.stream), self)
+        self._open[own] = None
+        return own
 
     def save_rest(self) -> None:
         """Those that an exception kept from being saved when they had been made."""
-        for place in list(self._open):
-            if place.launch.host_end_ns and not place.launch.is_taken:
-                self.hand_over(place)
+        for own in list(self._open):
+            if own.launch.host_end_ns and not own.launch.is_taken:
+                self.hand_over(own)
 
     def unsaved(self) -> int:
-        return sum(place.launch.host_end_ns and not place.launch.is_taken for place in list(self._open))
+        return sum(own.launch.host_end_ns and not own.launch.is_taken for own in list(self._open))
 
-    def hand_over(self, place: _Own) -> None:
-        launch = place.launch
-        self._save(FullBuffer(launch, place.buffer, self._device.mark(launch.stream)))
-        variant = launch.kernel.variant_of_program
+    def hand_over(self, own: _Own) -> None:
+        launch = own.launch
+        self._save(FullBuffer(launch, own.buffer, self._device.mark(launch.stream)))
+        variant = launch.build.variant_of_program
         if launch.index > self.newest.get(variant, -1):
             self.newest[variant] = launch.index
 
-    def close(self, place: _Own) -> None:
-        self._open.pop(place, None)
+    def close(self, own: _Own) -> None:
+        self._open.pop(own, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -245,43 +253,41 @@ class ChosenLaunches:
         self._kept: dict[tuple[str, int], None] = {}
         self._in_graphs: list[_InGraph] = []
 
-    def place_for(self, launch: LaunchInfo) -> Place:
+    def destination_for(self, launch: LaunchInfo) -> Destination:
         if not self._filter.keeps(launch.index):
-            return self._scratch.place_for(launch)
+            return self._scratch.destination_for(launch)
         if self._max_launches and len(self._kept) >= self._max_launches:
             return self._not_kept(launch, f"more than --max-launches {self._max_launches}")
         size_bytes = launch.size_bytes
-        if launch.graph and size_bytes > self._room_in_graphs - sum(
-            place.launch.size_bytes for place in self._in_graphs
-        ):
+        if launch.graph and size_bytes > self._room_in_graphs - sum(one.launch.size_bytes for one in self._in_graphs):
             return self._not_kept(launch, "the buffers of CUDA graphs reached the size limit")
         if launch.graph:
             in_graph = _InGraph(launch, self._device.zeros_outside_graphs(size_bytes))
             # From here on, and whatever becomes of the launch: a graph may have the buffer's address.
             self._in_graphs.append(in_graph)
-            place: Place = in_graph
+            destination: Destination = in_graph
         else:
-            place = self._own.place_for(launch)
+            destination = self._own.destination_for(launch)
         if self._max_launches:
-            self._kept[launch.kernel.variant_of_program, launch.index] = None
-        return place
+            self._kept[launch.build.variant_of_program, launch.index] = None
+        return destination
 
-    def _not_kept(self, launch: LaunchInfo, reason: str) -> Place:
+    def _not_kept(self, launch: LaunchInfo, reason: str) -> Destination:
         self._left_out.add(reason)
-        return self._scratch.place_for(launch)
+        return self._scratch.destination_for(launch)
 
     def save_rest(self) -> None:
         self._own.save_rest()
-        for place in self._in_graphs:
-            if not place.has_failed:
-                with self._device.selected(place.launch.device):
-                    self._save(FullBuffer(place.launch, place.buffer, self._device.mark(place.launch.stream)))
+        for in_graph in self._in_graphs:
+            if not in_graph.has_failed:
+                with self._device.selected(in_graph.launch.device):
+                    self._save(FullBuffer(in_graph.launch, in_graph.buffer, self._device.mark(in_graph.launch.stream)))
 
     def newest(self) -> dict[str, int]:
         return self._own.newest.copy()
 
     def unsaved(self) -> int:
-        return self._own.unsaved() + sum(not place.has_failed for place in self._in_graphs)
+        return self._own.unsaved() + sum(not in_graph.has_failed for in_graph in self._in_graphs)
 
 
 @dataclass(slots=True)

@@ -6,18 +6,17 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 
-from kprof_inject.runtime.devices.torch_device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
-from kprof_inject.runtime.launching.launch_buffers import CapturedKernel, Place
+from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
 from kprof_inject.runtime.launching.timing import LaunchTimer
 
 # Stands where Triton loads a compiled kernel onto the device, which it does at the kernel's first launch.
@@ -63,15 +62,6 @@ def around_load(kernel: Any, call: Callable[[Load], None]) -> None:
     _around[kernel] = call
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingBuild:
-    """A loaded kernel with records, the launcher that Triton made for it, and how the capture describes it."""
-
-    kernel: Any
-    launch: Callable[..., Any]
-    captured: CapturedKernel
-
-
 class Builds(Protocol):
     """The other builds of a kernel, made when they are needed."""
 
@@ -85,17 +75,17 @@ class Builds(Protocol):
         """Report that launches go without records from now on."""
 
 
-class LaunchPlaces(Protocol):
+class LaunchSink(Protocol):
     """Where launches write to."""
 
-    def number(self, kernel: CapturedKernel) -> int | None:
+    def number(self, build: RecordingBuild) -> int | None:
         """The number of the launch that is to be made; None if launches are not wanted now."""
 
-    def pass_over(self, kernel: CapturedKernel, number: int) -> None:
+    def pass_over(self, build: RecordingBuild, number: int) -> None:
         """That launch is made without records, or not at all."""
 
-    def begin(self, kernel: CapturedKernel, number: int, grid: tuple[int, int, int], stream: int) -> Place:
-        """The place for that launch. Raises ``NoDeviceMemory``; it may then be asked again for another build."""
+    def begin(self, build: RecordingBuild, number: int, grid: tuple[int, int, int], stream: int) -> Destination:
+        """The destination for that launch. Raises ``NoDeviceMemory``; it may then be asked again for another build."""
 
     def timer(self, variant: str) -> LaunchTimer: ...
 
@@ -117,7 +107,7 @@ class CapturingLauncher:
     """Passes every launch on: with a buffer, or to the clean build if there is none to be had or an autotuner is
     comparing. A failure of ours never reaches the program; one of the launch does."""
 
-    def __init__(self, build: RecordingBuild, builds: Builds, capture: LaunchPlaces, most_bytes: int) -> None:
+    def __init__(self, build: RecordingBuild, builds: Builds, capture: LaunchSink, most_bytes: int) -> None:
         self._first = build
         self._build = build
         self._builds = builds
@@ -135,14 +125,14 @@ class CapturingLauncher:
         chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
         if chosen is None:
             return self._launch_clean(grid, stream, *args)
-        build, place, number = chosen
+        build, destination, number = chosen
         if build is not self._first:
-            function, metadata = build.kernel.function, build.kernel.packed_metadata
+            function, metadata = build.function, build.packed_metadata
         # A signal handler of the program's may launch in the middle of this.
         outer = _launching.buffer
         try:
-            _launching.buffer = place.buffer
-            timer = self._capture.timer(build.captured.variant)
+            _launching.buffer = destination.buffer
+            timer = self._capture.timer(build.variant)
             if timer.is_done:
                 result = build.launch(*grid, stream, function, metadata, *args)
             else:
@@ -150,8 +140,8 @@ class CapturingLauncher:
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            place.failed()
-            self._capture.pass_over(build.captured, number)
+            destination.failed()
+            self._capture.pass_over(build, number)
             # If it fails without records too, that is what the program is to see.
             result = self._launch_clean(grid, stream, *args)
             self._give_up(f"its launch fails with records: {error}")
@@ -159,7 +149,7 @@ class CapturingLauncher:
         finally:
             _launching.buffer = outer
         try:
-            place.launched()
+            destination.launched()
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -170,9 +160,9 @@ class CapturingLauncher:
         clean = self._builds.clean()
         return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
-    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Place, int] | None:
-        """The build, the place and the number of the launch; None if it is to go without records."""
-        number = self._capture.number(self._first.captured)
+    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Destination, int] | None:
+        """The build, the destination and the number of the launch; None if it is to go without records."""
+        number = self._capture.number(self._first)
         if number is None:
             return None
         try:
@@ -180,19 +170,19 @@ class CapturingLauncher:
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
-            self._capture.pass_over(self._first.captured, number)
+            self._capture.pass_over(self._first, number)
             self._give_up(_reason_of(error))
             return None
 
-    def _begin(self, grid: tuple[int, int, int], stream: int, number: int) -> tuple[RecordingBuild, Place]:
+    def _begin(self, grid: tuple[int, int, int], stream: int, number: int) -> tuple[RecordingBuild, Destination]:
         """Raises ``_NoRoom`` if no build is small enough, and what fails."""
         ctas = grid[0] * grid[1] * grid[2]
         while True:
             build = self._build  # another thread may choose a smaller one meanwhile
-            size_bytes = ctas * build.captured.cta_bytes
+            size_bytes = ctas * build.cta_bytes
             if size_bytes <= self._most_bytes:
                 try:
-                    return build, self._capture.begin(build.captured, number, grid, stream)
+                    return build, self._capture.begin(build, number, grid, stream)
                 except NoDeviceMemory:
                     self._most_bytes = size_bytes // 2
             smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)

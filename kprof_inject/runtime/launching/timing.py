@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.runtime.devices.torch_device import Device, Event
+from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking

@@ -77,7 +77,7 @@ class _Process:
             _call_at_exit(self._end)
 
     def _leave_mark(self) -> None:
-        """``process_report.read_reports`` looks for it."""
+        """``session.read_reports`` looks for it."""
         path = os.path.join(self._folder, f"{os.getpid()}.joined")
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
 
