@@ -64,6 +64,12 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(_PLURAL_ES) else f"{noun}s"
 
 
+def listed(words: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return separator.join(words[:most]) + more
+
+
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """``warp 3``, ``warps 0-3, 8``: of at least one number, ascending."""
     runs: list[list[int]] = []

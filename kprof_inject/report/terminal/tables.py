@@ -18,7 +18,7 @@ from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.errors import printable
 from kprof_inject.quantities import time_text
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.timeline.trust import CONFIDENCE, Level, Verdict, judge, median_time_ns
+from kprof_inject.timeline.trust import CONFIDENCE, Level, Verdict, median_time_ns
 
 # Tables of figures on a terminal: names are folded where there is little room, figures never, and letters that the
 # terminal's encoding does not have are written with those that it has.
@@ -129,11 +129,12 @@ _BUILD_COLUMNS: dict[str, Callable[[KernelCost], int | None]] = {
 }
 
 
-def print_trust(launches: Iterable[Launch], console: Console) -> None:
+def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> None:
     """Print a row for each kernel of each process, and under the table what each verdict rests on."""
     # A process has one folder for a variant, however often it launched it.
-    judged = list({launch.kernel.folder: launch for launch in launches}.values())
-    verdicts = [(name, judge(launch.kernel)) for name, launch in zip(_names(judged), judged, strict=True)]
+    of_kernels = {launch.kernel.folder: (launch, verdict) for launch, verdict in judged}.values()
+    names = _names([launch for launch, _ in of_kernels])
+    verdicts = [(name, verdict) for name, (_, verdict) in zip(names, of_kernels, strict=True)]
     say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
     print_fitted(_layouts(verdicts), console)
     for name, verdict in verdicts:
