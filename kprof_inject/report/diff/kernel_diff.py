@@ -42,7 +42,7 @@ from kprof_inject.report.diff.runs import (
     differences,
     runs_of,
 )
-from kprof_inject.report.diff.verdict import Clocks, Judged, Verdict, decisive
+from kprof_inject.report.diff.verdict import ChangeVerdict, Clocks, Judged, decisive
 from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.timeline import Timeline
 
@@ -258,8 +258,8 @@ class MeasuredPair:
             return scope_change(a, b, match.a, match.b, clocks, comparisons)
         if scope_basis(self.all_a, self.all_b, match.a, match.b) is not TOTAL:
             # Its records may be among those that are missing.
-            return Judged(Verdict.UNKNOWN, None, None)
-        return Judged(Verdict.NEW if ran_b else Verdict.GONE, None, None)
+            return Judged(ChangeVerdict.UNKNOWN, None, None)
+        return Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE, None, None)
 
 
 def _any_ran(launches: _Launches, index: int) -> bool:

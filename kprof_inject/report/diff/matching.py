@@ -11,7 +11,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.schema import SOURCES_FILE
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted
-from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_names
+from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
 from kprof_inject.timeline.partitions import partition_names
 
 # Which kernel of A is which of B: by name, and among variants of one name by what is nearest.
@@ -78,7 +78,7 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
         )
     name = min(shared)
     left_a, left_b = ([one for one in side if one.name == name] for side in (a, b))
-    called = distinct_names([*left_a, *left_b])
+    called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
     return KprofError(
         f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and nothing tells which "
@@ -108,7 +108,7 @@ def _runs_by_kernel(
 
 def _listed(side: Sequence[KernelRuns]) -> str:
     """Each variant, so that it can be told from the others."""
-    return _shortened(distinct_names(side))
+    return _shortened(distinct_runs(side))
 
 
 def _names(side: Sequence[KernelRuns]) -> str:

@@ -18,7 +18,7 @@ from kprof_inject.report.diff.table import (
     title_of,
     unpaired_lines,
 )
-from kprof_inject.report.diff.verdict import Judged, Verdict, change_words
+from kprof_inject.report.diff.verdict import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
 from kprof_inject.report.html.page_files import content_policy
 
@@ -65,13 +65,13 @@ def _x(percent: float, axis: float) -> float:
 
 
 _CLASSES = {
-    Verdict.SLOWER: "slower",
-    Verdict.FASTER: "faster",
-    Verdict.SAME: "same",
-    Verdict.CLOCK: "clock",
-    Verdict.UNKNOWN: "unknown",
-    Verdict.NEW: "slower",
-    Verdict.GONE: "faster",
+    ChangeVerdict.SLOWER: "slower",
+    ChangeVerdict.FASTER: "faster",
+    ChangeVerdict.SAME: "same",
+    ChangeVerdict.CLOCK: "clock",
+    ChangeVerdict.UNKNOWN: "unknown",
+    ChangeVerdict.NEW: "slower",
+    ChangeVerdict.GONE: "faster",
 }
 
 _STYLE = """

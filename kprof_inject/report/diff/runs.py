@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
-from kprof_inject.report.kernel_names import CONFIG, told_apart
+from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
@@ -89,17 +89,13 @@ def config_of(kernel: Kernel) -> tuple[object, ...]:
     return tuple(kernel.metadata.get(name) for name in CONFIG)
 
 
-def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
-    """What each is called so that it can be told from the others: the kernel's name, or, of several variants, the
-    variant's with what they differ in."""
-    alike: dict[str, list[dict[str, str]]] = {}
-    for runs in side:
-        alike.setdefault(runs.kernel.name, []).append(_facts(runs))
-    return [told_apart(runs.kernel, _facts(runs), alike[runs.kernel.name]) for runs in side]
+def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
+    """What each is called so that it can be told from the others."""
+    return distinct_names([(runs.kernel, _facts(runs)) for runs in side])
 
 
 def _facts(runs: KernelRuns) -> dict[str, str]:
-    return {name: _SETTINGS[name](runs) for name in (*CONFIG, "grid")}
+    return {name: text for name in (*CONFIG, "grid") if (text := _SETTINGS[name](runs))}
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:

@@ -15,8 +15,8 @@ from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.diff.changes import MEAN, Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
-from kprof_inject.report.diff.runs import KernelRuns, distinct_names, grid_text
-from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
+from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
+from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
     change_text,
@@ -72,7 +72,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
         f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
-    if {Verdict.FASTER, Verdict.SLOWER} <= verdicts:
+    if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
         yield "the two contradict each other: records change how this kernel runs; go by the times without them"
 
 
@@ -146,13 +146,13 @@ def _why_no_scope(diff: KernelDiff) -> str:
 # The tables of a comparison, as the terminal or a file gets them.
 
 _COLOURS = {
-    Verdict.SLOWER: "red",
-    Verdict.FASTER: "green",
-    Verdict.SAME: "",
-    Verdict.CLOCK: "yellow",
-    Verdict.UNKNOWN: "",
-    Verdict.NEW: "red",
-    Verdict.GONE: "green",
+    ChangeVerdict.SLOWER: "red",
+    ChangeVerdict.FASTER: "green",
+    ChangeVerdict.SAME: "",
+    ChangeVerdict.CLOCK: "yellow",
+    ChangeVerdict.UNKNOWN: "",
+    ChangeVerdict.NEW: "red",
+    ChangeVerdict.GONE: "green",
 }
 _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 """Where there is too little room, in this order; the rest says what changed."""
@@ -184,7 +184,7 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
         ("A", [kernel.a for kernel in diff.kernels], diff.only_a),
         ("B", [kernel.b for kernel in diff.kernels], diff.only_b),
     ):
-        names = distinct_names([*alone, *paired])[: len(alone)]
+        names = distinct_runs([*alone, *paired])[: len(alone)]
         lines += [
             f"only in {side}: {name}, grid {grid_text(runs.grid)}, {counted(len(runs.timelines), 'launch')}"
             for name, runs in zip(names, alone, strict=True)
@@ -341,11 +341,11 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
 
 
 def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:
-    if judged.verdict is Verdict.UNKNOWN:
+    if judged.verdict is ChangeVerdict.UNKNOWN:
         yield _unknown(what, limit)
-    elif judged.verdict is Verdict.NEW:
+    elif judged.verdict is ChangeVerdict.NEW:
         yield f"{what} is new: it ran in B alone"
-    elif judged.verdict is Verdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
+    elif judged.verdict is ChangeVerdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
         yield f"{what} is slower by more than {100 * limit:g} %: {change_words(judged.change)}"
 
 

@@ -11,7 +11,7 @@ from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.diff.changes import Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
-from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
+from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.waves import Waves
 
@@ -26,7 +26,7 @@ _MANY_LAUNCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class CannotTell:
     """``reason`` follows the launch's times, and begins with what parts it from them."""
 
     reason: str
@@ -36,16 +36,16 @@ class Untold:
         return f"{self.reason}; {', or '.join(self.remedies)}"
 
 
-def why_untold(diff: KernelDiff) -> Untold:
+def why_cannot_tell(diff: KernelDiff) -> CannotTell:
     """Of a kernel of which nothing can be told."""
     if took_no_time(diff):
-        return Untold(f": {_too_short(diff)}", (_MORE_WORK,))
+        return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
     change = diff.launch.change
     if change is None:
-        return Untold(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
+        return CannotTell(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
     many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
     remedies = (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
-    return Untold(f", {change_words(change)}: launches, and processes, differ too much by themselves", remedies)
+    return CannotTell(f", {change_words(change)}: launches, and processes, differ too much by themselves", remedies)
 
 
 def took_no_time(diff: KernelDiff) -> bool:
@@ -76,7 +76,7 @@ _LEAST_BY_SCOPES, _MOST_BY_SCOPES = 0.5, 1.2
 
 _TOLD = "occupancy"  # by the driver: a source of the slots
 
-_ONE_SIDED = {Verdict.SLOWER: Verdict.NEW, Verdict.FASTER: Verdict.GONE}
+_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
 def cause(diff: KernelDiff, change: Change) -> str:
@@ -176,7 +176,7 @@ _MOST_NAMED = 4
 def kernel_sentence(diff: KernelDiff) -> str:
     """The answer for one kernel."""
     change, sentence = diff.launch.change, _SENTENCES.get(diff.launch.verdict)
-    answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_untold(diff)}"
+    answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_cannot_tell(diff)}"
     grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
     return (
         answer if grids[0] == grids[1] else f"{answer}; but the grid, and with it the work, is {grids[0]} → {grids[1]}"
@@ -211,7 +211,9 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
     """That of a launch which takes as long as before because the clock ran at another rate; None if there is none."""
     cycles = diff.recorded.cycles
-    hidden = diff.launch.verdict is Verdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
+    hidden = (
+        diff.launch.verdict is ChangeVerdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
+    )
     return cycles if hidden else None
 
 
@@ -252,11 +254,11 @@ def _beside_launch(diff: KernelDiff) -> str:
     return f". But {counted(len(changed), 'scope')} changed: {listed(changed)}" if changed else ""
 
 
-_SENTENCES: dict[Verdict, Callable[[KernelDiff, Change], str]] = {
-    Verdict.SLOWER: _changed,
-    Verdict.FASTER: _changed,
-    Verdict.SAME: _same,
-    Verdict.CLOCK: _clock,
+_SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
+    ChangeVerdict.SLOWER: _changed,
+    ChangeVerdict.FASTER: _changed,
+    ChangeVerdict.SAME: _same,
+    ChangeVerdict.CLOCK: _clock,
 }
 
 
@@ -277,9 +279,9 @@ def first_sentence(diff: CaptureDiff) -> str:
     """The answer: what is different."""
     if len(diff.kernels) == 1:
         return kernel_sentence(diff.kernels[0])
-    told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not Verdict.UNKNOWN]
+    told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not told:
-        remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_untold(kernel).remedies)
+        remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
         return f"cannot tell of any of the {len(diff.kernels)} kernels: {', or '.join(remedies)}"
     unknown = len(diff.kernels) - len(told)
     untold = [f"cannot tell of {unknown}"] if unknown else []
@@ -289,7 +291,7 @@ def first_sentence(diff: CaptureDiff) -> str:
 def _answers(told: Sequence[KernelDiff], count: int) -> Iterator[str]:
     """What is said of the launches of ``told``, of ``count`` kernels in all."""
     changed = [kernel for kernel in told if kernel.launch.changed]
-    by_clock = [kernel for kernel in told if kernel.launch.verdict is Verdict.CLOCK]
+    by_clock = [kernel for kernel in told if kernel.launch.verdict is ChangeVerdict.CLOCK]
     if changed:
         yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
     if by_clock:
