@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import printable
-from kprof_inject.quantities import counted, percent, short_time, time_text
+from kprof_inject.quantities import counted, listed, percent, short_time, time_text
 from kprof_inject.report.diff.changes import Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
 from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.waves import Waves
-
-# Why it cannot be told whether a launch changed, and what would help.
 
 MORE_LAUNCHES = "capture more of them with --launches all, or 0:20, from a program that launches the kernel as often"
 _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
@@ -27,9 +25,10 @@ _MANY_LAUNCHES = 20
 
 @dataclass(frozen=True, slots=True)
 class CannotTell:
-    """``reason`` follows the launch's times, and begins with what parts it from them."""
+    """Why it cannot be told whether a launch changed, and what would help."""
 
     reason: str
+    """It follows the launch's times, and begins with what parts it from them."""
     remedies: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -37,7 +36,6 @@ class CannotTell:
 
 
 def why_cannot_tell(diff: KernelDiff) -> CannotTell:
-    """Of a kernel of which nothing can be told."""
     if took_no_time(diff):
         return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
     change = diff.launch.change
@@ -50,11 +48,11 @@ def why_cannot_tell(diff: KernelDiff) -> CannotTell:
 
 def took_no_time(diff: KernelDiff) -> bool:
     """Whether a launch with records did, by its timer: then its time has no ratio to another."""
-    return any(not launch.duration_ns for launch in (*diff.figures_a, *diff.figures_b))
+    return any(not launch.duration_ns for launch in diff.sides.launches)
 
 
 def _too_short(diff: KernelDiff) -> str:
-    launches = (*diff.figures_a, *diff.figures_b)
+    launches = diff.sides.launches
     short = sum(not launch.duration_ns for launch in launches)
     step_ns = max(launch.timer_step_ns for launch in launches)
     by_timer = f", by a timer with steps of {time_text(step_ns)}" if step_ns else ""
@@ -62,11 +60,9 @@ def _too_short(diff: KernelDiff) -> str:
 
 
 def _launches(diff: KernelDiff) -> str:
-    a, b = len(diff.figures_a), len(diff.figures_b)
+    a, b = len(diff.sides.a), len(diff.sides.b)
     return "one launch each" if a == b == 1 else f"{counted(a, 'launch')} in A and {counted(b, 'launch')} in B"
 
-
-# What a launch's change comes of, in words: its scopes, or how its CTAs run beside each other.
 
 _ALL = 0.95
 _MOST = 0.5
@@ -80,7 +76,8 @@ _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: Cha
 
 
 def cause(diff: KernelDiff, change: Change) -> str:
-    """Of the launch's ``change``; begins with a colon, and is empty if nothing can be told."""
+    """What the launch's ``change`` comes of: its scopes, or how its CTAs run beside each other. Begins with a colon; is
+    empty if nothing can be told."""
     alone = diff.by_scopes_percent
     if alone is None:
         return ""
@@ -120,12 +117,12 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
     recorded = diff.recorded.change
     if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
         return f", for with records the launch's change is {change_words(recorded)}"
-    at_once = _both(diff, _at_once)
+    at_once = diff.sides.both(_at_once)
     if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
         return ""
     if abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a)):
         return ", and the rest of it is what a CTA takes outside of them"
-    takes = _both(diff, lambda launch: launch.cta_ns / max(launch.ctas, 1))
+    takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [
             f": a CTA takes {short_time(takes.a)} → {short_time(takes.b)}",
@@ -162,12 +159,8 @@ def _at_once(launch: LaunchFigures) -> float:
     return launch.cta_ns / max(launch.duration_ns, 1)
 
 
-def _both(diff: KernelDiff, value: Callable[[LaunchFigures], float | None]) -> Both:
-    return Both.of(diff.figures_a, diff.figures_b, value, value)
-
-
 def _of_waves(diff: KernelDiff, value: Callable[[Waves], float | None]) -> Both:
-    return _both(diff, lambda launch: None if launch.waves is None else value(launch.waves))
+    return diff.sides.both(lambda launch: None if launch.waves is None else value(launch.waves))
 
 
 _MOST_NAMED = 4
@@ -223,12 +216,6 @@ def faster_by(change: Change) -> str:
     return f"{abs(change.percent):.1f} % ± {rounded_error(change.error_percent)} {word}"
 
 
-def listed(words: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
-    return ", ".join(words[:_MOST_NAMED]) + more
-
-
 def _changed(diff: KernelDiff, change: Change) -> str:
     return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}"
 
@@ -251,7 +238,7 @@ def _clock(diff: KernelDiff, change: Change) -> str:
 def _beside_launch(diff: KernelDiff) -> str:
     """What changed in it, of a launch that did not itself."""
     changed = changed_scopes(diff)
-    return f". But {counted(len(changed), 'scope')} changed: {listed(changed)}" if changed else ""
+    return f". But {counted(len(changed), 'scope')} changed: {listed(changed, _MOST_NAMED)}" if changed else ""
 
 
 _SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
@@ -272,11 +259,8 @@ def _smallest(change: Change) -> str:
     return f"{rounded_error(change.detectable_percent)} %"
 
 
-# The first line: the answer for all kernels together.
-
-
 def first_sentence(diff: CaptureDiff) -> str:
-    """The answer: what is different."""
+    """The answer for all kernels together: what is different."""
     if len(diff.kernels) == 1:
         return kernel_sentence(diff.kernels[0])
     told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
@@ -305,15 +289,16 @@ def _reservations(told: Sequence[KernelDiff]) -> Iterator[str]:
     in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in told]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
     if hidden:
-        yield f"but the clock ran at another rate: in cycles the change is {listed(hidden)}"
+        yield f"but the clock ran at another rate: in cycles the change is {listed(hidden, _MOST_NAMED)}"
     if inside := [_name(kernel) for kernel in told if not kernel.launch.changed and changed_scopes(kernel)]:
-        yield f"but scopes changed in {listed(inside)}"
+        yield f"but scopes changed in {listed(inside, _MOST_NAMED)}"
     if resized := [_name(kernel) for kernel in told if kernel.a.grid != kernel.b.grid]:
-        yield f"but the grid, and with it the work, is another in {listed(resized)}"
+        yield f"but the grid, and with it the work, is another in {listed(resized, _MOST_NAMED)}"
 
 
 def _by_how_much(kernels: Sequence[KernelDiff]) -> str:
-    return listed([f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change])
+    changes = [f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change]
+    return listed(changes, _MOST_NAMED)
 
 
 def _name(kernel: KernelDiff) -> str:

@@ -194,7 +194,7 @@ def test_a_first_launch_is_left_out(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
     slow = with_rows(replace(a[0], launch=replace(a[0].launch, index=0)), rows_of(10 * HEAD_NS, 10 * ITER_NS))
     kernel = compared([slow, *a], b)
-    assert len(kernel.figures_a) == len(a) and kernel.left_out == 1
+    assert len(kernel.sides.a) == len(a) and kernel.left_out == 1
     assert "left out the first of each process, 1 in all" in notes_of(kernel)
 
 
