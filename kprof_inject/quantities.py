@@ -64,6 +64,17 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(_PLURAL_ES) else f"{noun}s"
 
 
+def before_and_after(before: str, after: str) -> str:
+    """``128 → 136``, or what both are."""
+    return after if before == after else f"{before} → {after}"
+
+
+def listed(words: Sequence[str], most: int, separator: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return separator.join(words[:most]) + more
+
+
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """``warp 3``, ``warps 0-3, 8``: of at least one number, ascending."""
     runs: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""All that a report says of one launch."""
+"""All that is known of one launch, found out once: the terminal, JSON and the page take it from here."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ _DISTURBED = "the records disturb this kernel so much that it may be limited by 
 class LaunchReport:
     """A launch, its figures, what each rule says of it, and how far to trust that."""
 
-    launch: Launch
+    timeline: Timeline
     summary: LaunchSummary
     judgements: tuple[Judgement, ...]
     verdict: Verdict
+
+    @property
+    def launch(self) -> Launch:
+        return self.timeline.launch
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -59,4 +63,4 @@ class LaunchReport:
 
 def report_on(timeline: Timeline) -> LaunchReport:
     summary = summarise(timeline)
-    return LaunchReport(timeline.launch, summary, judge_by_rules(timeline, summary), judge(timeline.launch.kernel))
+    return LaunchReport(timeline, summary, judge_by_rules(timeline, summary), judge(timeline.launch.kernel))

@@ -22,7 +22,7 @@ from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duratio
 
 
 @dataclass(frozen=True, slots=True)
-class Shortfall:
+class RecordFaults:
     """``records`` of ``warps`` warps in ``ctas`` CTAs; most, ``worst_records``, of one that wrote ``worst_written``."""
 
     records: int
@@ -34,13 +34,13 @@ class Shortfall:
     worst_written: int
 
 
-def shortfall_of(incomplete: NDArray[np.void], column: str) -> Shortfall | None:
+def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | None:
     """Of one count of ``INCOMPLETE_COLUMNS``; None if no warp has any."""
     mine = incomplete[incomplete[column] > 0]
     if not mine.size:
         return None
     worst = mine[int(mine[column].argmax())]
-    return Shortfall(
+    return RecordFaults(
         int(mine[column].sum()),
         len(mine),
         len(np.unique(mine["cta"])),
@@ -121,10 +121,10 @@ class LaunchSummary:
     records_written: int
     records_lost: int
     records_damaged: int
-    lost: Shortfall | None
-    open_starts: Shortfall | None
-    stray_ends: Shortfall | None
-    damaged: Shortfall | None
+    lost: RecordFaults | None
+    open_starts: RecordFaults | None
+    stray_ends: RecordFaults | None
+    damaged: RecordFaults | None
     ctas_never_ran: int
     ctas_damaged: int
     waves: Waves | None
@@ -179,10 +179,10 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         records_written=timeline.records_written,
         records_lost=timeline.records_lost,
         records_damaged=timeline.records_damaged,
-        lost=shortfall_of(incomplete, "records_lost"),
-        open_starts=shortfall_of(incomplete, "open_starts"),
-        stray_ends=shortfall_of(incomplete, "stray_ends"),
-        damaged=shortfall_of(incomplete, "records_damaged"),
+        lost=record_faults(incomplete, "records_lost"),
+        open_starts=record_faults(incomplete, "open_starts"),
+        stray_ends=record_faults(incomplete, "stray_ends"),
+        damaged=record_faults(incomplete, "records_damaged"),
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
         waves=waves,

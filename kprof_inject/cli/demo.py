@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
@@ -64,7 +65,7 @@ def _replay(workspace: Path, reason: str) -> None:
         _prove_that_it_lowers(kernel)
     timelines = decode_capture(capture)
     write_and_say(opened.folder / "trace.json", timelines)
-    print_report(timelines, as_json=False)
+    print_report([report_on(timeline) for timeline in timelines], as_json=False)
 
 
 def _keep(workspace: Workspace, kernel: Kernel) -> None:

@@ -8,7 +8,7 @@ import click
 
 from kprof_inject.cli.console import say, say_faults, say_unreached
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
-from kprof_inject.report.kernel_names import distinctions, in_words
+from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime import steps
 from kprof_inject.runtime.program import ProgramInput, own_input
 from kprof_inject.workspace import Workspace, held
@@ -30,11 +30,11 @@ def dump_into(workspace: Workspace, kernel: str, program: tuple[str, ...], progr
     result = steps.dump(workspace, kernel, program, program_input)
     kernels = workspace.kernels()
     say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
-    apart = distinctions(kernels)
+    apart = differing_facts(kernels)
     for dumped in kernels:
         target = dumped.info.target
         facts = ({"target": str(target)} if target else {}) | apart[dumped.variant]
-        say(f"  {dumped.name} ({in_words(facts)}) {dumped.ttgir_path}")
+        say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
     say_faults(result.reports.errors)
     say_unreached(result.reports.unreached)
     return result.exit_code

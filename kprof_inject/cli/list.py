@@ -16,7 +16,7 @@ from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import view_of, views_in
-from kprof_inject.report.kernel_names import distinctions, in_words
+from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.workspace import DumpedKernel, Workspace, snapshot_beside
@@ -37,7 +37,7 @@ class Outline:
 
 def heading(outline: Outline) -> str:
     if outline.apart:
-        return f"{outline.kernel} ({in_words(outline.apart)}) {outline.file}"
+        return f"{outline.kernel} ({facts_in_words(outline.apart)}) {outline.file}"
     return f"{outline.kernel} ({outline.file})"
 
 
@@ -110,7 +110,7 @@ def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
         return [Outline(alone.kernel, alone.module.file, outline(alone))], []
     workspace = Workspace.open(place)
     kernels = workspace.kernels()
-    apart = distinctions(kernels)
+    apart = differing_facts(kernels)
     outlines: list[Outline] = []
     errors: list[KprofError] = []
     for kernel, view in zip(kernels, views_in(workspace), strict=True):

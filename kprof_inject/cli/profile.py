@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.captures import decode_capture
@@ -86,7 +87,7 @@ def command(
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder))
         write_and_say(trace_path, timelines, layout)
-        print_report(timelines, as_json)
+        print_report([report_on(timeline) for timeline in timelines], as_json)
     ctx.exit(exit_code or dump_exit_code)
 
 

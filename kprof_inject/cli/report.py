@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option, path_type, redact_option, scope_names_option
 from kprof_inject.quantities import size_text
 from kprof_inject.report.terminal.launch_table import print_launches
 from kprof_inject.report.terminal.tables import print_trust
-from kprof_inject.timeline.timeline import Timeline
 
 
 @click.command("report")
@@ -32,28 +32,27 @@ from kprof_inject.timeline.timeline import Timeline
 def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path | None, redact: bool) -> None:
     """Show what limits each launch of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
     host_buffer), what each of its scopes takes, and how far to trust each kernel's times."""
-    timelines = decode_capture(open_shared(place, names_path, redact=redact))
+    reports = [report_on(timeline) for timeline in decode_capture(open_shared(place, names_path, redact=redact))]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
-    page_lines = [] if html_path is None else _write_page(html_path, timelines)
-    print_report(timelines, as_json)
+    page_lines = [] if html_path is None else _write_page(html_path, reports)
+    print_report(reports, as_json)
     for line in page_lines:
         say(line)
 
 
-def _write_page(path: Path, timelines: list[Timeline]) -> list[str]:
+def _write_page(path: Path, reports: Sequence[LaunchReport]) -> list[str]:
     """What there is to say of the page that was written."""
     from kprof_inject.report.html.document import omissions, write_html
 
-    written = size_text(write_html(path, timelines))
-    return [*omissions(timelines), f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]
+    written = size_text(write_html(path, reports))
+    return [*omissions(reports), f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]
 
 
-def print_report(timelines: list[Timeline], as_json: bool) -> None:
+def print_report(reports: Sequence[LaunchReport], as_json: bool) -> None:
     """The launches and the verdicts on stdout: JSON, or tables that are never cut when they are piped."""
-    reports = [report_on(timeline) for timeline in timelines]
     if as_json:
         click.echo(json.dumps([report.to_json() for report in reports], indent=1))
         return
     console = table_console()
     print_launches(reports, console)
-    print_trust([report.launch for report in reports], console)
+    print_trust([(report.launch, report.verdict) for report in reports], console)

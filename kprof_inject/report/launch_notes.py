@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary, Shortfall
+from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.quantities import counted, percent, ratio, short_time
 from kprof_inject.timeline.spread import IterationSeries, Spread
 from kprof_inject.timeline.waves import Ending, Waves
@@ -210,10 +210,10 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, for the header contradicts itself"
 
 
-def _whose(shortfall: Shortfall | None) -> str:
-    if shortfall is None:
+def _whose(faults: RecordFaults | None) -> str:
+    if faults is None:
         return ""
     return (
-        f", in {counted(shortfall.warps, 'warp')} of {counted(shortfall.ctas, 'CTA')}, most in warp "
-        f"{shortfall.worst_warp} of CTA {shortfall.worst_cta} ({shortfall.worst_records} of {shortfall.worst_written})"
+        f", in {counted(faults.warps, 'warp')} of {counted(faults.ctas, 'CTA')}, most in warp "
+        f"{faults.worst_warp} of CTA {faults.worst_cta} ({faults.worst_records} of {faults.worst_written})"
     )

@@ -17,6 +17,7 @@ from programs.child import REPO
 from shown_page import Show, ShownPage
 from specialised import save_specialised
 
+from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import write_html
 from kprof_inject.select.plan import make_plan
@@ -34,7 +35,7 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("attention")
     save_attention(folder, SCOPES)
     give_code(folder)
-    write_html(folder / "page.html", [decode_launch(read_capture(folder).launches[0])])
+    write_html(folder / "page.html", [report_on(decode_launch(read_capture(folder).launches[0]))])
     return folder / "page.html"
 
 
@@ -42,7 +43,7 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def matmul(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of the capture that ships with the package, of which everything is known."""
     page = tmp_path_factory.mktemp("matmul") / "page.html"
-    write_html(page, [decode_launch(launch) for launch in read_capture(DEMO).launches])
+    write_html(page, [report_on(decode_launch(launch)) for launch in read_capture(DEMO).launches])
     return page
 
 
@@ -74,7 +75,7 @@ def lossy(folder: Path, slots: int) -> Path:
     scopes = [Scope("kernel", "func", -1, ("/src/k.py", 3)), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
     launch = save_launch(folder, scopes, [Cta([warp] * 4, sm=sm, pre_final_ns=5_400) for sm in range(4)], slots=slots)
     kernel = replace(launch.kernel, sm_count=4)
-    write_html(folder / "page.html", [decode_launch(replace(launch, kernel=kernel))])
+    write_html(folder / "page.html", [report_on(decode_launch(replace(launch, kernel=kernel)))])
     return folder / "page.html"
 
 
@@ -218,7 +219,7 @@ def test_only_what_is_in_sight_of_a_long_text_is_on_the_page(show: Show, tmp_pat
     launch = save_launch(tmp_path, [Scope("kernel")], [Cta([[start(0, 5), end(0, 900)]])], slots=4)
     body = "".join(f"    %v{n} = arith.addi %a, %b : i32 loc(#loc{n})\n" for n in range(50_000))
     (launch.kernel.folder / "kernel.ttgir").write_text(f"module {{\n  tt.func @k() {{\n{body}  }}\n}}\n")
-    write_html(tmp_path / "page.html", [decode_launch(launch)])
+    write_html(tmp_path / "page.html", [report_on(decode_launch(launch))])
     _, view = opened(show, tmp_path / "page.html", "ttgir")
     assert 20 < view.locator(".ttgir-row").count() < 100
     view.get_by_role("searchbox").fill("%v49999 =")
@@ -234,7 +235,7 @@ def test_names_and_texts_from_a_capture_are_only_text(show: Show, tmp_path: Path
     launch = save_launch(tmp_path, scopes, [Cta([entries])] * 2, slots=8)
     (launch.kernel.folder / "sources.json").write_text(json.dumps({path: f"{HOSTILE}\n'''{HOSTILE}\n"}))
     (launch.kernel.folder / "kernel.ttgir").write_text(f"tt.func {{\n{HOSTILE}\n}}\n")
-    write_html(tmp_path / "page.html", [decode_launch(launch)])
+    write_html(tmp_path / "page.html", [report_on(decode_launch(launch))])
     for tab in ("overview", "heat_map", "scopes", "source", "ttgir"):
         shown, view = opened(show, tmp_path / "page.html", tab)
         assert shown.page.locator("img[src=x]").count() == 0
@@ -259,7 +260,7 @@ def test_no_text_is_cut_off_at_the_side(
 def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None:
     module = REPO / "tests/select/partitioned/three_partitions.ttgir.gz"
     plan = make_plan(fixture_view(read(module)), parse_selectors(["func", "loop", "iter"]))
-    write_html(tmp_path / "ws.html", [decode_launch(save_specialised(tmp_path, plan))])
+    write_html(tmp_path / "ws.html", [report_on(decode_launch(save_specialised(tmp_path, plan)))])
     titles = ["default partition (warps 0-3)", "partition 0 (warp 10)", "partition 1 (warps 4-7)"]
 
     _, view = opened(show, tmp_path / "ws.html", "overview")

@@ -11,7 +11,7 @@ from buffers import SM_CLOCK_HZ, Cta, save_launch
 from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
 from timelines import incomplete_rows
 
-from kprof_inject.analysis.summary import LaunchSummary, Shortfall, summarise
+from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, summarise
 from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.model import Place
 from kprof_inject.timeline.timeline import decode_launch
@@ -95,8 +95,8 @@ def test_what_is_missing_is_told_of_its_warps(tmp_path: Path) -> None:
         {"cta": 1, "warp": 0, "records_written": 12, "records_lost": 4},
     )
     summary = summarise(known_launch(tmp_path, incomplete=incomplete))
-    assert summary.lost == Shortfall(5, 2, 2, 1, 0, 4, 12)
-    assert summary.open_starts == Shortfall(1, 1, 1, 0, 1, 1, 9)
+    assert summary.lost == RecordFaults(5, 2, 2, 1, 0, 4, 12)
+    assert summary.open_starts == RecordFaults(1, 1, 1, 0, 1, 1, 9)
     assert (summary.stray_ends, summary.damaged) == (None, None)
 
 

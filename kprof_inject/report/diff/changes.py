@@ -1,14 +1,15 @@
-"""What changed from A to B: of a launch as a whole, and of one scope."""
+"""What changed from A to B: of a launch as a whole, of one scope, and how much of the one the other explains."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.report.diff.matching import Match, ScopeIdentity
+from kprof_inject.report.diff.matching import NOWHERE, Match, ScopeIdentity
 from kprof_inject.report.diff.runs import LaunchFigures, ScopeFigures
 from kprof_inject.report.diff.verdict import Clocks, Judged, judged
 from kprof_inject.timeline.comparison import Change, change_between, noise_floor
@@ -16,8 +17,9 @@ from kprof_inject.timeline.comparison import Change, change_between, noise_floor
 _LEAST_WITHOUT_FIRST = 2
 _LARGEST_STEP_NS = 500.0  # what CUDA promises of its events; times that are all equal show no finer step
 
-_Launches = Sequence[LaunchFigures]
+_Launches = tuple[LaunchFigures, ...]
 _Value = Callable[[LaunchFigures], float | None]
+_ScopeValue = Callable[[ScopeFigures], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +29,14 @@ class Both:
     a: float | None
     b: float | None
 
-    @classmethod
-    def of(cls, a: _Launches, b: _Launches, value_a: _Value, value_b: _Value) -> Both:
-        return cls(_median(a, value_a), _median(b, value_b))
-
 
 @dataclass(frozen=True, slots=True)
 class Basis:
     """What of a scope is compared, in time and in cycles. Of one that never ran the total is 0; there is no mean."""
 
     name: str
-    time_ns: Callable[[ScopeFigures], float | None]
-    cycles: Callable[[ScopeFigures], float | None]
+    time_ns: _ScopeValue
+    cycles: _ScopeValue
 
 
 TOTAL = Basis(
@@ -52,33 +50,75 @@ MEAN = Basis("mean", lambda scope: scope.mean_ns, lambda scope: scope.mean_cycle
 """Where records are missing on a side, the total is not of all."""
 
 
-def without_first(launches: _Launches) -> tuple[LaunchFigures, ...]:
-    """Without the first launch of each process, which fills the caches, where at least two others are left."""
-    others: dict[Hashable, int] = {}
-    for launch in launches:
-        others[launch.process] = others.get(launch.process, 0) + (not launch.first)
-    return tuple(launch for launch in launches if not launch.first or others[launch.process] < _LEAST_WITHOUT_FIRST)
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """The launches of a kernel in A and in B."""
 
+    a: _Launches
+    b: _Launches
 
-def clocks_of(a: _Launches, b: _Launches) -> Clocks:
-    return Clocks(_clock_hz(a), _clock_hz(b))
+    @property
+    def launches(self) -> _Launches:
+        return (*self.a, *self.b)
 
+    def without_first(self) -> Sides:
+        return Sides(_without_first(self.a), _without_first(self.b))
 
-def launch_change(a: _Launches, b: _Launches, clocks: Clocks, comparisons: int) -> Judged:
-    """Of the time from the first CTA's begin to the last one's end, with records."""
-    durations = Both.of(a, b, _duration_ns, _duration_ns)
-    if not durations.a or not durations.b:
-        return judged(None, None, clocks)
-    shorter_ns = min(durations.a, durations.b)
-    step = max(launch.timer_step_ns for launch in (*a, *b)) / shorter_ns
-    floor = noise_floor(shorter_ns, shorter_ns)
+    @cached_property
+    def clocks(self) -> Clocks:
+        return Clocks(_clock_hz(self.a), _clock_hz(self.b))
 
-    def change(value: _Value) -> Change | None:
-        return change_between(
-            _by_process(a, value), _by_process(b, value), floor=floor, comparisons=comparisons, step=step
+    @cached_property
+    def duration_ns(self) -> Both:
+        return self.both(_duration_ns)
+
+    def both(self, value: _Value) -> Both:
+        return Both(_median(self.a, value), _median(self.b, value))
+
+    def both_of(self, match: Match, value: _ScopeValue) -> Both:
+        """Of the scopes of a match."""
+        return Both(_median(self.a, _in_scope(match.a, value)), _median(self.b, _in_scope(match.b, value)))
+
+    def ran(self, match: Match) -> tuple[bool, bool]:
+        """Whether it ran in a launch of A, and of B."""
+        return _any_ran(self.a, match.a), _any_ran(self.b, match.b)
+
+    def basis(self, match: Match) -> Basis:
+        whole = all(one.scopes[match.a].whole for one in self.a) and all(one.scopes[match.b].whole for one in self.b)
+        return TOTAL if whole else MEAN
+
+    def launch_change(self, comparisons: int) -> Judged:
+        """Of the time from the first CTA's begin to the last one's end, with records."""
+        if not self.duration_ns.a or not self.duration_ns.b:
+            return judged(None, None, self.clocks)
+        shorter_ns = min(self.duration_ns.a, self.duration_ns.b)
+        step = max(launch.timer_step_ns for launch in self.launches) / shorter_ns
+        floor = noise_floor(shorter_ns, shorter_ns)
+        time, cycles = (
+            change_between(
+                _by_process(self.a, value), _by_process(self.b, value), floor=floor, comparisons=comparisons, step=step
+            )
+            for value in (_duration_ns, _duration_cycles)
         )
+        return judged(time, cycles, self.clocks)
 
-    return judged(change(_duration_ns), change(_duration_cycles), clocks)
+    def scope_change(self, match: Match, comparisons: int) -> Judged:
+        basis, shares = self.basis(match), self.both_of(match, lambda scope: scope.share)
+        shorter_ns = min(self.duration_ns.a or 0.0, self.duration_ns.b or 0.0)
+        part_ns = shorter_ns * min(shares.a or 0.0, shares.b or 0.0)
+        if part_ns <= 0:
+            return judged(None, None, self.clocks)
+        floor = noise_floor(shorter_ns, part_ns)
+        time, cycles = (
+            change_between(
+                _by_process(self.a, _in_scope(match.a, value)),
+                _by_process(self.b, _in_scope(match.b, value)),
+                floor=floor,
+                comparisons=comparisons,
+            )
+            for value in (basis.time_ns, basis.cycles)
+        )
+        return judged(time, cycles, self.clocks)
 
 
 def clean_change(
@@ -103,37 +143,12 @@ def clean_change(
     return judged(change, recorded.cycles if agree else None, clocks)
 
 
-def scope_basis(a: _Launches, b: _Launches, in_a: int, in_b: int) -> Basis:
-    whole = all(launch.scopes[in_a].whole for launch in a) and all(launch.scopes[in_b].whole for launch in b)
-    return TOTAL if whole else MEAN
-
-
-def compared_ns(a: _Launches, b: _Launches, in_a: int, in_b: int, basis: Basis) -> Both:
-    return Both.of(
-        a, b, lambda launch: basis.time_ns(launch.scopes[in_a]), lambda launch: basis.time_ns(launch.scopes[in_b])
-    )
-
-
-def scope_change(a: _Launches, b: _Launches, in_a: int, in_b: int, clocks: Clocks, comparisons: int) -> Judged:
-    """Of the scopes with these numbers in A's and in B's table."""
-    basis = scope_basis(a, b, in_a, in_b)
-    durations = Both.of(a, b, _duration_ns, _duration_ns)
-    shares = Both.of(a, b, lambda launch: launch.scopes[in_a].share, lambda launch: launch.scopes[in_b].share)
-    shorter_ns = min(durations.a or 0.0, durations.b or 0.0)
-    part_ns = shorter_ns * min(shares.a or 0.0, shares.b or 0.0)
-    if part_ns <= 0:
-        return judged(None, None, clocks)
-    floor = noise_floor(shorter_ns, part_ns)
-
-    def change(value: Callable[[ScopeFigures], float | None]) -> Change | None:
-        return change_between(
-            _by_process(a, lambda launch: value(launch.scopes[in_a])),
-            _by_process(b, lambda launch: value(launch.scopes[in_b])),
-            floor=floor,
-            comparisons=comparisons,
-        )
-
-    return judged(change(basis.time_ns), change(basis.cycles), clocks)
+def _without_first(launches: _Launches) -> _Launches:
+    """Without the first launch of each process, which fills the caches, where at least two others are left."""
+    others: dict[Hashable, int] = {}
+    for launch in launches:
+        others[launch.process] = others.get(launch.process, 0) + (not launch.first)
+    return tuple(launch for launch in launches if not launch.first or others[launch.process] < _LEAST_WITHOUT_FIRST)
 
 
 def _duration_ns(launch: LaunchFigures) -> float:
@@ -145,8 +160,17 @@ def _duration_cycles(launch: LaunchFigures) -> float | None:
 
 
 def _clock_hz(launches: _Launches) -> float | None:
-    rates = [launch.clock_hz for launch in launches]
-    return None if None in rates else _median(launches, lambda launch: launch.clock_hz)
+    if any(launch.clock_hz is None for launch in launches):
+        return None
+    return _median(launches, lambda launch: launch.clock_hz)
+
+
+def _any_ran(launches: _Launches, index: int) -> bool:
+    return any(launch.scopes[index].count for launch in launches)
+
+
+def _in_scope(index: int, value: _ScopeValue) -> _Value:
+    return lambda launch: value(launch.scopes[index])
 
 
 def _median(launches: _Launches, value: _Value) -> float | None:
@@ -162,18 +186,14 @@ def _by_process(launches: _Launches, value: _Value) -> list[NDArray[np.float64]]
     return [np.array(values) for values in found.values()]
 
 
-# How much of a launch's change its scopes explain: each by itself, and all together.
-
-_NOWHERE = -1
-
-
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``percent`` is by how much the launch would take longer in B if nothing but its scopes had changed, and ``parts``
-    which part of its change each match explains by itself, without the matched scopes in it."""
+    """How much of a launch's change its scopes explain."""
 
     percent: float
+    """By how much it would take longer in B if nothing but its scopes had changed."""
     parts: tuple[float, ...]
+    """Which part of its change each match explains by itself, without the matched scopes in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +205,14 @@ class Grown:
 
 
 def explanation(
-    matches: Sequence[Match],
-    b: Sequence[ScopeIdentity],
-    launches_a: Sequence[LaunchFigures],
-    launches_b: Sequence[LaunchFigures],
-    launch: Judged,
-    took_ns: float | None,
+    sides: Sides, matches: Sequence[Match], b: Sequence[ScopeIdentity], launch: Judged, took_ns: float | None
 ) -> Explanation | None:
     """Of a launch that took ``took_ns`` in A, with records or without. None if it did not change for sure, or what its
     scopes grew by is not known."""
-    duration_ns = Both.of(launches_a, launches_b, _scopes_duration_ns, _scopes_duration_ns).a
-    cta_ns = Both.of(launches_a, launches_b, _cta_ns, _cta_ns).a
-    grown = [_grown(launches_a, launches_b, match) for match in matches]
+    duration_ns, cta_ns = sides.duration_ns.a, _median(sides.a, lambda one: one.cta_ns)
     if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
         return None
+    grown = [_grown(sides, match) for match in matches]
     # CTAs run beside each other: as many as in A take so much of the launch's time for each ns of all of theirs.
     return explained(matches, b, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
 
@@ -215,26 +229,24 @@ def explained(
     if not known or len(known) < len(grown):
         return None
     at = {match.b: number for number, match in enumerate(matches)}
-    around = [at.get(_matched_around(match.b, b, at), _NOWHERE) for match in matches]
+    around = [at.get(_matched_around(match.b, b, at), NOWHERE) for match in matches]
     own_ns = [one.ns for one in known]
     for number, outer in enumerate(around):
-        if outer != _NOWHERE:
+        if outer != NOWHERE:
             own_ns[outer] -= known[number].ns
-    outermost = [one for one, outer in zip(known, around, strict=True) if outer == _NOWHERE]
+    outermost = [one for one, outer in zip(known, around, strict=True) if outer == NOWHERE]
     percent = percent_per_ns * _foremost_ns(outermost, change.direction)
     # What the launch's interval holds may be all of its change.
     whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
     return Explanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
 
 
-def _grown(a: Sequence[LaunchFigures], b: Sequence[LaunchFigures], match: Match) -> Grown | None:
+def _grown(sides: Sides, match: Match) -> Grown | None:
     """None if records are missing."""
-    if scope_basis(a, b, match.a, match.b) is not TOTAL:
+    totals = sides.both_of(match, TOTAL.time_ns)
+    if sides.basis(match) is not TOTAL or totals.a is None or totals.b is None:
         return None
-    totals = compared_ns(a, b, match.a, match.b, TOTAL)
-    if totals.a is None or totals.b is None:
-        return None
-    warps = [launch.scopes[at].warps for side, at in ((a, match.a), (b, match.b)) for launch in side]
+    warps = [launch.scopes[at].warps for side, at in ((sides.a, match.a), (sides.b, match.b)) for launch in side]
     return Grown(totals.b - totals.a, frozenset().union(*warps))
 
 
@@ -250,14 +262,6 @@ def _foremost_ns(outermost: Sequence[Grown], direction: int) -> float:
 def _matched_around(index: int, scopes: Sequence[ScopeIdentity], matched: dict[int, int]) -> int:
     """The innermost matched scope around one."""
     parent = scopes[index].parent
-    while parent != _NOWHERE and parent not in matched:
+    while parent != NOWHERE and parent not in matched:
         parent = scopes[parent].parent
     return parent
-
-
-def _scopes_duration_ns(launch: LaunchFigures) -> float:
-    return float(launch.duration_ns)
-
-
-def _cta_ns(launch: LaunchFigures) -> float:
-    return float(launch.cta_ns)

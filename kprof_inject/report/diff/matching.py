@@ -1,22 +1,23 @@
-"""Which kernel of A is which of B, and which of their scopes."""
+"""Which kernel of A is which of B, and which of their scopes: lines move when a kernel is edited, and with them what
+scopes are called."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
+from typing import TypeVar
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.schema import SOURCES_FILE
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.quantities import counted
-from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_names
+from kprof_inject.quantities import counted, listed
+from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
+from kprof_inject.report.source_text import SourceText, without_folders
 from kprof_inject.timeline.partitions import partition_names
 
-# Which kernel of A is which of B: by name, and among variants of one name by what is nearest.
-
 _MOST_NAMES = 12
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,7 @@ def pair_runs(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Pairing:
     pairs: list[tuple[KernelRuns, KernelRuns]] = []
     left_a, left_b = list(a), list(b)
     for key in _KEYS:
-        for mine, theirs in _alike(left_a, left_b, key):
-            pairs += zip(mine, theirs, strict=True)
+        pairs += _alike(left_a, left_b, key, key)
         taken = {id(runs) for pair in pairs for runs in pair}
         left_a, left_b = ([runs for runs in left if id(runs) not in taken] for left in (left_a, left_b))
     if not pairs and len(a) == len(b) == 1 and not (a[0].name and b[0].name):
@@ -65,7 +65,7 @@ def require_names(renamed: Mapping[str, str], a: Sequence[KernelRuns], b: Sequen
             if name not in known:
                 raise KprofError(
                     f"--renamed: {side} has no kernel {printable(name)}",
-                    hint=f"write OLD=NEW, the names in A and in B; {side} has {_listed(runs)}",
+                    hint=f"write OLD=NEW, the names in A and in B; {side} has {_shortened(distinct_runs(runs))}",
                 )
 
 
@@ -73,12 +73,13 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     shared = {one.name for one in a} & {one.name for one in b} - {""}
     if not shared:
         return KprofError(
-            f"A and B have no kernel in common: A has {_names(a)}; B has {_names(b)}",
+            f"A and B have no kernel in common: A has {_shortened([one.kernel.name for one in a])}; "
+            f"B has {_shortened([one.kernel.name for one in b])}",
             hint="compare captures of the same kernel; if its name has changed: --renamed OLD=NEW",
         )
     name = min(shared)
     left_a, left_b = ([one for one in side if one.name == name] for side in (a, b))
-    called = distinct_names([*left_a, *left_b])
+    called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
     return KprofError(
         f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and nothing tells which "
@@ -90,56 +91,45 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
 
 
 def _alike(
-    a: Sequence[KernelRuns], b: Sequence[KernelRuns], key: Callable[[KernelRuns], Hashable]
-) -> Iterable[tuple[list[KernelRuns], list[KernelRuns]]]:
-    """The groups for which the key is equal, where both sides have as many."""
-    groups_a, groups_b = _runs_by_kernel(a, key), _runs_by_kernel(b, key)
-    return [(mine, groups_b[value]) for value, mine in groups_a.items() if len(mine) == len(groups_b.get(value, ()))]
+    a: Sequence[_T], b: Sequence[_T], key_a: Callable[[_T], Hashable], key_b: Callable[[_T], Hashable]
+) -> Iterator[tuple[_T, _T]]:
+    """Those of which the keys are equal, in their order, where both sides have as many; None is no key."""
+    groups_a, groups_b = _grouped(a, key_a), _grouped(b, key_b)
+    for value, mine in groups_a.items():
+        if len(mine) == len(groups_b.get(value, ())):
+            yield from zip(mine, groups_b[value], strict=True)
 
 
-def _runs_by_kernel(
-    found: Sequence[KernelRuns], key: Callable[[KernelRuns], Hashable]
-) -> dict[Hashable, list[KernelRuns]]:
-    groups: dict[Hashable, list[KernelRuns]] = {}
-    for runs in found:
-        groups.setdefault(key(runs), []).append(runs)
+def _grouped(found: Sequence[_T], key: Callable[[_T], Hashable]) -> dict[Hashable, list[_T]]:
+    groups: dict[Hashable, list[_T]] = {}
+    for one in found:
+        if (value := key(one)) is not None:
+            groups.setdefault(value, []).append(one)
     return groups
 
 
-def _listed(side: Sequence[KernelRuns]) -> str:
-    """Each variant, so that it can be told from the others."""
-    return _shortened(distinct_names(side))
-
-
-def _names(side: Sequence[KernelRuns]) -> str:
-    return _shortened([runs.kernel.name for runs in side])
-
-
 def _shortened(words: Sequence[str]) -> str:
-    names = list(dict.fromkeys(map(printable, words)))
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    return listed(list(dict.fromkeys(map(printable, words))), _MOST_NAMES)
 
-
-# Which scope of A is which of B. Lines move when a kernel is edited, and with them what scopes are called.
 
 # A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
 _LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
-_NOWHERE = -1
+NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeIdentity:
-    """What tells a scope from others: ``lines`` are the text of its source line and of the calls that inlined it, empty
-    where the text is not known. ``parent`` is the index of the scope around it, or -1. ``partition`` is the name of the
-    partition that runs it, empty if there are none."""
+    """What tells a scope from others."""
 
     name: str
     kind: str
     source: str
     lines: tuple[str, ...]
+    """The text of its source line and of the calls that inlined it; empty where a text is not known."""
     parent: int
+    """The index of the scope around it, or ``NOWHERE``."""
     partition: str = ""
+    """The name of the partition that runs it, empty if there are none."""
 
     @property
     def steady_name(self) -> str:
@@ -148,7 +138,7 @@ class ScopeIdentity:
 
     @property
     def short_source(self) -> str:
-        return PurePath(self.source).name if self.source else ""
+        return without_folders(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +169,13 @@ class Matching:
 
 
 def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
-    texts = kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
-    partitions = partition_names(kernel.scopes)
-    split = {path: text.split("\n") for path, text in texts.items()}
+    text, partitions = SourceText(kernel), partition_names(kernel.scopes)
     return tuple(
         ScopeIdentity(
             scope.name,
             scope.kind,
             scope.source,
-            _known(tuple(_line_text(split, place) for place in (scope.source, *scope.called_from))),
+            _known(tuple(_code_of(text, place) for place in (scope.source, *scope.called_from))),
             scope.parent,
             partitions.get(index, ""),
         )
@@ -199,13 +187,9 @@ def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
     return lines if all(lines) else ()
 
 
-def _line_text(sources: dict[str, list[str]], place: str) -> str:
+def _code_of(text: SourceText, place: str) -> str:
     """What a line says, without its comment unless it is all there is; empty if it is not known."""
-    path, _, number = place.rpartition(":")
-    lines = sources.get(path, [])
-    if not number.isdigit() or not 0 < int(number) <= len(lines):
-        return ""
-    line = lines[int(number) - 1]
+    line = text.line(place)
     return " ".join((line.partition("#")[0].strip() or line).split())
 
 
@@ -260,7 +244,7 @@ def _match_beside(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found:
     """Match what stands outermost in partitions of one name, or in scopes that are matched, and then what stands in
     that."""
     partitions = dict.fromkeys(scope.partition for scope in (*a, *b))
-    waiting = [((_NOWHERE, name), (_NOWHERE, name)) for name in partitions]
+    waiting = [((NOWHERE, name), (NOWHERE, name)) for name in partitions]
     waiting += [((mine, a[mine].partition), (theirs, b[theirs].partition)) for mine, theirs in found.items()]
     while waiting:
         mine, theirs = waiting.pop()
@@ -287,24 +271,14 @@ def _matched(
     keys: Sequence[_Key],
 ) -> Iterator[tuple[int, int]]:
     for key in keys:
-        groups_a, groups_b = _grouped(left_a, a, key), _grouped(left_b, b, key)
-        alike = [
-            pair
-            for value, mine in groups_a.items()
-            if len(mine) == len(groups_b.get(value, ()))
-            for pair in zip(mine, groups_b[value], strict=True)
-        ]
+        alike = list(_alike(left_a, left_b, _of_scope(a, key), _of_scope(b, key)))
         yield from alike
         left_a = [at for at in left_a if at not in {mine for mine, _ in alike}]
         left_b = [at for at in left_b if at not in {theirs for _, theirs in alike}]
 
 
-def _grouped(left: Sequence[int], scopes: Sequence[ScopeIdentity], key: _Key) -> dict[Hashable, list[int]]:
-    groups: dict[Hashable, list[int]] = {}
-    for at in left:
-        if (value := key(scopes[at])) is not None:
-            groups.setdefault(value, []).append(at)
-    return groups
+def _of_scope(scopes: Sequence[ScopeIdentity], key: _Key) -> Callable[[int], Hashable]:
+    return lambda index: key(scopes[index])
 
 
 def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, theirs: int, found: dict[int, int]) -> str:
@@ -314,7 +288,7 @@ def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, the
         notes.append(f"called {before.name} in A")
     if before.lines and after.lines and before.lines != after.lines:
         notes.append("its line reads otherwise")
-    moved = found.get(before.parent, _NOWHERE) != after.parent
+    moved = found.get(before.parent, NOWHERE) != after.parent
     if moved or (before.partition and after.partition and before.partition != after.partition):
         notes.append(f"in {_place(a, before)} in A, in {_place(b, after)} in B")
     return "; ".join(notes)

@@ -18,11 +18,9 @@ from kprof_inject.report.diff.table import (
     title_of,
     unpaired_lines,
 )
-from kprof_inject.report.diff.verdict import Judged, Verdict, change_words
+from kprof_inject.report.diff.verdict import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
 from kprof_inject.report.html.page_files import content_policy
-
-# A change with its interval as a small drawing: a bar from no change to the estimate, a whisker over the interval.
 
 _WIDTH, _HEIGHT, _MARGIN = 140.0, 20.0, 4.0
 _CAP = 4.0
@@ -37,8 +35,9 @@ def axis_percent(judged: Iterable[Judged | None]) -> float:
 
 
 def interval_bar(judged: Judged | None, axis: float) -> str:
-    """An SVG element that takes its colour from the text around it; empty where no change is known. What lies beyond
-    the axis ends at its end, there without a cap."""
+    """A change with its interval as a small SVG element: a bar from no change to the estimate, a whisker over the
+    interval. It takes its colour from the text around it, and is empty where no change is known. What lies beyond the
+    axis ends at its end, there without a cap."""
     change = judged.change if judged else None
     if change is None:
         return ""
@@ -65,13 +64,13 @@ def _x(percent: float, axis: float) -> float:
 
 
 _CLASSES = {
-    Verdict.SLOWER: "slower",
-    Verdict.FASTER: "faster",
-    Verdict.SAME: "same",
-    Verdict.CLOCK: "clock",
-    Verdict.UNKNOWN: "unknown",
-    Verdict.NEW: "slower",
-    Verdict.GONE: "faster",
+    ChangeVerdict.SLOWER: "slower",
+    ChangeVerdict.FASTER: "faster",
+    ChangeVerdict.SAME: "same",
+    ChangeVerdict.CLOCK: "clock",
+    ChangeVerdict.UNKNOWN: "unknown",
+    ChangeVerdict.NEW: "slower",
+    ChangeVerdict.GONE: "faster",
 }
 
 _STYLE = """

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
-from kprof_inject.report.kernel_names import CONFIG, told_apart
-from kprof_inject.timeline.choice import Choice, NumberSet
+from kprof_inject.report.kernel_names import CONFIG, distinct_names
+from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
 from kprof_inject.timeline.waves import Waves, launch_duration_ns, waves_of
 
-# What is compared: the launches of one variant of a kernel with one grid, of one side.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelRuns:
-    """``name`` is the kernel's, or what it is called on the other side; empty if nothing tells (a Proton buffer).
-    ``timelines``, at least one, are in the order of the launches."""
+    """The launches of one variant of a kernel with one grid, of one side."""
 
     name: str
+    """The kernel's, or what it is called on the other side; empty if nothing tells (a Proton buffer)."""
     timelines: tuple[Timeline, ...]
+    """At least one, in the order of the launches."""
 
     @property
     def kernel(self) -> Kernel:
@@ -55,19 +54,12 @@ def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[K
     return [KernelRuns(_name(runs[0].launch, renamed), tuple(runs)) for runs in found.values()]
 
 
-def process_of(launch: Launch) -> Hashable:
-    """Launches for which this is equal were made by the same process of the same capture, on one device."""
-    return launch.kernel.folder, launch.device
-
-
 def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
     kernel = launch.kernel
     # A kernel of which there are no files is called what its Proton buffer is.
     own = kernel.name if kernel.folder.is_dir() else ""
     return renamed.get(kernel.variant, renamed.get(kernel.name, own))
 
-
-# In what two builds of a kernel, and how they were launched and recorded, differ.
 
 _COMPILER = ("triton_version", "target")
 
@@ -85,21 +77,16 @@ class Difference:
 
 
 def config_of(kernel: Kernel) -> tuple[object, ...]:
-    """What an autotuner varies."""
     return tuple(kernel.metadata.get(name) for name in CONFIG)
 
 
-def distinct_names(side: Sequence[KernelRuns]) -> list[str]:
-    """What each is called so that it can be told from the others: the kernel's name, or, of several variants, the
-    variant's with what they differ in."""
-    alike: dict[str, list[dict[str, str]]] = {}
-    for runs in side:
-        alike.setdefault(runs.kernel.name, []).append(_facts(runs))
-    return [told_apart(runs.kernel, _facts(runs), alike[runs.kernel.name]) for runs in side]
+def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
+    """What each is called so that it can be told from the others."""
+    return distinct_names([(runs.kernel, _facts(runs)) for runs in side])
 
 
 def _facts(runs: KernelRuns) -> dict[str, str]:
-    return {name: _SETTINGS[name](runs) for name in (*CONFIG, "grid")}
+    return {name: text for name in (*CONFIG, "grid") if (text := _SETTINGS[name](runs))}
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:
@@ -157,16 +144,13 @@ _SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
 }
 
 
-# What is taken from each launch to compare it.
-
 _MEASURED = "fitted"
 _NO_TIMER = "nominal"
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
-    """One scope of one launch. ``warps`` are those of a CTA in which it ran; ``whole`` says that no record of it can be
-    missing. Times of a scope of which no start has its end are None."""
+    """One scope of one launch. Times of a scope of which no start has its end are None."""
 
     count: int
     total_ns: int | None
@@ -176,24 +160,28 @@ class ScopeFigures:
     p50_ns: float | None
     share: float | None
     warps: tuple[int, ...]
+    """Those of a CTA in which it ran."""
     whole: bool
+    """No record of it can be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFigures:
-    """One launch: ``clock_hz`` is None if it was not measured, and ``timed`` says whether any timer was read.
-    ``cta_ns`` is what its CTAs took, all together, without the copying of their records.
-
-    ``first`` is the first launch that its process made of this variant."""
+    """What is taken from a launch to compare it."""
 
     process: Hashable
+    """Launches for which this is equal were made by the same process of the same capture, on one device."""
     first: bool
+    """The first launch that its process made of this variant."""
     duration_ns: int
     clock_hz: float | None
+    """None if it was not measured."""
     timed: bool
+    """Whether any timer was read."""
     timer_step_ns: int
     ctas: int
     cta_ns: int
+    """What its CTAs took, all together, without the copying of their records."""
     waves: Waves | None
     records_missing: int
     record_cost_known: bool
@@ -207,24 +195,21 @@ def comparable_figures(
     alone, it is those that both did."""
     warps_a, warps_b = a.timelines[0].warps, b.timelines[0].warps
     if (len(warps_a) == a.kernel.num_warps and len(warps_b) == b.kernel.num_warps) or warps_a == warps_b:
-        return _figures(a.timelines), _figures(b.timelines), None
-    both = tuple(sorted({*warps_a} & {*warps_b}))
-    choice = Choice(warps=NumberSet.of(both))
-    chosen_a, chosen_b = (_figures([one.chosen(choice) for one in runs.timelines]) for runs in (a, b))
-    return chosen_a, chosen_b, both
+        both, choice = None, EVERYTHING
+    else:
+        both = tuple(sorted({*warps_a} & {*warps_b}))
+        choice = Choice(warps=NumberSet.of(both))
+    figures_a, figures_b = (tuple(_figures_of(one, choice) for one in runs.timelines) for runs in (a, b))
+    return figures_a, figures_b, both
 
 
-def _figures(timelines: Sequence[Timeline]) -> tuple[LaunchFigures, ...]:
-    return tuple(map(figures_of, timelines))
-
-
-def figures_of(timeline: Timeline) -> LaunchFigures:
+def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
+    timeline = whole if choice == EVERYTHING else whole.chosen(choice)
     launch, clock = timeline.launch, timeline.clock
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
-    scopes = [_scope(statistics) for statistics in scope_statistics(timeline)]
     return LaunchFigures(
-        process=process_of(launch),
+        process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
         duration_ns=launch_duration_ns(timeline),
         clock_hz=clock.clock_hz if clock.source == _MEASURED else None,
@@ -236,13 +221,13 @@ def figures_of(timeline: Timeline) -> LaunchFigures:
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
         scopes=tuple(
-            replace(scope, whole=not missing and not alone and not timeline.ctas_damaged)
-            for scope, alone in zip(scopes, without_partner, strict=True)
+            _scope(statistics, whole=not missing and not alone and not timeline.ctas_damaged)
+            for statistics, alone in zip(scope_statistics(timeline), without_partner, strict=True)
         ),
     )
 
 
-def _scope(statistics: ScopeStatistics) -> ScopeFigures:
+def _scope(statistics: ScopeStatistics, *, whole: bool) -> ScopeFigures:
     return ScopeFigures(
         count=statistics.count,
         total_ns=statistics.total_ns,
@@ -252,5 +237,5 @@ def _scope(statistics: ScopeStatistics) -> ScopeFigures:
         p50_ns=statistics.p50_ns,
         share=statistics.share,
         warps=tuple(statistics.warps.ids.tolist()),
-        whole=True,
+        whole=whole,
     )

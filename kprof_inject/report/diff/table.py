@@ -11,12 +11,12 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import INSTANT
 from kprof_inject.errors import KprofError, Position, printable
-from kprof_inject.quantities import counted, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, percent, short_time, time_text
 from kprof_inject.report.diff.changes import MEAN, Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
-from kprof_inject.report.diff.runs import KernelRuns, distinct_names, grid_text
-from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
+from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
+from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
     change_text,
@@ -30,13 +30,12 @@ from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
-# What stands under a kernel's table: in what else the two sides differ, and what bounds the comparison.
-
 _DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE)
 
 
 def kernel_notes(diff: KernelDiff) -> Iterator[str]:
-    """Each is a line, if there is something to say."""
+    """What stands under a kernel's table: in what else the two sides differ, and what bounds the comparison. Each is a
+    line, if there is something to say."""
     yield from _settings(diff)
     yield from _launches(diff)
     yield from _clock(diff)
@@ -64,7 +63,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     else:
         sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
         yield f"without records: no times in {' and '.join(sides)}"
-    launches = launch_counts(len(diff.figures_a), len(diff.figures_b))
+    launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
         f"with records: span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
@@ -72,7 +71,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
         f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
-    if {Verdict.FASTER, Verdict.SLOWER} <= verdicts:
+    if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
         yield "the two contradict each other: records change how this kernel runs; go by the times without them"
 
 
@@ -82,7 +81,7 @@ def _clock(diff: KernelDiff) -> Iterator[str]:
         yield f"clock {diff.clocks}: in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
     elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
         yield "clock: not measured on both sides; a change of the clock would look like one of the kernel"
-    if not all(launch.timed for launch in (*diff.figures_a, *diff.figures_b)):
+    if not all(launch.timed for launch in diff.sides.launches):
         yield "times are from cycles at an assumed clock, for no timer was read: cycles alone are compared"
 
 
@@ -92,7 +91,7 @@ def _work(diff: KernelDiff) -> Iterator[str]:
             f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: a CTA, or the launch, does other work; totals "
             "are of all CTAs, means of one scope each"
         )
-    ran = [{launch.ctas for launch in side} for side in (diff.figures_a, diff.figures_b)]
+    ran = [{launch.ctas for launch in side} for side in (diff.sides.a, diff.sides.b)]
     if diff.a.grid == diff.b.grid and ran[0] != ran[1]:
         yield "not as many CTAs ran in all launches: totals are of those that did"
     if diff.a.kernel.num_warps != diff.b.kernel.num_warps:
@@ -107,12 +106,12 @@ def _work(diff: KernelDiff) -> Iterator[str]:
 
 
 def _records(diff: KernelDiff) -> Iterator[str]:
-    for side, launches in (("A", diff.figures_a), ("B", diff.figures_b)):
+    for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
         if missing := sum(launch.records_missing for launch in launches):
             yield f"lost: {missing} records of {side}. run --fit keeps them all"
     if any(scope.basis == MEAN.name for scope in diff.scopes):
         yield "records are missing, and totals with them: scopes are compared by the mean of those that are whole"
-    known = {launch.record_cost_known for launch in (*diff.figures_a, *diff.figures_b)}
+    known = {launch.record_cost_known for launch in diff.sides.launches}
     if known == {True, False}:
         yield "record cost: known of one side alone, and subtracted there: scopes are not quite comparable"
     for side, runs in (("A", diff.a), ("B", diff.b)):
@@ -143,20 +142,17 @@ def _why_no_scope(diff: KernelDiff) -> str:
     return "no change can be told where a launch, or the scope in it, took no time at all"
 
 
-# The tables of a comparison, as the terminal or a file gets them.
-
 _COLOURS = {
-    Verdict.SLOWER: "red",
-    Verdict.FASTER: "green",
-    Verdict.SAME: "",
-    Verdict.CLOCK: "yellow",
-    Verdict.UNKNOWN: "",
-    Verdict.NEW: "red",
-    Verdict.GONE: "green",
+    ChangeVerdict.SLOWER: "red",
+    ChangeVerdict.FASTER: "green",
+    ChangeVerdict.SAME: "",
+    ChangeVerdict.CLOCK: "yellow",
+    ChangeVerdict.UNKNOWN: "",
+    ChangeVerdict.NEW: "red",
+    ChangeVerdict.GONE: "green",
 }
 _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 """Where there is too little room, in this order; the rest says what changed."""
-_ARROW = " → "
 
 
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
@@ -184,7 +180,7 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
         ("A", [kernel.a for kernel in diff.kernels], diff.only_a),
         ("B", [kernel.b for kernel in diff.kernels], diff.only_b),
     ):
-        names = distinct_names([*alone, *paired])[: len(alone)]
+        names = distinct_runs([*alone, *paired])[: len(alone)]
         lines += [
             f"only in {side}: {name}, grid {grid_text(runs.grid)}, {counted(len(runs.timelines), 'launch')}"
             for name, runs in zip(names, alone, strict=True)
@@ -194,7 +190,7 @@ def unpaired_lines(diff: CaptureDiff) -> list[str]:
 
 def title_of(kernel: KernelDiff) -> str:
     a, b = kernel.a, kernel.b
-    grid = grid_text(a.grid) if a.grid == b.grid else f"{grid_text(a.grid)} → {grid_text(b.grid)}"
+    grid = before_and_after(grid_text(a.grid), grid_text(b.grid))
     return f"{b.kernel.name}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
 
 
@@ -214,8 +210,7 @@ SCOPE_TITLES = ("count", "total", "mean", "p50", "share")
 
 def source_text(scope: ScopeChange) -> str:
     """The lines' place, by the last part of the file's path."""
-    before, after = (source.rpartition("/")[2] or "-" for source in (scope.source_a, scope.source_b))
-    return after if before == after else f"{before} → {after}"
+    return before_and_after(*(source.rpartition("/")[2] or "-" for source in (scope.source_a, scope.source_b)))
 
 
 def _layouts(kernel: KernelDiff) -> list[list[Column]]:
@@ -246,11 +241,7 @@ def _columns(kernel: KernelDiff) -> list[Column]:
 
 
 def _of_both(figures: Both, text: Callable[[float], str]) -> str:
-    before, after = ("-" if value is None else text(value) for value in (figures.a, figures.b))
-    return after if before == after else f"{before}{_ARROW}{after}"
-
-
-# A comparison as JSON values.
+    return before_and_after(*("-" if value is None else text(value) for value in (figures.a, figures.b)))
 
 
 def diff_json(diff: CaptureDiff) -> dict[str, Any]:
@@ -304,8 +295,6 @@ def _unmatched(one: Unmatched) -> dict[str, Any]:
     return {"scope": one.scope.name, "kind": one.scope.kind, "source": one.scope.source, "why": one.why}
 
 
-# Whether B is slower by more than is allowed: for CI.
-
 _NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
 
 
@@ -341,11 +330,11 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
 
 
 def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:
-    if judged.verdict is Verdict.UNKNOWN:
+    if judged.verdict is ChangeVerdict.UNKNOWN:
         yield _unknown(what, limit)
-    elif judged.verdict is Verdict.NEW:
+    elif judged.verdict is ChangeVerdict.NEW:
         yield f"{what} is new: it ran in B alone"
-    elif judged.verdict is Verdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
+    elif judged.verdict is ChangeVerdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
         yield f"{what} is slower by more than {100 * limit:g} %: {change_words(judged.change)}"
 
 

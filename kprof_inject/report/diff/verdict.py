@@ -19,7 +19,7 @@ _TOO_COARSE_PERCENT = 25.0
 _NO_BOUND_PERCENT = 100.0
 
 
-class Verdict(Enum):
+class ChangeVerdict(Enum):
     """``NEW`` and ``GONE`` are of a scope that ran in B alone, or in A alone."""
 
     SLOWER = "slower"
@@ -31,9 +31,9 @@ class Verdict(Enum):
     GONE = "gone"
 
 
-ONE_SIDED = (Verdict.NEW, Verdict.GONE)
+ONE_SIDED = (ChangeVerdict.NEW, ChangeVerdict.GONE)
 
-_BY_DIRECTION = {1: Verdict.SLOWER, 0: Verdict.SAME, -1: Verdict.FASTER}
+_BY_DIRECTION = {1: ChangeVerdict.SLOWER, 0: ChangeVerdict.SAME, -1: ChangeVerdict.FASTER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class Judged:
     A kernel that changed is slower, or faster, in cycles as well; where the clocks differ and it is not, the clock is
     all that is known to have changed."""
 
-    verdict: Verdict
+    verdict: ChangeVerdict
     change: Change | None
     cycles: Change | None
 
     @property
     def changed(self) -> bool:
-        return self.verdict in (Verdict.SLOWER, Verdict.FASTER)
+        return self.verdict in (ChangeVerdict.SLOWER, ChangeVerdict.FASTER)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -80,17 +80,17 @@ def judged(change: Change | None, cycles: Change | None, clocks: Clocks) -> Judg
     return Judged(_verdict(change, cycles, clocks), change, cycles)
 
 
-def _verdict(change: Change | None, cycles: Change | None, clocks: Clocks) -> Verdict:
+def _verdict(change: Change | None, cycles: Change | None, clocks: Clocks) -> ChangeVerdict:
     if change is None or (change.direction == 0 and is_too_coarse(change)):
-        return Verdict.UNKNOWN
+        return ChangeVerdict.UNKNOWN
     if change.direction and clocks.differ and cycles is not None and cycles.direction != change.direction:
-        return Verdict.CLOCK
+        return ChangeVerdict.CLOCK
     return _BY_DIRECTION[change.direction]
 
 
 def decisive(recorded: Judged, clean: Judged | None) -> Judged:
     """What is said of a launch by its times with records and without: by those without, if they can tell."""
-    return clean if clean is not None and clean.verdict is not Verdict.UNKNOWN else recorded
+    return clean if clean is not None and clean.verdict is not ChangeVerdict.UNKNOWN else recorded
 
 
 def change_words(change: Change) -> str:

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import printable
-from kprof_inject.quantities import counted, percent, short_time, time_text
+from kprof_inject.quantities import counted, listed, percent, short_time, time_text
 from kprof_inject.report.diff.changes import Both
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
-from kprof_inject.report.diff.verdict import ONE_SIDED, Judged, Verdict, change_words
+from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.waves import Waves
-
-# Why it cannot be told whether a launch changed, and what would help.
 
 MORE_LAUNCHES = "capture more of them with --launches all, or 0:20, from a program that launches the kernel as often"
 _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
@@ -26,35 +24,35 @@ _MANY_LAUNCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
-    """``reason`` follows the launch's times, and begins with what parts it from them."""
+class CannotTell:
+    """Why it cannot be told whether a launch changed, and what would help."""
 
     reason: str
+    """It follows the launch's times, and begins with what parts it from them."""
     remedies: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.reason}; {', or '.join(self.remedies)}"
 
 
-def why_untold(diff: KernelDiff) -> Untold:
-    """Of a kernel of which nothing can be told."""
+def why_cannot_tell(diff: KernelDiff) -> CannotTell:
     if took_no_time(diff):
-        return Untold(f": {_too_short(diff)}", (_MORE_WORK,))
+        return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
     change = diff.launch.change
     if change is None:
-        return Untold(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
+        return CannotTell(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
     many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
     remedies = (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
-    return Untold(f", {change_words(change)}: launches, and processes, differ too much by themselves", remedies)
+    return CannotTell(f", {change_words(change)}: launches, and processes, differ too much by themselves", remedies)
 
 
 def took_no_time(diff: KernelDiff) -> bool:
     """Whether a launch with records did, by its timer: then its time has no ratio to another."""
-    return any(not launch.duration_ns for launch in (*diff.figures_a, *diff.figures_b))
+    return any(not launch.duration_ns for launch in diff.sides.launches)
 
 
 def _too_short(diff: KernelDiff) -> str:
-    launches = (*diff.figures_a, *diff.figures_b)
+    launches = diff.sides.launches
     short = sum(not launch.duration_ns for launch in launches)
     step_ns = max(launch.timer_step_ns for launch in launches)
     by_timer = f", by a timer with steps of {time_text(step_ns)}" if step_ns else ""
@@ -62,11 +60,9 @@ def _too_short(diff: KernelDiff) -> str:
 
 
 def _launches(diff: KernelDiff) -> str:
-    a, b = len(diff.figures_a), len(diff.figures_b)
+    a, b = len(diff.sides.a), len(diff.sides.b)
     return "one launch each" if a == b == 1 else f"{counted(a, 'launch')} in A and {counted(b, 'launch')} in B"
 
-
-# What a launch's change comes of, in words: its scopes, or how its CTAs run beside each other.
 
 _ALL = 0.95
 _MOST = 0.5
@@ -76,11 +72,12 @@ _LEAST_BY_SCOPES, _MOST_BY_SCOPES = 0.5, 1.2
 
 _TOLD = "occupancy"  # by the driver: a source of the slots
 
-_ONE_SIDED = {Verdict.SLOWER: Verdict.NEW, Verdict.FASTER: Verdict.GONE}
+_ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
 
 
 def cause(diff: KernelDiff, change: Change) -> str:
-    """Of the launch's ``change``; begins with a colon, and is empty if nothing can be told."""
+    """What the launch's ``change`` comes of: its scopes, or how its CTAs run beside each other. Begins with a colon; is
+    empty if nothing can be told."""
     alone = diff.by_scopes_percent
     if alone is None:
         return ""
@@ -120,12 +117,12 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
     recorded = diff.recorded.change
     if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
         return f", for with records the launch's change is {change_words(recorded)}"
-    at_once = _both(diff, _at_once)
+    at_once = diff.sides.both(_at_once)
     if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
         return ""
     if abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a)):
         return ", and the rest of it is what a CTA takes outside of them"
-    takes = _both(diff, lambda launch: launch.cta_ns / max(launch.ctas, 1))
+    takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [
             f": a CTA takes {short_time(takes.a)} → {short_time(takes.b)}",
@@ -162,12 +159,8 @@ def _at_once(launch: LaunchFigures) -> float:
     return launch.cta_ns / max(launch.duration_ns, 1)
 
 
-def _both(diff: KernelDiff, value: Callable[[LaunchFigures], float | None]) -> Both:
-    return Both.of(diff.figures_a, diff.figures_b, value, value)
-
-
 def _of_waves(diff: KernelDiff, value: Callable[[Waves], float | None]) -> Both:
-    return _both(diff, lambda launch: None if launch.waves is None else value(launch.waves))
+    return diff.sides.both(lambda launch: None if launch.waves is None else value(launch.waves))
 
 
 _MOST_NAMED = 4
@@ -176,7 +169,7 @@ _MOST_NAMED = 4
 def kernel_sentence(diff: KernelDiff) -> str:
     """The answer for one kernel."""
     change, sentence = diff.launch.change, _SENTENCES.get(diff.launch.verdict)
-    answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_untold(diff)}"
+    answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_cannot_tell(diff)}"
     grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
     return (
         answer if grids[0] == grids[1] else f"{answer}; but the grid, and with it the work, is {grids[0]} → {grids[1]}"
@@ -211,7 +204,9 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
     """That of a launch which takes as long as before because the clock ran at another rate; None if there is none."""
     cycles = diff.recorded.cycles
-    hidden = diff.launch.verdict is Verdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
+    hidden = (
+        diff.launch.verdict is ChangeVerdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
+    )
     return cycles if hidden else None
 
 
@@ -219,12 +214,6 @@ def faster_by(change: Change) -> str:
     """``2.5 % ± 0.1 slower``."""
     word = "slower" if change.log_ratio > 0 else "faster"
     return f"{abs(change.percent):.1f} % ± {rounded_error(change.error_percent)} {word}"
-
-
-def listed(words: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = f" and {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
-    return ", ".join(words[:_MOST_NAMED]) + more
 
 
 def _changed(diff: KernelDiff, change: Change) -> str:
@@ -249,14 +238,14 @@ def _clock(diff: KernelDiff, change: Change) -> str:
 def _beside_launch(diff: KernelDiff) -> str:
     """What changed in it, of a launch that did not itself."""
     changed = changed_scopes(diff)
-    return f". But {counted(len(changed), 'scope')} changed: {listed(changed)}" if changed else ""
+    return f". But {counted(len(changed), 'scope')} changed: {listed(changed, _MOST_NAMED)}" if changed else ""
 
 
-_SENTENCES: dict[Verdict, Callable[[KernelDiff, Change], str]] = {
-    Verdict.SLOWER: _changed,
-    Verdict.FASTER: _changed,
-    Verdict.SAME: _same,
-    Verdict.CLOCK: _clock,
+_SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
+    ChangeVerdict.SLOWER: _changed,
+    ChangeVerdict.FASTER: _changed,
+    ChangeVerdict.SAME: _same,
+    ChangeVerdict.CLOCK: _clock,
 }
 
 
@@ -270,16 +259,13 @@ def _smallest(change: Change) -> str:
     return f"{rounded_error(change.detectable_percent)} %"
 
 
-# The first line: the answer for all kernels together.
-
-
 def first_sentence(diff: CaptureDiff) -> str:
-    """The answer: what is different."""
+    """The answer for all kernels together: what is different."""
     if len(diff.kernels) == 1:
         return kernel_sentence(diff.kernels[0])
-    told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not Verdict.UNKNOWN]
+    told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not told:
-        remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_untold(kernel).remedies)
+        remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
         return f"cannot tell of any of the {len(diff.kernels)} kernels: {', or '.join(remedies)}"
     unknown = len(diff.kernels) - len(told)
     untold = [f"cannot tell of {unknown}"] if unknown else []
@@ -289,7 +275,7 @@ def first_sentence(diff: CaptureDiff) -> str:
 def _answers(told: Sequence[KernelDiff], count: int) -> Iterator[str]:
     """What is said of the launches of ``told``, of ``count`` kernels in all."""
     changed = [kernel for kernel in told if kernel.launch.changed]
-    by_clock = [kernel for kernel in told if kernel.launch.verdict is Verdict.CLOCK]
+    by_clock = [kernel for kernel in told if kernel.launch.verdict is ChangeVerdict.CLOCK]
     if changed:
         yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
     if by_clock:
@@ -303,15 +289,16 @@ def _reservations(told: Sequence[KernelDiff]) -> Iterator[str]:
     in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in told]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
     if hidden:
-        yield f"but the clock ran at another rate: in cycles the change is {listed(hidden)}"
+        yield f"but the clock ran at another rate: in cycles the change is {listed(hidden, _MOST_NAMED)}"
     if inside := [_name(kernel) for kernel in told if not kernel.launch.changed and changed_scopes(kernel)]:
-        yield f"but scopes changed in {listed(inside)}"
+        yield f"but scopes changed in {listed(inside, _MOST_NAMED)}"
     if resized := [_name(kernel) for kernel in told if kernel.a.grid != kernel.b.grid]:
-        yield f"but the grid, and with it the work, is another in {listed(resized)}"
+        yield f"but the grid, and with it the work, is another in {listed(resized, _MOST_NAMED)}"
 
 
 def _by_how_much(kernels: Sequence[KernelDiff]) -> str:
-    return listed([f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change])
+    changes = [f"{_name(kernel)} {faster_by(kernel.launch.change)}" for kernel in kernels if kernel.launch.change]
+    return listed(changes, _MOST_NAMED)
 
 
 def _name(kernel: KernelDiff) -> str:

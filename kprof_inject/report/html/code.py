@@ -13,6 +13,7 @@ from kprof_inject.capture.model import lines_of, shown_line, sources_of, ttgir_o
 from kprof_inject.capture.scopes import ScopeInfo
 from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
+from kprof_inject.report.source_text import file_and_line
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import STRING, unquote
 
@@ -28,7 +29,7 @@ def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, A
     lines]``, ascending, with gaps between; none if the capture has no text of the file. ``timed`` has the lines with
     scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line; both
     are None if no time of these is known."""
-    places = [_source_place(scope.source) for scope in summary.scopes]
+    places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
     scopes_of: dict[str, dict[int, list[int]]] = {path: {} for path in texts}
     for index, place in enumerate(places):
@@ -44,12 +45,6 @@ def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, A
         for path, by_line in scopes_of.items()
     ]
     return sorted(files, key=lambda file: -sum(line["self_ns"] or 0 for line in file["timed"]))
-
-
-def _source_place(source: str) -> tuple[str, int] | None:
-    """File and line of ``file:line``."""
-    path, _, number = source.rpartition(":")
-    return (path, int(number)) if path and number.isdecimal() else None
 
 
 def _timed(number: int, indices: list[int], summary: LaunchSummary, parents: list[int]) -> dict[str, Any]:

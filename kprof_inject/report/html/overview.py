@@ -122,14 +122,14 @@ def _number(value: Any) -> str:
     return "" if value is None else f"{value}"
 
 
-def launch_overview(timeline: Timeline, report: LaunchReport) -> dict[str, Any]:
+def launch_overview(report: LaunchReport) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
     them, both as texts; ``findings`` bear the index of their scope, or None; ``doubts`` say what could not be
     judged, and why."""
     summary, verdict = report.summary, report.verdict
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {
-        "facts": facts(timeline, summary),
+        "facts": facts(report.timeline, summary),
         "builds": build_rows(report.launch.kernel),
         "verdict": {"level": verdict.level.value, "text": printable(verdict.text)},
         "findings": [

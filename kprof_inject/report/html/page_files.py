@@ -7,11 +7,10 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
-_ROOT = files("kprof_inject.report.html") / "assets"
+_ROOT = Path(__file__).with_name("assets")
 
 
 def text_of(name: str) -> str:
@@ -20,13 +19,14 @@ def text_of(name: str) -> str:
 
 def styles() -> str:
     """All of ``assets/*.css``, the shell's first."""
-    names = sorted((entry.name for entry in _ROOT.iterdir() if entry.name.endswith(".css")), key=_shell_first)
-    return "\n".join(text_of(name) for name in names)
+    names = sorted((path.name for path in _ROOT.glob("*.css")), key=lambda name: (name != "style.css", name))
+    return "\n".join(map(text_of, names))
 
 
 def import_map() -> str:
     """An import map with each module as a data: URL, so that modules load without a network and without a server."""
-    modules = {f"#{name}": _data_url(text) for name, text in sorted(_modules(_ROOT, "").items())}
+    names = sorted(path.relative_to(_ROOT).with_suffix("").as_posix() for path in _ROOT.rglob("*.js"))
+    modules = {f"#{name}": _data_url(text_of(f"{name}.js")) for name in names}
     return json.dumps({"imports": modules}, indent=0)
 
 
@@ -43,20 +43,6 @@ def content_policy(style: str, scripts: Sequence[str] = ()) -> str:
 def _source_hash(text: str) -> str:
     """What a policy calls an inline element with exactly this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _shell_first(name: str) -> tuple[bool, str]:
-    return name != "style.css", name
-
-
-def _modules(folder: Traversable, prefix: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found |= _modules(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".js"):
-            found[prefix + entry.name.removesuffix(".js")] = entry.read_text(encoding="utf-8")
-    return found
 
 
 def _data_url(module: str) -> str:

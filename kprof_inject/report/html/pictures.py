@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,32 +232,43 @@ def _quantile(
     return quantiles
 
 
-# Each scope by itself: how its durations are spread, where it ran, and how its iterations go.
-
 # No device has as many SMs; a damaged header may name any.
 _MOST_GROUPS = 512
 
 
-def scope_pictures(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
-    """One object for each scope of the table, in its order. Reads the launch once more."""
-    histograms, bands = Histograms(summary.scopes), IterationBands(summary.scopes)
-    for block in timeline.blocks():
+class ScopePictures:
+    """Each scope by itself: how its durations are spread, where it ran, and how its iterations go."""
+
+    def __init__(self, summary: LaunchSummary) -> None:
+        self._scopes = summary.scopes
+        self._histograms, self._bands = Histograms(summary.scopes), IterationBands(summary.scopes)
+
+    def seeing(self, blocks: Iterable[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
+        """The blocks of the launch that was summarised, each of which counts once it is passed on."""
+        for block in blocks:
+            self._add(block)
+            yield block
+
+    def _add(self, block: NDArray[np.void]) -> None:
         order = np.argsort(block["scope"], kind="stable")
         scope, durations_ns, iterations = (block[name][order] for name in ("scope", "duration_ns", "iteration"))
         present, begins = np.unique(scope, return_index=True)
         for index, begin, end in zip(present.tolist(), begins, np.append(begins[1:], len(scope)), strict=True):
-            histograms.add(index, durations_ns[begin:end])
-            bands.add(index, iterations[begin:end], durations_ns[begin:end])
-    return [
-        {
-            **_facts(scope),
-            "histogram": histograms.of(index),
-            "iterations": bands.of(index),
-            "warps": _means(scope.warps),
-            "sms": _means(scope.sms),
-        }
-        for index, scope in enumerate(summary.scopes)
-    ]
+            self._histograms.add(index, durations_ns[begin:end])
+            self._bands.add(index, iterations[begin:end], durations_ns[begin:end])
+
+    def drawn(self) -> list[dict[str, Any]]:
+        """One object for each scope of the table, in its order. To be called once, after all blocks."""
+        return [
+            {
+                **_facts(scope),
+                "histogram": self._histograms.of(index),
+                "iterations": self._bands.of(index),
+                "warps": _means(scope.warps),
+                "sms": _means(scope.sms),
+            }
+            for index, scope in enumerate(self._scopes)
+        ]
 
 
 def _facts(scope: ScopeSummary) -> dict[str, Any]:

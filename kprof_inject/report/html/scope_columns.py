@@ -1,8 +1,26 @@
-"""The scopes of a launch for the page, block by block, as columns that compress well."""
+"""The scopes of a launch for the page, block by block, as columns that compress well.
+
+``assets/codec.js`` reads the columns, and ``assets/data.js`` makes typed arrays of them again.
+
+A table is its number of rows (u32) and then its columns. A column is one byte and then some planes of a byte for each
+row, the lowest byte of all values first: high bytes that hardly change stand together and take next to no room. The
+byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
+some are negative.
+
+Times are nanoseconds since the launch's begin. The tables, in this order:
+
+* the CTAs: number, SM, begin, time until the end of its work, and from there until its records are copied;
+* the incomplete warps: row of the CTA among those, warp, what its counters say, begin and length of the lost window;
+* for each block the tracks in it (row of the CTA, warp, number of scopes), then its scopes.
+
+Whatever can be predicted is stored as the difference from that: a start from the start before it, an iteration from
+the one before it of its scope, elapsed cycles from those that the elapsed time takes at the fitted clock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,21 +28,14 @@ from numpy.typing import NDArray
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 
-# Columns of whole numbers as bytes that compress well; ``assets/codec.js`` reads them.
-#
-# A table is its number of rows (u32) and then its columns. A column is one byte and then some planes of a byte for each
-# row, the lowest byte of all values first: high bytes that hardly change stand together and take next to no room. The
-# byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
-# some are negative.
-
-Column = NDArray[np.integer]
+_Numbers = NDArray[np.integer]
 
 _ZIGZAG = 0x80
 # What a double holds exactly, as JavaScript's numbers are.
 _EXACT = 1 << 53
 
 
-def table_bytes(columns: Sequence[Column]) -> Iterator[bytes]:
+def table_bytes(columns: Sequence[_Numbers]) -> Iterator[bytes]:
     """One table. All columns have the same number of rows. Raises ``KprofError`` for a number beyond ±2 ** 52."""
     rows = len(columns[0])
     yield rows.to_bytes(4, "little")
@@ -32,7 +43,7 @@ def table_bytes(columns: Sequence[Column]) -> Iterator[bytes]:
         yield from _column_bytes(column.astype(np.int64, copy=False), rows)
 
 
-def differences(column: Column, first: int = 0) -> NDArray[np.int64]:
+def differences(column: _Numbers, first: int = 0) -> NDArray[np.int64]:
     """Each value less the one before it."""
     values = column.astype(np.int64)
     steps = values.copy()
@@ -41,7 +52,7 @@ def differences(column: Column, first: int = 0) -> NDArray[np.int64]:
     return steps
 
 
-def differences_by_kind(column: Column, kind: Column) -> NDArray[np.int64]:
+def differences_by_kind(column: _Numbers, kind: _Numbers) -> NDArray[np.int64]:
     """Each value less the one before it in a row of the same ``kind``; the first of a kind less 0."""
     order = np.argsort(kind, kind="stable")
     sorted_kind, values = kind[order], column[order].astype(np.int64)
@@ -69,34 +80,60 @@ def _column_bytes(values: NDArray[np.int64], rows: int) -> Iterator[bytes]:
         yield np.ascontiguousarray(lowest_first[:, plane]).tobytes()
 
 
-# The scopes of a launch for the page, block by block: what ``assets/data.js`` turns into typed arrays again.
-#
-# Times are nanoseconds since the launch's begin. In this order, each as ``payload.columns`` has it:
-#
-# * the CTAs: number, SM, begin, time until the end of its work, and from there until its records are copied;
-# * the incomplete warps: place of the CTA among those, warp, what its counters say, begin and length of the lost
-# window;
-# * for each block the tracks in it (place of the CTA, warp, number of scopes), then its scopes.
-#
-# Whatever can be predicted is stored as the difference from that: a start from the start before it, an iteration from
-# the one before it of its scope, elapsed cycles from those that the elapsed time takes at the fitted clock.
-
 _COUNTS = ("records_written", "records_lost", "open_starts", "stray_ends", "records_damaged")
 
 
-def scope_bytes(timeline: Timeline, shown: NDArray[np.bool_] | None) -> Iterator[bytes]:
-    """The launch's CTAs, and the scopes of those of them that are ``shown`` (a row for each of ``timeline.ctas``; None:
-    of all)."""
-    places = _Places(timeline.ctas["cta"])
-    yield from _ctas(timeline)
-    yield from _incomplete(timeline, places)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a page shows of one launch."""
+
+    ctas: NDArray[np.bool_] | None
+    """Which rows of ``timeline.ctas`` have their scopes in it; None: all do."""
+    scopes: int
+
+
+def shares(wanted: Sequence[int], most: int) -> list[int]:
+    """How many of ``most`` each gets: as many as it wants if that is no more than an equal share, and of what those
+    leave again an equal share."""
+    left, given = most, [0] * len(wanted)
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    for done, index in enumerate(order):
+        given[index] = min(wanted[index], left // (len(order) - done))
+        left -= given[index]
+    return given
+
+
+def shown_of(timeline: Timeline, most: int) -> Shown:
+    """Whole CTAs with at most so many scopes, but at least one: those of the first SMs, so that what an SM did is there
+    from the launch's begin to its end."""
+    if timeline.scope_count <= most:
+        return Shown(None, timeline.scope_count)
+    rows = _CtaRows(timeline.ctas["cta"])
+    counts = np.zeros(len(timeline.ctas), dtype=np.int64)
     for block in timeline.blocks():
-        kept = block if shown is None else block[shown[places.of(block["cta"])]]
+        counts += np.bincount(rows.of(block["cta"]), minlength=len(counts))
+    order = np.lexsort((timeline.ctas["cta"], timeline.ctas["sm"]))
+    fits = np.cumsum(counts[order]) <= most
+    fits[np.flatnonzero(counts[order])[:1]] = True
+    shown = np.zeros(len(counts), dtype=bool)
+    shown[order[fits]] = True
+    return Shown(shown, int(counts[shown].sum()))
+
+
+def scope_bytes(
+    timeline: Timeline, blocks: Iterable[NDArray[np.void]], shown: NDArray[np.bool_] | None
+) -> Iterator[bytes]:
+    """The launch's CTAs, and of all its ``blocks`` the scopes of those CTAs that are ``shown`` (see ``Shown.ctas``)."""
+    rows = _CtaRows(timeline.ctas["cta"])
+    yield from _ctas(timeline)
+    yield from _incomplete(timeline, rows)
+    for block in blocks:
+        kept = block if shown is None else block[shown[rows.of(block["cta"])]]
         if kept.size:
-            yield from _block(kept, timeline, places)
+            yield from _block(kept, timeline, rows)
 
 
-class _Places:
+class _CtaRows:
     """Where CTAs stand in the table of CTAs."""
 
     def __init__(self, numbers: NDArray[np.int32]) -> None:
@@ -120,11 +157,11 @@ def _ctas(timeline: Timeline) -> Iterator[bytes]:
     )
 
 
-def _incomplete(timeline: Timeline, places: _Places) -> Iterator[bytes]:
+def _incomplete(timeline: Timeline, rows: _CtaRows) -> Iterator[bytes]:
     warps = timeline.incomplete
     yield from table_bytes(
         (
-            places.of(warps["cta"]) if warps.size else warps["cta"],
+            rows.of(warps["cta"]) if warps.size else warps["cta"],
             warps["warp"],
             *(warps[count] for count in _COUNTS),
             differences(warps["lost_start_ns"], timeline.first_ns),
@@ -133,12 +170,11 @@ def _incomplete(timeline: Timeline, places: _Places) -> Iterator[bytes]:
     )
 
 
-def _block(scopes: NDArray[np.void], timeline: Timeline, places: _Places) -> Iterator[bytes]:
+def _block(scopes: NDArray[np.void], timeline: Timeline, rows: _CtaRows) -> Iterator[bytes]:
     cta, warp = scopes["cta"], scopes["warp"]
     fresh = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
     first = np.flatnonzero(fresh)
-    place = places.of(cta[first])
-    yield from table_bytes((place, warp[first], np.diff(first, append=len(scopes))))
+    yield from table_bytes((rows.of(cta[first]), warp[first], np.diff(first, append=len(scopes))))
 
     elapsed_ns = scopes["end_ns"] - scopes["start_ns"]
     elapsed_cycles = scopes["end_cycles"] - scopes["start_cycles"]

@@ -1,11 +1,15 @@
-"""Tables of figures on a terminal, and the one of verdicts."""
+"""Tables of figures on a terminal, and the one of verdicts.
+
+Names are folded where there is little room, figures never, and letters that the terminal's encoding does not have are
+written with those that it has.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.cells import cell_len
@@ -16,12 +20,9 @@ from rich.text import Text
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.errors import printable
-from kprof_inject.quantities import time_text
+from kprof_inject.quantities import before_and_after, time_text
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.timeline.trust import CONFIDENCE, Level, Verdict, judge, median_time_ns
-
-# Tables of figures on a terminal: names are folded where there is little room, figures never, and letters that the
-# terminal's encoding does not have are written with those that it has.
+from kprof_inject.timeline.trust import CONFIDENCE, Level, Verdict, median_time_ns
 
 _LEAST_NAME = 8
 _READABLE_NAME = 24
@@ -32,14 +33,14 @@ _FRAME, _SPACE = 3, 1
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``cells`` are texts of anyone's; ``styles`` are rich's, one for each, if there are any. Only a ``name`` may be
-    folded."""
-
     title: str
     cells: Sequence[str]
+    """Texts of anyone's."""
     styles: Sequence[str] = ()
+    """Rich's, one for each cell, if there are any."""
     left: bool = False
     name: bool = False
+    """Only a name may be folded."""
 
     @property
     def width(self) -> int:
@@ -103,7 +104,7 @@ def _filled(table: Table, columns: Sequence[Column]) -> Table:
 
 def _in_letters(column: Column, encoding: str) -> Column:
     cells = [_written(cell, encoding) for cell in column.cells]
-    return Column(_written(column.title, encoding), cells, column.styles, column.left, column.name)
+    return replace(column, title=_written(column.title, encoding), cells=cells)
 
 
 def _written(text: str, encoding: str) -> str:
@@ -117,8 +118,6 @@ def _replaced(encoding: str) -> dict[int, str]:
     return str.maketrans(missing)
 
 
-# The table of verdicts: how far to trust each kernel's durations, and what that rests on.
-
 _COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
 
 _BUILD_COLUMNS: dict[str, Callable[[KernelCost], int | None]] = {
@@ -129,11 +128,13 @@ _BUILD_COLUMNS: dict[str, Callable[[KernelCost], int | None]] = {
 }
 
 
-def print_trust(launches: Iterable[Launch], console: Console) -> None:
-    """Print a row for each kernel of each process, and under the table what each verdict rests on."""
+def print_trust(judged: Iterable[tuple[Launch, Verdict]], console: Console) -> None:
+    """Print how far to trust each kernel's durations: a row for each kernel of each process, and under the table what
+    each verdict rests on."""
     # A process has one folder for a variant, however often it launched it.
-    judged = list({launch.kernel.folder: launch for launch in launches}.values())
-    verdicts = [(name, judge(launch.kernel)) for name, launch in zip(_names(judged), judged, strict=True)]
+    of_kernels = {launch.kernel.folder: (launch, verdict) for launch, verdict in judged}.values()
+    names = _names([launch for launch, _ in of_kernels])
+    verdicts = [(name, verdict) for name, (_, verdict) in zip(names, of_kernels, strict=True)]
     say(f"trust: without records → with them, ± at {100 * CONFIDENCE:.0f} % confidence", console)
     print_fitted(_layouts(verdicts), console)
     for name, verdict in verdicts:
@@ -149,11 +150,11 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
         Column(
             "verdict", [one.level.value for one in judged], [_COLOURS.get(one.level, "") for one in judged], left=True
         ),
-        Column("run time", [_change(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
+        Column("run time", [before_and_after(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
         Column("overhead", [one.figure or "-" for one in judged]),
     ]
     builds = [
-        (Column(title, [_change(*map(_number, map(of, _costs(one)))) for one in judged]), of)
+        (Column(title, [before_and_after(*map(_number, map(of, _costs(one)))) for one in judged]), of)
         for title, of in _BUILD_COLUMNS.items()
     ]
     changed = [column for column, of in builds if any(of(one.clean) != of(one.with_records) for one in judged)]
@@ -168,19 +169,15 @@ def _names(launches: Sequence[Launch]) -> list[str]:
     """The kernels' names, as over their launches; with the process where there are several."""
     names = kernel_names(launch.kernel for launch in launches)
     processes = Counter(launch.kernel.variant for launch in launches)
-    shown = [names[launch.kernel.variant] for launch in launches]
     return [
-        f"{name}, {_process_name(launch.origin)}" if processes[launch.kernel.variant] > 1 else name
-        for name, launch in zip(shown, launches, strict=True)
+        names[variant] + (f", {_process_name(launch.origin)}" if processes[variant] > 1 else "")
+        for launch in launches
+        for variant in [launch.kernel.variant]
     ]
 
 
 def _process_name(origin: Origin) -> str:
     return f"process {origin.pid}" if origin.rank is None else f"rank {origin.rank} (process {origin.pid})"
-
-
-def _change(before: str, after: str) -> str:
-    return after if before == after else f"{before} → {after}"
 
 
 def _number(value: int | None) -> str:

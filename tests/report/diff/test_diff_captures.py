@@ -17,7 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange, diff_captures
 from kprof_inject.report.diff.table import kernel_notes
-from kprof_inject.report.diff.verdict import Verdict, change_words
+from kprof_inject.report.diff.verdict import ChangeVerdict, change_words
 from kprof_inject.report.diff.wording import MORE_LAUNCHES, first_sentence, kernel_sentence
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
@@ -33,7 +33,7 @@ def scope_of(kernel: KernelDiff, name: str) -> ScopeChange:
     return scope
 
 
-def verdicts(kernel: KernelDiff) -> dict[str, Verdict | None]:
+def verdicts(kernel: KernelDiff) -> dict[str, ChangeVerdict | None]:
     return {scope.name: scope.judged.verdict if scope.judged else None for scope in kernel.scopes}
 
 
@@ -43,8 +43,8 @@ def notes_of(kernel: KernelDiff) -> str:
 
 def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
     kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2))
-    assert kernel.launch.verdict is Verdict.SAME
-    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    assert kernel.launch.verdict is ChangeVerdict.SAME
+    assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("no difference: span 190.") and "would have shown" in sentence
 
@@ -52,13 +52,13 @@ def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
 def test_no_difference_holds_over_many_repeats(tmp_path: Path) -> None:
     a = usual(tmp_path / "a", 1)
     kernels = [compared(a, usual(tmp_path / str(seed), seed)) for seed in range(2, 32)]
-    assert {kernel.launch.verdict for kernel in kernels} == {Verdict.SAME}
-    assert {verdict for kernel in kernels for verdict in verdicts(kernel).values()} == {Verdict.SAME}
+    assert {kernel.launch.verdict for kernel in kernels} == {ChangeVerdict.SAME}
+    assert {verdict for kernel in kernels for verdict in verdicts(kernel).values()} == {ChangeVerdict.SAME}
 
 
 def test_a_faster_iteration_is_named_as_what_explains_the_launch(tmp_path: Path) -> None:
     kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, iter_ns=0.8 * ITER_NS))
-    assert verdicts(kernel) == dict.fromkeys(("func", "loop[0]", "iter[0]"), Verdict.FASTER)
+    assert verdicts(kernel) == dict.fromkeys(("func", "loop[0]", "iter[0]"), ChangeVerdict.FASTER)
     iteration = scope_of(kernel, "iter[0]")
     assert iteration.judged is not None and iteration.judged.change is not None
     assert iteration.judged.change.low_percent < -20 < iteration.judged.change.high_percent
@@ -75,14 +75,18 @@ def test_a_faster_iteration_is_named_as_what_explains_the_launch(tmp_path: Path)
 
 def test_what_is_slower_before_the_loop_is_the_functions_own(tmp_path: Path) -> None:
     kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, head_ns=2 * HEAD_NS))
-    assert verdicts(kernel) == {"func": Verdict.SLOWER, "loop[0]": Verdict.SAME, "iter[0]": Verdict.SAME}
+    assert verdicts(kernel) == {
+        "func": ChangeVerdict.SLOWER,
+        "loop[0]": ChangeVerdict.SAME,
+        "iter[0]": ChangeVerdict.SAME,
+    }
     assert "slower: func (+21." in kernel_sentence(kernel)
 
 
 def test_a_scope_may_change_where_the_launch_does_not(tmp_path: Path) -> None:
     b = usual(tmp_path / "b", 2, head_ns=HEAD_NS - 0.1 * ITERATIONS * ITER_NS, iter_ns=1.1 * ITER_NS)
     kernel = compared(usual(tmp_path / "a", 1), b)
-    assert kernel.launch.verdict is Verdict.SAME
+    assert kernel.launch.verdict is ChangeVerdict.SAME
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("no difference: ") and "But 2 scopes changed: loop[0] +" in sentence
 
@@ -93,7 +97,7 @@ def test_times_without_records_are_what_the_answer_goes_by(tmp_path: Path) -> No
         usual(tmp_path / "a", 1, clean_ns=clean[0]),
         usual(tmp_path / "b", 2, head_ns=HEAD_NS + 19_000, clean_ns=clean[1]),
     )
-    assert kernel.by_clean_times and kernel.launch.verdict is Verdict.SLOWER
+    assert kernel.by_clean_times and kernel.launch.verdict is ChangeVerdict.SLOWER
     sentence = kernel_sentence(kernel)
     assert sentence.startswith(("B is 10.", "B is 9.9")) and "without records" in sentence
     assert "of 100 and 100 launches: slower" in notes_of(kernel)
@@ -111,7 +115,7 @@ def test_where_the_two_contradict_each_other_it_is_told(tmp_path: Path) -> None:
     kernel = compared(
         usual(tmp_path / "a", 1, clean_ns=clean[0]), usual(tmp_path / "b", 2, head_ns=2 * HEAD_NS, clean_ns=clean[1])
     )
-    assert kernel.launch.verdict is Verdict.FASTER
+    assert kernel.launch.verdict is ChangeVerdict.FASTER
     assert "the two contradict each other" in notes_of(kernel)
 
 
@@ -119,8 +123,8 @@ def test_a_clock_at_another_rate_is_no_change_of_the_kernel(tmp_path: Path) -> N
     a = usual(tmp_path / "a", 1, clock_ghz=1.75)
     b = usual(tmp_path / "b", 2, HEAD_NS * 1.75 / 1.59, ITER_NS * 1.75 / 1.59, clock_ghz=1.59)
     kernel = compared(a, b)
-    assert kernel.launch.verdict is Verdict.CLOCK
-    assert set(verdicts(kernel).values()) == {Verdict.CLOCK}
+    assert kernel.launch.verdict is ChangeVerdict.CLOCK
+    assert set(verdicts(kernel).values()) == {ChangeVerdict.CLOCK}
     assert "clock 1.75 GHz vs 1.59 GHz: in cycles the change is " in kernel_sentence(kernel)
     assert kernel_sentence(kernel).startswith("no difference but the clock's: B is 10.")
 
@@ -129,8 +133,8 @@ def test_a_change_beyond_the_clocks_is_one(tmp_path: Path) -> None:
     a = usual(tmp_path / "a", 1, clock_ghz=1.75)
     b = usual(tmp_path / "b", 2, HEAD_NS * 1.75 / 1.59, 1.3 * ITER_NS * 1.75 / 1.59, clock_ghz=1.59)
     kernel = compared(a, b)
-    assert kernel.launch.verdict is Verdict.SLOWER
-    assert verdicts(kernel)["iter[0]"] is Verdict.SLOWER
+    assert kernel.launch.verdict is ChangeVerdict.SLOWER
+    assert verdicts(kernel)["iter[0]"] is ChangeVerdict.SLOWER
 
 
 def test_a_change_that_the_clock_hides_is_told(tmp_path: Path) -> None:
@@ -145,7 +149,7 @@ def test_times_without_records_may_be_of_another_clock_too(tmp_path: Path) -> No
     a = usual(tmp_path / "a", 1, clock_ghz=1.75, clean_ns=clean[0])
     b = usual(tmp_path / "b", 2, HEAD_NS * 1.1, ITER_NS * 1.1, clock_ghz=1.75 / 1.1, clean_ns=clean[1])
     kernel = compared(a, b)
-    assert kernel.by_clean_times and kernel.launch.verdict is Verdict.CLOCK
+    assert kernel.by_clean_times and kernel.launch.verdict is ChangeVerdict.CLOCK
 
 
 @pytest.mark.parametrize("launches", [1, 4])
@@ -153,7 +157,7 @@ def test_of_too_few_launches_nothing_is_told_but_how_to_get_more(tmp_path: Path,
     kernel = compared(
         usual(tmp_path / "a", 1, launches=launches), usual(tmp_path / "b", 2, iter_ns=2 * ITER_NS, launches=launches)
     )
-    assert set(verdicts(kernel).values()) == {Verdict.UNKNOWN}
+    assert set(verdicts(kernel).values()) == {ChangeVerdict.UNKNOWN}
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("cannot tell: span 190.") and "--launches all" in sentence
     assert ("one launch each" in sentence) == (launches == 1)
@@ -190,7 +194,7 @@ def test_a_first_launch_is_left_out(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1), usual(tmp_path / "b", 2)
     slow = with_rows(replace(a[0], launch=replace(a[0].launch, index=0)), rows_of(10 * HEAD_NS, 10 * ITER_NS))
     kernel = compared([slow, *a], b)
-    assert len(kernel.figures_a) == len(a) and kernel.left_out == 1
+    assert len(kernel.sides.a) == len(a) and kernel.left_out == 1
     assert "left out the first of each process, 1 in all" in notes_of(kernel)
 
 
@@ -198,7 +202,7 @@ def test_sides_may_have_different_numbers_of_launches(tmp_path: Path) -> None:
     kernel = compared(
         usual(tmp_path / "a", 1, launches=6), usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS, launches=60)
     )
-    assert kernel.launch.verdict is Verdict.SLOWER
+    assert kernel.launch.verdict is ChangeVerdict.SLOWER
     assert "of 6 and 60 launches" in notes_of(kernel)
 
 
@@ -206,10 +210,10 @@ def test_repeated_captures_of_a_side_show_what_captures_differ_by(tmp_path: Path
     """Each is three per cent off; one beside one looks like a change."""
     offs = (0.97, 1.03, 1.0, 0.96, 1.04)
     captures = [usual(tmp_path / str(n), n, HEAD_NS * off, ITER_NS * off) for n, off in enumerate(offs)]
-    assert compared(captures[0], captures[1]).launch.verdict is Verdict.SLOWER
+    assert compared(captures[0], captures[1]).launch.verdict is ChangeVerdict.SLOWER
     a = [timeline for capture in captures[:1] + captures[2:] for timeline in capture]
     # The processes are told apart by their folders.
-    assert compared(a, captures[1]).launch.verdict is Verdict.SAME
+    assert compared(a, captures[1]).launch.verdict is ChangeVerdict.SAME
 
 
 def test_a_renamed_scope_is_the_same_and_a_missing_one_is_named(tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ def test_lost_records_leave_the_means_to_compare(tmp_path: Path) -> None:
     half = [with_rows(one, one.scopes[: one.scopes.size // 2]) for one in b]
     kernel = compared(a, half)
     assert {scope.basis for scope in kernel.scopes} == {"mean"}
-    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     notes = notes_of(kernel)
     assert "lost: 240 records of B" in notes and "compared by the mean" in notes
     assert kernel.scopes[ITER].explained is None
@@ -247,13 +251,13 @@ def test_warps_that_one_side_recorded_alone_are_left_out(tmp_path: Path) -> None
     kernel = compared(usual(tmp_path / "a", 1), only_one)
     assert kernel.warps == (1,)
     assert (scope_of(kernel, "iter[0]").count.a, scope_of(kernel, "iter[0]").count.b) == (ITERATIONS, ITERATIONS)
-    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     assert "scopes are compared in warps 1, which both recorded" in notes_of(kernel)
 
 
 def test_more_warps_take_no_longer(tmp_path: Path) -> None:
     kernel = compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, warps=4))
-    assert set(verdicts(kernel).values()) == {Verdict.SAME}
+    assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     assert "another number of warps" in notes_of(kernel)
 
 
@@ -285,7 +289,7 @@ def test_a_scope_that_never_ran_has_no_verdict(tmp_path: Path) -> None:
 def test_launches_without_any_scope_are_compared_as_a_whole(tmp_path: Path) -> None:
     a, b = ([with_rows(one, one.scopes[:0]) for one in usual(tmp_path / str(n), n)] for n in (1, 2))
     kernel = compared(a, b)
-    assert kernel.launch.verdict is Verdict.SAME
+    assert kernel.launch.verdict is ChangeVerdict.SAME
     assert set(verdicts(kernel).values()) == {None}
 
 
@@ -335,7 +339,7 @@ def test_several_kernels_have_one_answer(tmp_path: Path) -> None:
         ]
 
     diff = diff_captures(two("a", 1, ITER_NS), two("b", 3, 1.5 * ITER_NS))
-    assert [kernel.launch.verdict for kernel in diff.kernels] == [Verdict.SAME, Verdict.SLOWER]
+    assert [kernel.launch.verdict for kernel in diff.kernels] == [ChangeVerdict.SAME, ChangeVerdict.SLOWER]
     assert first_sentence(diff).startswith("1 of 2 kernels changed: mul 39.")
     same = diff_captures(two("a", 1, ITER_NS), two("c", 5, ITER_NS))
     assert first_sentence(same) == "no difference in 2 of 2 kernels"
@@ -385,7 +389,7 @@ def test_of_several_kernels_too_it_is_said_what_their_launches_do_not_show(tmp_p
 def test_a_scope_that_the_clock_does_not_explain_is_told(tmp_path: Path) -> None:
     b = usual(tmp_path / "b", 2, 1.2 * INSIDE[0], 1.2 * INSIDE[1], clock_ghz=1.5)
     kernel = compared(usual(tmp_path / "a", 1, clock_ghz=1.8), b)
-    assert kernel.launch.verdict is Verdict.CLOCK
+    assert kernel.launch.verdict is ChangeVerdict.CLOCK
     assert ". But 2 scopes changed: loop[0] +3" in kernel_sentence(kernel)
 
 

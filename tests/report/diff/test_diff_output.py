@@ -20,7 +20,7 @@ from rich.console import Console
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import axis_percent, interval_bar, write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables
-from kprof_inject.report.diff.verdict import Clocks, Judged, Verdict, judged
+from kprof_inject.report.diff.verdict import ChangeVerdict, Clocks, Judged, judged
 from kprof_inject.timeline.comparison import Change
 
 STAGES: list[dict[str, Any]] = [
@@ -177,7 +177,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
 
 
 def test_bars_reach_to_the_estimate_and_whiskers_over_the_interval() -> None:
-    faster = Judged(Verdict.FASTER, Change(-0.1054, 0.02), None)
+    faster = Judged(ChangeVerdict.FASTER, Change(-0.1054, 0.02), None)
     assert axis_percent([faster, None]) == 20
     drawing = interval_bar(faster, 20)
     numbers = [float(number) for number in re.findall(r'whisker" d="M([\d.]+) [\d.]+H([\d.]+)', drawing)[0]]
@@ -187,7 +187,7 @@ def test_bars_reach_to_the_estimate_and_whiskers_over_the_interval() -> None:
     assert numbers[0] < bar[0] < numbers[1] < zero
     assert drawing.count("V") == 3
     # Beyond the axis there is no end to see.
-    assert interval_bar(Judged(Verdict.UNKNOWN, Change(0.0, 3.0), None), 20).count("V") == 1
+    assert interval_bar(Judged(ChangeVerdict.UNKNOWN, Change(0.0, 3.0), None), 20).count("V") == 1
     assert interval_bar(None, 20) == interval_bar(judged(None, None, Clocks(None, None)), 20) == ""
 
 

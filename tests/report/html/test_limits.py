@@ -6,7 +6,9 @@ from pathlib import Path
 
 from known_launch import known_launch
 
-from kprof_inject.report.html.document import omissions, shares
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.report.html.document import omissions
+from kprof_inject.report.html.scope_columns import shares
 
 
 def test_what_small_launches_leave_the_large_ones_get() -> None:
@@ -20,8 +22,8 @@ def test_together_they_never_get_more_than_there_is() -> None:
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    timeline = known_launch(tmp_path, scope_count=16)
-    assert omissions([timeline], 16) == []
-    (line,) = omissions([timeline], 15)
+    report = report_on(known_launch(tmp_path, scope_count=16))
+    assert omissions([report], 16) == []
+    (line,) = omissions([report], 15)
     assert line.startswith("kernel, launch 0: ")
     assert "16 scopes" in line

@@ -38,7 +38,8 @@ def with_findings(report: LaunchReport) -> LaunchReport:
 
 def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list[str]:
     kernel = replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)
-    lines = header_lines(replace(report, launch=replace(report.launch, kernel=kernel)), "kernel", "")
+    timeline = replace(report.timeline, launch=replace(report.launch, kernel=kernel))
+    lines = header_lines(replace(report, timeline=timeline), "kernel", "")
     return [line for line in lines if line.startswith("  kernel")]
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Launch
 from kprof_inject.report.terminal.tables import print_trust
+from kprof_inject.timeline.trust import judge
 
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
 CLEAN = KernelCost(128, 0, 98304, 2, TIMES_NS)
@@ -38,7 +39,7 @@ def of(launch: Launch, name: str, variant: str, pid: int = 7, rank: int | None =
 
 def printed(*launches: Launch, width: int = 200) -> list[str]:
     out = io.StringIO()
-    print_trust(launches, Console(file=out, width=width))
+    print_trust([(launch, judge(launch.kernel)) for launch in launches], Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 

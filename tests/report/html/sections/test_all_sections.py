@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from buffers import Cta, Scope, end, save_launch, start
 
-from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.proton_buffer import read_proton_buffer
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.html.document import all_sections
-from kprof_inject.report.html.pictures import packed
+from kprof_inject.report.html.pictures import ScopePictures, packed
 from kprof_inject.timeline.timeline import decode_launch
 
 ROOT = Path(__file__).parents[4]
@@ -24,10 +24,16 @@ PROTON_BUFFER = ROOT / "tests" / "capture" / "recorded_by_proton" / "kernel.bin"
 NAMES = {"overview", "heat_map", "scopes", "source", "ttgir"}
 
 
+def json_of(report: LaunchReport) -> str:
+    pictures = ScopePictures(report.summary)
+    for _ in pictures.seeing(report.timeline.blocks()):
+        pass
+    return json.dumps(all_sections(report, pictures), allow_nan=False)
+
+
 def sections_of(launch: Launch) -> dict[str, Any]:
     """As a browser reads them: NaN is no JSON."""
-    timeline = decode_launch(launch)
-    made: dict[str, Any] = json.loads(json.dumps(all_sections(timeline, report_on(timeline)), allow_nan=False))
+    made: dict[str, Any] = json.loads(json_of(report_on(decode_launch(launch))))
     assert set(made) == NAMES
     return made
 
@@ -81,8 +87,7 @@ def test_a_launch_of_a_triton_that_reads_no_timer(tmp_path: Path) -> None:
     )
     timeline = decode_launch(launch)
     assert timeline.clock.source != "fitted"
-    made = json.dumps(all_sections(timeline, report_on(timeline)), allow_nan=False)
-    assert json.loads(made)["scopes"][0]["count"] == 1
+    assert json.loads(json_of(report_on(timeline)))["scopes"][0]["count"] == 1
 
 
 def test_a_buffer_of_proton_s_own_has_neither_source_nor_module() -> None:

@@ -29,7 +29,7 @@ def launch_of(folder: Path, **kernel: Any) -> Timeline:
 
 
 def told(timeline: Timeline) -> dict[str, Any]:
-    return launch_overview(timeline, report_on(timeline))
+    return launch_overview(report_on(timeline))
 
 
 def facts_of(timeline: Timeline) -> dict[str, str]:
@@ -85,9 +85,8 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
         Finding("c", "gone", 0.1, "gone", "look", {}),
     )
     timeline = launch_of(tmp_path)
-    findings = launch_overview(timeline, replace(report_on(timeline), judgements=(Judgement("a rule", found, None),)))[
-        "findings"
-    ]
+    report = replace(report_on(timeline), judgements=(Judgement("a rule", found, None),))
+    findings = launch_overview(report)["findings"]
     assert [finding["scope"] for finding in findings] == [1, None, None]
     assert (findings[0]["text"], findings[0]["share"]) == ("slow [1m", 0.4)
 

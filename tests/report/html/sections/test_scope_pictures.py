@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.report.html.pictures import scope_pictures
+from kprof_inject.report.html.pictures import ScopePictures
+from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [
     Scope("func"),
@@ -19,6 +21,13 @@ SCOPES = [
     Scope("never", "op", 1),
 ]
 CTAS = cta_rows((0, 3, 0, 1000, 1000), (1, 5, 0, 1000, 1000))
+
+
+def drawn(timeline: Timeline) -> list[dict[str, Any]]:
+    pictures = ScopePictures(summarise(timeline))
+    for _ in pictures.seeing(timeline.blocks()):
+        pass
+    return pictures.drawn()
 
 
 def rows_of(cta: int, warp: int, random: np.random.Generator) -> list[Ran]:
@@ -31,7 +40,7 @@ def test_all_blocks_count(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     blocks = [scope_rows([*rows_of(cta, 0, random), *rows_of(cta, 1, random)]) for cta in (0, 1)]
     timeline = made_timeline(tmp_path, SCOPES, blocks, CTAS)
-    pictures = scope_pictures(timeline, summarise(timeline))
+    pictures = drawn(timeline)
     assert [picture["name"] for picture in pictures] == ["func", "iter", "here ", "never"]
 
     mine = np.concatenate(blocks)
@@ -48,16 +57,16 @@ def test_all_blocks_count(tmp_path: Path) -> None:
 
 def test_instants_and_what_never_ran_have_no_pictures(tmp_path: Path) -> None:
     timeline = made_timeline(tmp_path, SCOPES, [scope_rows(rows_of(0, 0, np.random.default_rng(2)))], CTAS)
-    _, _, instant, never = scope_pictures(timeline, summarise(timeline))
+    _, _, instant, never = drawn(timeline)
     assert (instant["count"], instant["histogram"], instant["iterations"]) == (1, None, None)
     assert (never["count"], never["histogram"], never["warps"]["ids"], never["mean_ns"]) == (0, None, [], None)
 
 
 def test_only_iterations_have_a_plot_by_iteration(tmp_path: Path) -> None:
     timeline = made_timeline(tmp_path, SCOPES, [scope_rows(rows_of(0, 0, np.random.default_rng(2)))], CTAS)
-    assert scope_pictures(timeline, summarise(timeline))[0]["iterations"] is None
+    assert drawn(timeline)[0]["iterations"] is None
 
 
 def test_a_kernel_without_scopes_has_no_pictures(tmp_path: Path) -> None:
     timeline = made_timeline(tmp_path, [], [], CTAS)
-    assert scope_pictures(timeline, summarise(timeline)) == []
+    assert drawn(timeline) == []

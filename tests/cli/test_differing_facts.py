@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.report.kernel_names import distinctions, in_words
+from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.workspace import DumpedKernel
 
 
@@ -23,8 +23,8 @@ def kernel(variant: str, name: str = "matmul", arch: int = 90, constants: Any = 
 
 
 def words(*kernels: DumpedKernel) -> list[str]:
-    found = distinctions(kernels)
-    return [in_words(found[kernel.variant]) for kernel in kernels]
+    found = differing_facts(kernels)
+    return [facts_in_words(found[kernel.variant]) for kernel in kernels]
 
 
 def test_a_kernel_without_namesakes_needs_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from timelines import incomplete_rows
 
-from kprof_inject.analysis.summary import Shortfall, shortfall_of
+from kprof_inject.analysis.summary import RecordFaults, record_faults
 
 ROWS = incomplete_rows(
     {"cta": 3, "warp": 0, "records_written": 20, "records_lost": 4},
@@ -15,14 +15,14 @@ ROWS = incomplete_rows(
 
 
 def test_the_worst_is_named() -> None:
-    assert shortfall_of(ROWS, "records_lost") == Shortfall(26, 3, 2, 3, 1, 14, 30)
+    assert record_faults(ROWS, "records_lost") == RecordFaults(26, 3, 2, 3, 1, 14, 30)
 
 
 def test_each_count_is_told_by_itself() -> None:
-    assert shortfall_of(ROWS, "stray_ends") == Shortfall(1, 1, 1, 3, 1, 1, 30)
-    assert shortfall_of(ROWS, "records_damaged") == Shortfall(2, 1, 1, 9, 2, 2, 6)
+    assert record_faults(ROWS, "stray_ends") == RecordFaults(1, 1, 1, 3, 1, 1, 30)
+    assert record_faults(ROWS, "records_damaged") == RecordFaults(2, 1, 1, 9, 2, 2, 6)
 
 
 def test_nothing_is_missing() -> None:
-    assert shortfall_of(ROWS, "open_starts") is None
-    assert shortfall_of(incomplete_rows(), "records_lost") is None
+    assert record_faults(ROWS, "open_starts") is None
+    assert record_faults(incomplete_rows(), "records_lost") is None
