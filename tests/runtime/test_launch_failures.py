@@ -19,6 +19,8 @@ from kprof_inject.runtime import run_step
 from kprof_inject.runtime.devices.torch_device import Device
 from kprof_inject.runtime.launching.capture import LaunchCapture
 
+pytestmark = pytest.mark.triton
+
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk refused: No space left on device"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on.

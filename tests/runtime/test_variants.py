@@ -11,6 +11,8 @@ from triton.backends.compiler import GPUTarget
 
 from kprof_inject.runtime.compiler import Variant, variant_of
 
+pytestmark = pytest.mark.triton
+
 H200 = GPUTarget("cuda", 90, 32)
 
 
