@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pkgutil
+import select
+import signal
 import sys
+import tempfile
+import traceback
+from contextlib import suppress
 from pathlib import Path
+from typing import IO, NoReturn
 
-from programs.child import Ended, run_child
+from planning import plan_of
+from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+
+import kprof_inject.cli
+from kprof_inject.cli.main import main
+
+LIMIT_S = 120
+IDLE_TORCH = PROGRAMS / "idle_torch"
+REAL_TORCH = {"PYTHONPATH": python_path()}
+_IDLE_TORCH = {"PYTHONPATH": python_path(IDLE_TORCH)}
+# What commands import, and the grammars, are made once.
+for module in pkgutil.iter_modules(kprof_inject.cli.__path__, "kprof_inject.cli."):
+    importlib.import_module(module.name)
+plan_of('module {\n  tt.func public @k() {\n    tt.return loc("k.py":1:1)\n  }\n}\n', "line(1)")
+
+# What it finds out about its own process, a fork of this one would not show.
+_ALONE = {"doctor"}
 
 
 class CommandLine:
-    """Runs ``kprof-inject`` with ``folder`` as its working directory, and with an empty home in it."""
+    """Runs ``kprof-inject`` with ``folder`` as its working directory, and with an empty home in it.
+
+    It is a fork of this process, which has imported already what takes most of a command's time. Where an environment
+    is given, Python may have to read it at its start: that is a process from scratch.
+
+    Programs that it starts find ``idle_torch``, for they only compile; with ``REAL_TORCH`` as ``env`` they do not."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ended:
-        return run_child([sys.executable, "-m", "kprof_inject", *arguments], self.folder, stdin=stdin, env=env)
+        if env is None and not _ALONE.intersection(arguments):
+            return _forked([str(word) for word in arguments], self.folder, stdin)
+        command = [sys.executable, "-m", "kprof_inject", *arguments]
+        return run_child(command, self.folder, stdin=stdin, env={**_IDLE_TORCH, **(env or {})})
 
     def read(self, name: str) -> str:
         """A file's text, line ends as they are."""
@@ -23,3 +56,69 @@ class CommandLine:
 
     def write(self, name: str, text: str) -> None:
         (self.folder / name).write_bytes(text.encode())
+
+
+def _forked(arguments: list[str], folder: Path, stdin: bytes) -> Ended:
+    environment = {**clean_environment(folder), **_IDLE_TORCH}
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        theirs, ours = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ours)
+            _become(arguments, folder, environment, (theirs, stdout, stderr))
+        os.close(theirs)
+        exit_code = _exit_code_of(pid, ours, stdin)
+        return Ended(exit_code, _text(stdout), _text(stderr))
+
+
+def _become(
+    arguments: list[str], folder: Path, environment: dict[str, str], streams: tuple[int, IO[bytes], IO[bytes]]
+) -> NoReturn:
+    """Go on as the program that a shell would start."""
+    exit_code: object = 1
+    try:
+        # Of its own, so that a program may send a signal to its whole group as a terminal does.
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stdin, stdout, stderr = streams
+        for number, descriptor in enumerate((stdin, stdout.fileno(), stderr.fileno())):
+            os.dup2(descriptor, number)
+        os.close(stdin)
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = ["kprof-inject", *arguments]
+        main()
+    except SystemExit as ended:
+        exit_code = ended.code
+    except BaseException:  # noqa: BLE001 - it would go on as a second pytest
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code if isinstance(exit_code, int) else int(exit_code is not None))
+
+
+def _exit_code_of(pid: int, to_stdin: int, stdin: bytes) -> int:
+    with open(to_stdin, "wb", buffering=0) as pipe, suppress(BrokenPipeError):
+        pipe.write(stdin)
+    ended = os.pidfd_open(pid)
+    try:
+        in_time, _, _ = select.select([ended], [], [], LIMIT_S)
+        if not in_time:
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(ended)
+    assert in_time, f"it did not end within {LIMIT_S} s"
+    return os.waitstatus_to_exitcode(status)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()

@@ -44,6 +44,7 @@ def with_records(tmp_path_factory: pytest.TempPathFactory) -> str:
     ).stdout
 
 
+@pytest.mark.triton
 def test_each_good_file_gets_a_line(kprof: CommandLine, with_records: str) -> None:
     kprof.write("plain.ttgir", SOFTMAX)
     name = "a_name_that_is_longer_than_a_terminal_is_wide_" * 3 + ".ttgir"
@@ -88,6 +89,7 @@ def test_json_has_what_the_table_has(kprof: CommandLine, with_records: str) -> N
     }
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize(
     ("old", "new", "column", "what"),
     [
@@ -134,6 +136,7 @@ module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
 """  # noqa: E501
 
 
+@pytest.mark.triton
 def test_what_does_not_lower_says_why(kprof: CommandLine) -> None:
     kprof.write("asm.ttgir", WRONG_ASSEMBLY)
     ended = kprof("check", "asm.ttgir")
@@ -153,6 +156,7 @@ def test_a_record_without_a_partner_is_pointed_at(kprof: CommandLine, with_recor
     assert ended.stderr.splitlines()[0] == f'half.ttgir:{number}:5: error: the record "func" has no start'
 
 
+@pytest.mark.triton
 def test_a_compiler_that_dies_takes_no_other_file_with_it(kprof: CommandLine, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

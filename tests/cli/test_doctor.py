@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+from command_line import IDLE_TORCH, REAL_TORCH, CommandLine
 from programs.child import REPO, Ended, python_path, run_python
 
 from kprof_inject.runtime.doctor import gpus
@@ -39,11 +39,11 @@ def package(kprof: CommandLine, name: str, text: str) -> dict[str, str]:
     folder = kprof.folder / "packages"
     (folder / name).mkdir(parents=True)
     (folder / name / "__init__.py").write_text(text)
-    return {"PYTHONPATH": python_path(folder)}
+    return {"PYTHONPATH": python_path(folder, IDLE_TORCH)}
 
 
 def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine) -> None:
-    ended = kprof("doctor", "--json")
+    ended = kprof("doctor", "--json", env=REAL_TORCH)
     rows = findings(ended)
     assert [what for what, row in rows.items() if row["status"] == "missing"] == []
     assert (rows["GPU"]["status"], rows["GPU"]["fact"].partition(" (")[0]) == ("warning", "torch sees none")
@@ -128,7 +128,8 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
         "import os, sys; os.chdir('/proc'); sys.argv[1:] = ['doctor', '--json']\n"
         "from kprof_inject.cli.main import main; main()"
     )
-    row = findings(run_python("-c", program, folder=tmp_path))["current folder"]
+    ended = run_python("-c", program, folder=tmp_path, env={"PYTHONPATH": python_path(IDLE_TORCH)})
+    row = findings(ended)["current folder"]
     assert (row["status"], row["fact"].partition(":")[0]) == ("problem", "/proc cannot be written to")
 
 

@@ -24,6 +24,7 @@ def progress(ended: Ended) -> list[str]:
     return [line for line in ended.stderr.splitlines() if line.startswith("kprof-inject: ")]
 
 
+@pytest.mark.triton
 def test_every_variant_is_saved(dumped_once: Path) -> None:
     variants = sorted(os.listdir(dumped_once / "kernels"))
     assert [name.rpartition("-")[0] for name in variants] == ["accumulate", "accumulate", "scale"]
@@ -31,6 +32,7 @@ def test_every_variant_is_saved(dumped_once: Path) -> None:
         assert sorted(os.listdir(dumped_once / "kernels" / variant)) == ["kernel.json", "kernel.ttgir", "sources.json"]
 
 
+@pytest.mark.triton
 def test_variants_that_differ_in_warps_alone_are_kept_apart(dumped_once: Path) -> None:
     warps = {}
     for path in dumped_once.glob("kernels/accumulate-*/kernel.ttgir"):
@@ -42,6 +44,7 @@ def test_variants_that_differ_in_warps_alone_are_kept_apart(dumped_once: Path) -
     assert len({info["override_key"] for info in saved_kernels(dumped_once) if info["name"] == "accumulate"}) == 1
 
 
+@pytest.mark.triton
 def test_what_is_known_of_a_kernel(dumped_once: Path) -> None:
     info = saved_kernels(dumped_once)[-1]
     version = run_python("-c", "import triton; print(triton.__version__)", folder=dumped_once.parent).stdout
@@ -51,6 +54,7 @@ def test_what_is_known_of_a_kernel(dumped_once: Path) -> None:
     assert info["triton_version"] == version.strip()
 
 
+@pytest.mark.triton
 def test_the_sources_that_a_kernel_came_from_are_saved(dumped_once: Path) -> None:
     (path,) = dumped_once.glob("kernels/scale-*/sources.json")
     file = PROGRAMS / "kernels.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from command_line import CommandLine
+from command_line import REAL_TORCH, CommandLine
 from programs.child import ENDING, PROGRAMS, python_path
 
 
@@ -94,7 +94,7 @@ NOTHING_TO_SAVE = {
 @pytest.mark.parametrize("case", NOTHING_TO_SAVE)
 def test_a_program_that_leaves_nothing_to_save(kprof: CommandLine, case: str) -> None:
     program, exit_code, error, hint = NOTHING_TO_SAVE[case]
-    ended = kprof("dump", "--", *program)
+    ended = kprof("dump", "--", *program, env=REAL_TORCH if case == "no GPU" else None)
     assert ended.exit_code == exit_code
     assert ended.errors() == [error]
     if hint is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+from command_line import REAL_TORCH, CommandLine
 from programs.child import CROSS_COMPILE, PROGRAMS
 
 from kprof_inject.runtime.versions import installed_version
@@ -39,6 +39,7 @@ def got(values: dict[str, Any]) -> tuple[str, int, list[str], bool, bool]:
     )
 
 
+@pytest.mark.triton
 def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace: Path) -> None:
     user_cache = {"TRITON_CACHE_DIR": str(kprof.folder / "user_cache")}
 
@@ -66,6 +67,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
     assert os.listdir(kprof.folder / "home") == []
 
 
+@pytest.mark.triton
 @pytest.mark.skipif(
     not installed_version().global_buffer_on, reason="this Triton's Proton keeps no records in global memory"
 )
@@ -93,7 +95,7 @@ def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, work
 
 def test_nothing_launched_is_an_error_that_says_why(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func")
-    ended = kprof("run", workspace, CROSS_COMPILE)
+    ended = kprof("run", workspace, CROSS_COMPILE, env=REAL_TORCH)
     assert ended.exit_code == 1
     assert ended.errors() == ["error: the program launched no kernel with records: torch sees no GPU on this machine"]
     assert "Traceback" not in ended.stderr

@@ -201,6 +201,7 @@ def operation(line: str) -> str:
     return " ".join(words[1:]) if words[0] == "proton.record" else words[0].split(".")[-1]
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.backend)
 def test_nothing_but_work_stands_between_the_records_of_the_kernel(target: GPUTarget) -> None:
     """Of what the compiler keeps, other than barriers and the begins of loops."""
@@ -215,6 +216,7 @@ if "cuda" in installed_version().global_buffer_on:
     MODES.append(Mode("global"))
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_each_chain_is_there_once_and_between_its_records(mode: Mode) -> None:
     text = with_records(TARGETS[0])

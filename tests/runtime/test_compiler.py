@@ -10,6 +10,8 @@ from triton import knobs
 
 from kprof_inject.runtime.compiler import with_room
 
+pytestmark = pytest.mark.triton
+
 
 def test_where_the_workspace_is_full_the_compiler_works_elsewhere(tmp_path: Path) -> None:
     def compile(source: str) -> tuple[str, str]:

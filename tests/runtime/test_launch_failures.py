@@ -20,6 +20,8 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.recording import PlannedKernel
 
+pytestmark = pytest.mark.triton
+
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk refused: No space left on device"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on.

@@ -12,6 +12,8 @@ from fake_gpu.driver import CLEAN_REGISTERS, REGISTERS_WITH_RECORDS, SPILLS_WITH
 from fake_runs import FakeRuns
 from programs.child import Ended
 
+pytestmark = pytest.mark.triton
+
 LAUNCHES = 12
 BENCHMARKS = 6 * 3
 OWN_OF_TUNED = 3

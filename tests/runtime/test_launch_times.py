@@ -14,6 +14,8 @@ from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.reader import read_capture
 
+pytestmark = pytest.mark.triton
+
 
 def launch(run: RunHere, n: int) -> int:
     """Make a launch; returns a time in the midst of the call."""

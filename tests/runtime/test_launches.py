@@ -7,6 +7,8 @@ import pytest
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launching.launches import parse_launches
 
+pytestmark = pytest.mark.triton
+
 
 @pytest.mark.parametrize(
     ("text", "kept"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import triton
-from golden import beside, fixture_id, installed_fixtures, kernel_of, read
+from golden import beside, fixture_id, form_of, installed_fixtures, kernel_of, read
 from planning import fixture_view, insertion_of, plans_of
 from triton.backends.compiler import GPUTarget
 
@@ -27,9 +27,18 @@ SHARED = Mode("shared")
 GLOBAL = Mode("global", 16384)
 
 FIXTURES = installed_fixtures()
+TARGETS = sorted({path.parent.name for path in FIXTURES})
 ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda")]
 ON_HIP = [path for path in FIXTURES if path.parent.name.startswith("hip")]
 ON_HOPPER = [path for path in FIXTURES if path.parent.name == "cuda-90"]
+# Straight, with loops, branches, calls, partitions, and shared memory of its own.
+OF_EACH_KIND = [
+    path
+    for path in ON_HOPPER
+    if kernel_of(path)
+    in {"vector_add", "matmul", "early_return", "loop_in_if", "while_if", "noinline_in_loop", "gluon_warp_specialized"}
+    and not form_of(path)
+]
 
 
 # LLVM makes one clock read of the two on the ways out of a branch; each way stores it for its own record.
@@ -54,6 +63,18 @@ def for_records(paths: list[Path]) -> list[Any]:
     """The fixtures as parameters; those that the installed Proton does not take must fail."""
     declaring = pytest.mark.xfail(raises=KprofError, strict=True, reason="Proton takes a declaration for a function")
     return [pytest.param(path, marks=declaring if cannot_take(path) else (), id=fixture_id(path)) for path in paths]
+
+
+def lowered_always() -> list[Path]:
+    """Each kernel for the H200 and, in turn, for one of the other targets; one of them in every form."""
+    others = [target for target in TARGETS if target != "cuda-90"]
+    kernels = sorted({kernel_of(path) for path in FIXTURES})
+    turns = {kernel: ("cuda-90", others[number % len(others)]) for number, kernel in enumerate(kernels)}
+    return [
+        path
+        for path in FIXTURES
+        if path.parent.name in turns[kernel_of(path)] and (not form_of(path) or kernel_of(path) == "matmul")
+    ]
 
 
 def cannot_take(path: Path) -> bool:
@@ -91,8 +112,19 @@ def lowered(path: Path, view: ModuleView, plan: Plan, mode: Mode) -> Lowered:
     return made
 
 
-@pytest.mark.parametrize("path", for_records(FIXTURES))
+@pytest.mark.triton
+@pytest.mark.parametrize("path", for_records(lowered_always()))
 def test_a_fixture_with_the_default_records(path: Path) -> None:
+    default_records_lower(path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", for_records(FIXTURES))
+def test_a_fixture_of_any_target_with_the_default_records(path: Path) -> None:
+    default_records_lower(path)
+
+
+def default_records_lower(path: Path) -> None:
     view = fixture_view(read(path))
     plan = make_plan(view, ())
 
@@ -104,9 +136,21 @@ def test_a_fixture_with_the_default_records(path: Path) -> None:
     assert made.metadata["shared"] > shared_bytes(path)
 
 
+@pytest.mark.triton
+@needs_global
+@pytest.mark.parametrize("path", OF_EACH_KIND, ids=fixture_id)
+def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
+    records_stay_in_global_memory(path)
+
+
+@pytest.mark.exhaustive
 @needs_global
 @pytest.mark.parametrize("path", ON_HOPPER, ids=fixture_id)
-def test_a_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
+def test_any_fixture_whose_records_stay_in_global_memory(path: Path) -> None:
+    records_stay_in_global_memory(path)
+
+
+def records_stay_in_global_memory(path: Path) -> None:
     view = fixture_view(read(path))
 
     made = lowered(path, view, make_plan(view, ()), GLOBAL)
@@ -125,6 +169,7 @@ def test_a_fixture_with_every_selector_set(path: Path) -> None:
             lowered(path, view, plan, SHARED)
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize(
     ("selectors", "reads"), [(["func"], 2), (["loop"], 2), (["iter"], 2), (["iter", "loop", "func"], 6)]
 )
@@ -134,6 +179,7 @@ def test_each_record_of_a_gemm_reads_the_clock_once(selectors: list[str], reads:
     assert lower(insertion_of(read(path), *selectors).text, *described(path), SHARED).clock_reads == reads
 
 
+@pytest.mark.triton
 def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> None:
     (path,) = (path for path in ON_HOPPER if fixture_id(path).endswith("/noinline_in_loop"))
     text = insertion_of(read(path), "op(tt.load)").text
@@ -143,13 +189,15 @@ def test_a_helper_with_records_is_inlined_for_proton_and_refused_without() -> No
         lower(text, *described(path), SHARED)
 
 
+@pytest.mark.triton
 def test_the_installed_triton_has_fixtures_for_every_target() -> None:
     assert len({kernel_of(path) for path in ON_HOPPER}) >= 25
     assert len(ON_CUDA) >= 70
     assert len(ON_HIP) >= 50
 
 
-@pytest.mark.parametrize("path", ON_HOPPER, ids=fixture_id)
+@pytest.mark.triton
+@pytest.mark.parametrize("path", OF_EACH_KIND, ids=fixture_id)
 def test_a_fixture_without_records_reads_no_clock(path: Path) -> None:
     assert lower_without_records(read(path), *described(path)).clock_reads == 0
 
@@ -157,6 +205,7 @@ def test_a_fixture_without_records_reads_no_clock(path: Path) -> None:
 HEAD = 'module attributes {"ttg.num-warps" = 4 : i32} {\n  tt.func public @k() {\n'
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize(
     "text",
     [HEAD + "    tt.retur\n", HEAD + "    tt.no_such_operation\n    tt.return\n  }\n}\n"],

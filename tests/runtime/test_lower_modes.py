@@ -17,6 +17,8 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.instrumentation import Lowered, lower
 from kprof_inject.select.plan import make_plan
 
+pytestmark = pytest.mark.triton
+
 HOPPER = "cuda:90"
 RELEASE = tuple(int(part) for part in triton.__version__.split(".")[:2])
 MATMUL = next(path for path in ON_HOPPER if fixture_id(path).endswith("/matmul"))

@@ -14,6 +14,8 @@ from triton.backends.compiler import GPUTarget
 
 from kprof_inject.runtime.instrumentation import read_module
 
+pytestmark = pytest.mark.triton
+
 SPECIALISED = [path for path in installed_fixtures() if "ttg.warp_specialize(" in read(path) and not form_of(path)]
 
 

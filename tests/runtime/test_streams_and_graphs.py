@@ -6,10 +6,13 @@ import threading
 import time
 from collections import Counter
 
+import pytest
 import torch
 from fake_gpu.captured import number_of
 from fake_gpu.kernels import scale
 from fake_runs import FakeRuns, RunHere
+
+pytestmark = pytest.mark.triton
 
 X = torch.arange(1, 17, dtype=torch.float32)
 NEVER_RAN = "captured into a CUDA graph that never ran"

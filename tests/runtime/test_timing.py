@@ -17,6 +17,8 @@ from kprof_inject.runtime.launching import timing
 from kprof_inject.runtime.launching.autotuning import benchmarking
 from kprof_inject.timeline.trust import judge
 
+pytestmark = pytest.mark.triton
+
 LAUNCHES = 12
 
 

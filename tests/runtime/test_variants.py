@@ -13,6 +13,8 @@ from triton.backends.compiler import GPUTarget
 from kprof_inject.runtime.compiler import variant_of
 from kprof_inject.workspace import DumpedKernel, Workspace
 
+pytestmark = pytest.mark.triton
+
 H200 = GPUTarget("cuda", 90, 32)
 WORKSPACE = Workspace(Path("ws"))
 

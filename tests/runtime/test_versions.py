@@ -22,6 +22,8 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.instrumentation import instrumented, lower, scope_names
 from kprof_inject.runtime.versions import installed_version
 
+pytestmark = pytest.mark.triton
+
 ON_HOPPER = {path.name.split(".")[0]: path for path in installed_fixtures() if fixture_id(path).count("cuda-90")}
 TARGETS = {"nvidia": GPUTarget("cuda", 90, 32), "amd": GPUTarget("hip", "gfx942", 64)}
 SHARED = Mode("shared")

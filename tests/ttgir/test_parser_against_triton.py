@@ -28,15 +28,18 @@ IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
 TARGETS = {"cuda-80", "cuda-90", "cuda-100", "hip-gfx942", "hip-gfx950"}
 
 
+@pytest.mark.triton
 def test_the_installed_triton_has_fixtures_of_every_target() -> None:
     assert {path.parent.name for path in INSTALLED} == TARGETS
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
 def test_a_fixture(path: Path) -> None:
     assert our_tree(parse(read(path))) == triton_tree(path)
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
 def test_a_fixture_printed_without_locations(path: Path) -> None:
     bare = parse_with_triton(path).str_nodebug()
@@ -61,6 +64,7 @@ def test_a_kernel_is_the_same_in_every_form(path: Path) -> None:
     assert our_tree(parse(read(path))) == our_tree(parse(read(usual)))
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_a_hand_written_form(form: Form, newline: str, tmp_path: Path) -> None:
