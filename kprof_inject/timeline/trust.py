@@ -13,46 +13,29 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Kernel
-
-# How much longer a kernel takes with records in it, from the times of its launches: skewed, few, with outliers.
-#
-# The ratio of the medians, and its interval after Price and Bonett, "Distribution-free confidence intervals for
-# difference and ratio of medians" (2002): a median's standard error is taken from two of its order statistics, on
-# logarithms. To it we add what they leave out: launches that resemble those before them, a timer that counts in steps,
-# and two processes that are never quite alike.
-
-CONFIDENCE = 0.95
-_NORMAL_QUANTILE = 1.96  # of CONFIDENCE, both tails
-
-MIN_LAUNCHES = 5
-"""The range of four times misses their true median in one of eight cases; no interval can be better than that."""
-
-_LARGEST_STEP_NS = 500.0
-"""What CUDA promises of its events. Times that are all equal show no finer step."""
+from kprof_inject.timeline.comparison import (
+    CONFIDENCE,
+    OF_RECORDS,
+    change_between,
+    mean_share,
+    rounded_error,
+    run_noise,
+    timer_step_ns,
+)
 
 _NO_BOUND_PERCENT = 100.0
 """An interval wider than this bounds nothing: that is all there is to say of it."""
 
-_BETWEEN_RUNS_NS = 165.0
-"""How much the median moves from one process to the next, where nothing else changes (memory lies elsewhere): the
-standard deviation over 16 runs of vector add and matmul, 5 and 18 µs long, on an H200 with Triton 3.6.0."""
-
-_LARGEST_LOG = 50.0  # more than any ratio of times, and no overflow
-
-_STRONGEST_CORRELATION = 0.9
-"""Beyond it, few times say no more than that they drift; the error is about four times as large there already."""
-
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """``percent`` ± ``error_percent`` of the time without records; the interval holds the truth with ``CONFIDENCE``.
-
-    ``least_error_percent`` is what would be left of the error after any number of launches: two processes differ by
-    themselves, and the timer counts in steps."""
+    """How much longer a kernel takes with records in it: ``percent`` ± ``error_percent`` of the time without. The
+    interval holds the truth with ``CONFIDENCE``; it is judged as it is printed, with the larger half on both sides."""
 
     percent: float
     error_percent: float
     least_error_percent: float = 0.0
+    """What would be left of the error after any number of launches."""
 
     @property
     def low_percent(self) -> float:
@@ -68,10 +51,9 @@ class Overhead:
         return abs(self.percent) > self.error_percent
 
     def __str__(self) -> str:
-        # The error is rounded up, so that what is printed holds the truth no less often; -0.0 is no number to show.
-        error = f"{math.ceil(self.error_percent * 10 - 1e-9) / 10:.1f}"
-        if self.error_percent > _NO_BOUND_PERCENT:
-            error = f">{_NO_BOUND_PERCENT:g}"
+        is_bound = self.error_percent <= _NO_BOUND_PERCENT
+        error = rounded_error(self.error_percent) if is_bound else f">{_NO_BOUND_PERCENT:g}"
+        # -0.0 is no number to show.
         return f"{round(self.percent, 1) + 0.0:+.1f} % ± {error}"
 
 
@@ -81,46 +63,19 @@ def usable_times(times_ns: Sequence[float]) -> NDArray[np.float64]:
     return times[np.isfinite(times) & (times > 0)]
 
 
-def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float64]) -> Overhead:
-    """Compare the launches of two processes; each has at least ``MIN_LAUNCHES`` times, in the order of its launches."""
-    clean, recorded = float(np.median(clean_ns)), float(np.median(with_records_ns))
-    # Uniform within a step.
-    step_error = _timer_step_ns(clean_ns, with_records_ns) / math.sqrt(12)
-    of_runs = math.hypot(step_error, _BETWEEN_RUNS_NS) * math.hypot(1 / clean, 1 / recorded)
-    of_launches = math.hypot(_standard_error_of_log_median(clean_ns), _standard_error_of_log_median(with_records_ns))
-    ratio = recorded / clean
-    # Symmetric in the logarithm: of the two halves the upper is larger.
-    error_percent, least_error_percent = (
-        100 * ratio * math.expm1(min(_NORMAL_QUANTILE * error, _LARGEST_LOG))
-        for error in (math.hypot(of_runs, of_launches), of_runs)
+def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float64]) -> Overhead | None:
+    """Compare the launches of two processes, in their order; None if one has fewer than ``MIN_LAUNCHES``."""
+    if not (clean_ns.size and with_records_ns.size):
+        return None
+    medians_ns = float(np.median(clean_ns)), float(np.median(with_records_ns))
+    change = change_between(
+        [clean_ns],
+        [with_records_ns],
+        floor=run_noise(*medians_ns),
+        step=timer_step_ns((clean_ns, with_records_ns)) * mean_share(*medians_ns),
+        method=OF_RECORDS,
     )
-    return Overhead(100 * (ratio - 1), error_percent, least_error_percent)
-
-
-def _standard_error_of_log_median(times_ns: NDArray[np.float64]) -> float:
-    ordered = np.log(np.sort(times_ns))
-    count = len(ordered)
-    lower = max(1, round((count + 1) / 2 - math.sqrt(count)))
-    # How many standard deviations of a binomial count these order statistics lie from the median.
-    deviations = (count + 1 - 2 * lower) / math.sqrt(count)
-    independent = float(ordered[count - lower] - ordered[lower - 1]) / (2 * deviations)
-    return independent * math.sqrt(_variance_inflation(times_ns))
-
-
-def _variance_inflation(times_ns: NDArray[np.float64]) -> float:
-    """By how much the median's variance is larger because neighbours resemble each other (a clock that falls, say).
-
-    What counts for a median is on which side of it neighbours lie."""
-    sides = np.sign(times_ns - np.median(times_ns))
-    correlation = float(sides[1:] @ sides[:-1]) / max(float(sides @ sides), 1.0)
-    correlation = min(max(correlation, 0.0), _STRONGEST_CORRELATION)
-    return (1 + correlation) / (1 - correlation)
-
-
-def _timer_step_ns(*samples: NDArray[np.float64]) -> float:
-    """The smallest distance between two times: the timer's step, or nearly nothing if it has none."""
-    steps = np.diff(np.unique(np.concatenate(samples).round()))
-    return float(steps.min(initial=_LARGEST_STEP_NS))
+    return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
 
 
 _TRUSTED_PERCENT = 5.0
@@ -192,7 +147,7 @@ class _Finding:
 def judge(kernel: Kernel) -> Verdict:
     """Compare a kernel with records to itself without. A variant that ran in two processes has a verdict for each."""
     clean, with_records = kernel.clean, kernel.with_records
-    overhead = _overhead(clean, with_records)
+    overhead = overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
     findings = [
         *_spills(clean, with_records),
         *_occupancy(clean, with_records),
@@ -207,11 +162,6 @@ def judge(kernel: Kernel) -> Verdict:
 def median_time_ns(cost: KernelCost) -> float | None:
     times_ns = usable_times(cost.times_ns or ())
     return float(np.median(times_ns)) if times_ns.size else None
-
-
-def _overhead(clean: KernelCost, with_records: KernelCost) -> Overhead | None:
-    samples = usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ())
-    return overhead_of(*samples) if min(map(len, samples)) >= MIN_LAUNCHES else None
 
 
 def _spills(clean: KernelCost, with_records: KernelCost) -> Iterator[_Finding]:

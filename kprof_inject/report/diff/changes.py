@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from kprof_inject.report.diff.matching import NOWHERE, Match, ScopeIdentity
 from kprof_inject.report.diff.runs import LaunchFigures, ScopeFigures
 from kprof_inject.report.diff.verdict import Clocks, Judged, judged
-from kprof_inject.timeline.comparison import Change, change_between, noise_floor
+from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns
 
 _LEAST_WITHOUT_FIRST = 2
-_LARGEST_STEP_NS = 500.0  # what CUDA promises of its events; times that are all equal show no finer step
 
 _Launches = tuple[LaunchFigures, ...]
 _Value = Callable[[LaunchFigures], float | None]
@@ -131,13 +130,12 @@ def clean_change(
     """Of a launch's time without records, an array for each process. What the clock did then is known from the launches
     with records alone, and goes for these if both say the same of the time."""
     shorter_ns = min(float(np.median(np.concatenate(side))) for side in (a, b))
-    steps_ns = np.diff(np.unique(np.concatenate((*a, *b)).round()))
     change = change_between(
         a,
         b,
         floor=noise_floor(shorter_ns, shorter_ns),
         comparisons=comparisons,
-        step=float(steps_ns.min(initial=_LARGEST_STEP_NS)) / shorter_ns,
+        step=timer_step_ns((*a, *b)) / shorter_ns,
     )
     agree = change is not None and recorded.change is not None and change.direction == recorded.change.direction
     return judged(change, recorded.cycles if agree else None, clocks)

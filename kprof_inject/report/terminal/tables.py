@@ -22,7 +22,8 @@ from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, time_text
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.timeline.trust import CONFIDENCE, Level, Verdict, median_time_ns
+from kprof_inject.timeline.comparison import CONFIDENCE
+from kprof_inject.timeline.trust import Level, Verdict, median_time_ns
 
 _LEAST_NAME = 8
 _READABLE_NAME = 24
