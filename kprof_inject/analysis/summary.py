@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.model import Place
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
@@ -49,9 +51,6 @@ def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | N
         int(worst[column]),
         int(worst["records_written"]),
     )
-
-
-_LOOP, _ITERATION = "loop", "iter"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -113,7 +112,7 @@ class LaunchSummary:
     clock_mhz: float
     clock_error: float
     residual_ns: float
-    clock_source: str
+    clock_source: ClockSource
     nominal_mhz: float | None
     record_cost: RecordCost | None
     subtracted_ns: int
@@ -204,7 +203,7 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
     partitions = partition_names(timeline.table)
     depth: list[int] = []
     ran = zip(timeline.table.scopes, statistics, strict=True)
-    loops = {scope.parent for scope, mine in ran if scope.kind == _ITERATION and mine.count}
+    loops = {scope.parent for scope, mine in ran if scope.kind == ScopeKind.ITERATION and mine.count}
     for index, mine in enumerate(statistics):
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
@@ -215,7 +214,7 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
             depth=depth[index],
             source=scope.source,
             without_partner=without_partner[index],
-            between_iterations_ns=mine.self_ns if index in loops and scope.kind == _LOOP else None,
+            between_iterations_ns=mine.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
             partition=partitions.get(index),
         )
 

@@ -18,7 +18,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.proton_header import ProtonHeader, read_header
 from kprof_inject.capture.schema import LayoutName, ProcessRecord
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 
@@ -210,7 +210,6 @@ def _unquoted(text: str) -> str:
 
 
 _UNKNOWN = "unknown"
-_SCOPE_KIND = "scope"
 
 
 def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None) -> Capture:
@@ -255,7 +254,7 @@ def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[
         layout=recording.layout,
         scope_ids=names,
         scopes=ScopeTable(
-            tuple(ScopeInfo(name, name, _SCOPE_KIND, "", (), -1) for name in dict.fromkeys(names.values()))
+            tuple(ScopeInfo(name, name, ScopeKind.UNKNOWN, "", (), -1) for name in dict.fromkeys(names.values()))
         ),
         sm_clock_hz=0.0,
         mode=Mode(

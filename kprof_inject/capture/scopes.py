@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kprof_inject.capture.schema import PointRecord, ScopeTableRecord
 
-INSTANT = "mark"
-"""The kind of a scope that is a point in time: nothing stands between its start and its end."""
+
+class ScopeKind(StrEnum):
+    """What a scope stands around. A capture may hold other kinds, which nobody here knows."""
+
+    FUNCTION = "func"
+    """The kernel's whole body, or the call of a helper."""
+    LOOP = "loop"
+    ITERATION = "iter"
+    OPERATION = "op"
+    LINES = "line"
+    PARTITION = "partition"
+    MARKER = "marker"
+    """What a marker comment brackets."""
+    INSTANT = "mark"
+    """A point in time: nothing stands between its start and its end."""
+    UNKNOWN = "scope"
+    """Whatever stock Proton recorded: its buffer does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +72,7 @@ class ScopeTable:
         bodies = (
             index
             for index, scope in enumerate(self.scopes)
-            if scope.kind == "func" and "@" not in (scope.label or scope.name)
+            if scope.kind == ScopeKind.FUNCTION and "@" not in (scope.label or scope.name)
         )
         return next(bodies, None)
 

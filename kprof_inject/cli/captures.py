@@ -16,6 +16,7 @@ from kprof_inject.export.registry import is_format
 from kprof_inject.quantities import counted, time_text
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.choice import EVERYTHING, Choice
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.launches import decode_launches, run_to_decode
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
@@ -172,7 +173,7 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     """What the error of an axis does not say, or why it is so large."""
     # Their clock is an assumption, and they may have waited on the device for longer than any error here.
     shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
-    if untimed := sum(timeline.clock.source == "nominal" for timeline in shown):
+    if untimed := sum(timeline.clock.source == ClockSource.NOMINAL for timeline in shown):
         yield f"{untimed} launch(es) without timer readings stand where the host called them; no error holds for them"
     contradicted = (
         launch.place_name for launch in launches if launch.clock.relation and launch.clock.relation.contradicted

@@ -14,6 +14,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, print_error, read_input, say, say_table, write_result
 from kprof_inject.cli.options import at_option, json_option, path_type, split_option
 from kprof_inject.files import write_json
@@ -143,7 +144,7 @@ def _lines(source: SourcePoint | None, called_from: tuple[SourcePoint, ...]) -> 
 
 
 # The kinds of sites that come from the text of a source file.
-_MARKED = frozenset({"marker", "mark"})
+_MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 
 
 @click.command("insert")

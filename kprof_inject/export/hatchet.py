@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch, place_names
-from kprof_inject.capture.scopes import INSTANT, ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.errors import printable
 from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
@@ -48,7 +48,7 @@ def scope_tree(timeline: Timeline) -> list[Node]:
     ring lost; else it is what stood in what. Scopes that cross overlap: what they share is counted for both."""
     table = timeline.table
     places: _Places = _AsPlanned(table) if any(scope.parent >= 0 for scope in table.scopes) else _AsSeen(table)
-    is_instant = np.array([scope.kind == INSTANT for scope in table.scopes], dtype=bool)
+    is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in table.scopes], dtype=bool)
     counts, cycles = np.zeros((2, 0), dtype=np.int64)
     for block in timeline.blocks():
         node, within = places.of(block["scope"], _around(block))

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import IterationSeries, Spread
 from kprof_inject.timeline.waves import Ending, Waves
 
@@ -56,16 +58,15 @@ def _range(spread: Spread, noun: str) -> str:
 
 # By the clock's source.
 _CLOCK_NOTES = {
-    "fitted": "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
+    ClockSource.FITTED: "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over {over}",
-    "assumed": "clock: {mhz:.0f} MHz is an assumption, {assumption}: the timer readings cannot tell, for the launch is "
-    "too short, or no scope stands around the whole kernel (--at func). Durations may be off by {doubt}; totals and "
-    "shares are over all warps",
-    "nominal": "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure it by. "
-    "All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
+    ClockSource.ASSUMED: "clock: {mhz:.0f} MHz is an assumption, {assumption}: the timer readings cannot tell, for the "
+    "launch is too short, or no scope stands around the whole kernel (--at func). Durations may be off by {doubt}; "
+    "totals and shares are over all warps",
+    ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure "
+    "it by. All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
     "totals and shares are over {over}",
 }
-_ITERATION = "iter"
 # By the slots' source.
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
 
@@ -118,7 +119,7 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
     for scope in summary.scopes:
         if scope.iterations:
             yield f"iterations of {scope.scope}: {_series(scope.iterations)}"
-        elif scope.kind == _ITERATION and scope.count:
+        elif scope.kind == ScopeKind.ITERATION and scope.count:
             yield f"iterations of {scope.scope}: their numbers are unknown, for records of their loops are missing"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.sites import Findings, Missed
@@ -75,7 +76,9 @@ class KeptCall:
             return Findings(missed=(Missed(self.operation, refusal),))
         site = self.function.operation_site(self.operation)
         label = f"{self.name}@{site.source.line}" if site.source else self.name
-        return Findings((replace(site, kind="func", label=label),), covered=frozenset({self.operation.start}))
+        return Findings(
+            (replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({self.operation.start})
+        )
 
 
 def calls_in(function: Function) -> Iterator[Operation]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import integer_work, is_anchor, is_integer_arithmetic
 from kprof_inject.select.legality import illegal_block
@@ -139,19 +140,21 @@ class Function:
 
     def body_site(self) -> Site:
         """The whole body: from its first operation to each of its returns."""
-        return self.region_site("func", "func", self.operation, self.operation.regions[0], "function")
+        return self.region_site(ScopeKind.FUNCTION, "func", self.operation, self.operation.regions[0], "function")
 
     def loop_site(self, loop: Loop) -> Site:
         """Around a loop: from before it is entered to after it is left."""
-        return self._around("loop", f"loop{loop.subscript}", loop.operation)
+        return self._around(ScopeKind.LOOP, f"loop{loop.subscript}", loop.operation)
 
     def iteration_site(self, loop: Loop) -> Site:
         """Each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``."""
-        return self.region_site("iter", f"iter{loop.subscript}", loop.operation, loop.operation.regions[-1], "body")
+        return self.region_site(
+            ScopeKind.ITERATION, f"iter{loop.subscript}", loop.operation, loop.operation.regions[-1], "body"
+        )
 
     def operation_site(self, operation: Operation) -> Site:
         """Around one operation."""
-        return self._around("op", operation.name, operation)
+        return self._around(ScopeKind.OPERATION, operation.name, operation)
 
     def _around(self, kind: str, label: str, operation: Operation) -> Site:
         points = self.before(operation), (self.after(operation),)

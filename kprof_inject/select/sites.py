@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
@@ -23,7 +24,7 @@ class InsertPoint:
 class Site:
     """One place to bracket.
 
-    ``kind`` is the selector's word (``func``, ``loop``, ``op``, …; ``mark`` for an instant), ``label`` names the place
+    ``kind`` is a ``ScopeKind``, ``label`` names the place
     within its function (``loop[0.1]``). One of ``ends`` is passed on each way out. ``fills_block`` says that the scope
     spans its whole block, so that it encloses every other scope that begins or ends at the same place.
     ``source`` is the line that the code was written on; ``called_from`` the calls that inlined it, innermost first.
@@ -46,7 +47,7 @@ class Site:
 
     @property
     def is_instant(self) -> bool:
-        return self.kind == "mark"
+        return self.kind == ScopeKind.INSTANT
 
     @property
     def last_end_offset(self) -> int:

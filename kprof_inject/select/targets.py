@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Protocol
 
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
@@ -137,7 +138,7 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Findings
         case RangeMarker(first_line=first, last_line=last):
             lines = SourceLines(marker.file, first, last)
             for function in view.functions:
-                for group in lines.groups_in(function, "marker", marker.name):
+                for group in lines.groups_in(function, ScopeKind.MARKER, marker.name):
                     yield span(group, spread)
         case InstantMarker(is_before=is_before):
             for group in _nearest_groups(marker, view):
@@ -155,7 +156,7 @@ def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
         loops = {found.operation.start for found in accepted_loops(function, loop)}
         by_calls: dict[Chain, list[Group]] = {}
         for first, last in marker.statements:
-            for group in SourceLines(marker.file, first, last).groups_in(function, "mark", marker.name):
+            for group in SourceLines(marker.file, first, last).groups_in(function, ScopeKind.INSTANT, marker.name):
                 by_calls.setdefault(group.called_from, []).append(group)
         for groups in by_calls.values():
             yield _nearest(groups, loops)
@@ -212,7 +213,14 @@ class Helper:
         bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._means(view, f)]
         inlined = [
             span(
-                Group(function, "func", f"{call.name}@{call.path[0].line}", call.operations, call.source, call.path),
+                Group(
+                    function,
+                    ScopeKind.FUNCTION,
+                    f"{call.name}@{call.path[0].line}",
+                    call.operations,
+                    call.source,
+                    call.path,
+                ),
                 spread,
             )
             for function, call in view.inlined_calls
@@ -284,7 +292,7 @@ class Lines:
         label = f"line({self.which.text})"
         return Findings.first_of(
             Findings.together(
-                [span(group, spread) for f in view.functions for group in lines.groups_in(f, "line", label)]
+                [span(group, spread) for f in view.functions for group in lines.groups_in(f, ScopeKind.LINES, label)]
             )
             for lines in self.which.readings(view.kernel_file)
         )
@@ -302,7 +310,7 @@ class Partitions:
     def _sites_in(self, function: Function) -> Iterator[Site]:
         for label, operation, region in function.partitions():
             if fnmatchcase(label, self.glob):
-                yield function.region_site("partition", label, operation, region, "partition")
+                yield function.region_site(ScopeKind.PARTITION, label, operation, region, "partition")
 
 
 @dataclass(frozen=True, slots=True)

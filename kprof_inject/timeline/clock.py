@@ -14,6 +14,7 @@ Without readings there is nothing to fit: the rate is then assumed, and so is wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,11 +144,20 @@ _MOST_FOR_RATE = 1 << 16
 _DRIFT = 0.125
 
 
+class ClockSource(StrEnum):
+    """Where the rate of a launch's clock comes from."""
+
+    FITTED = "fitted"
+    """Readings of the timer."""
+    ASSUMED = "assumed"
+    """The device's nominal rate: the launch was too short for its readings, or made no record."""
+    NOMINAL = "nominal"
+    """The same, and nothing else is known: no timer was read."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """The clock of a launch. ``source`` says whether its rate was "fitted" to readings; is "assumed" to be the device's
-    nominal one, because the launch was too short for its readings, or made no record; or is "nominal" where no timer
-    was read.
+    """The clock of a launch.
 
     ``rate_ns`` is nanoseconds per cycle on the average, and ``rate_error`` its relative standard error. ``residual_ns``
     is the root mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were,
@@ -175,7 +185,7 @@ class ClockFit:
     base_cycles: NDArray[np.int64]
     base_ns: NDArray[np.int64]
     curves: Curves
-    source: str
+    source: ClockSource
 
     @property
     def clock_hz(self) -> float:
@@ -210,7 +220,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     if not readings.sm.size:
         # The timer was read, and no record beside it.
         nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
-        return replace(nominal, source="assumed")
+        return replace(nominal, source=ClockSource.ASSUMED)
     rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
     counter, believed = agreement(readings, rough_ns)
     rate = _rate(readings, counter, believed, rough_ns, nominal_hz)
@@ -232,7 +242,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
         base_cycles=lines.base_cycles,
         base_ns=lines.base_ns,
         curves=fit.curves,
-        source=rate.source,
+        source=ClockSource.FITTED if rate.fitted else ClockSource.ASSUMED,
     )
 
 
@@ -256,7 +266,7 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
         base_cycles=smallest(row, first_cycles, len(sms)),
         base_ns=np.full(len(sms), begin_ns),
         curves=flat_curves(len(sms)),
-        source="nominal",
+        source=ClockSource.NOMINAL,
     )
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.timeline import Timeline
 
 # Whose iterations alone were recorded shows by them where its loop begins and ends.
-LOOPS = ("loop", "iter")
+LOOPS = (ScopeKind.LOOP, ScopeKind.ITERATION)
 _WARP_BITS = 16
 
 

@@ -44,12 +44,12 @@ _MEDIAN_TO_DEVIATION = 1.4826
 @dataclass(frozen=True, slots=True)
 class Rate:
     """``ns`` is nanoseconds per cycle and ``error`` its relative standard error. All readings have ``more_shift_ns`` in
-    common. ``source`` is "fitted" or "assumed"; a ``constant`` clock is none of an SM's, and does not wander."""
+    common. One that is not ``fitted`` is assumed; a ``constant`` clock is none of an SM's, and does not wander."""
 
     ns: float
     error: float
     more_shift_ns: float
-    source: str
+    fitted: bool
     constant: bool
 
 
@@ -75,7 +75,7 @@ def nominal_rate(nominal_hz: float) -> float:
 
 def assumed_rate(nominal_ns: float) -> Rate:
     """That of a launch whose readings do not tell."""
-    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, "assumed", constant=False)
+    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
 
 
 def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
@@ -86,7 +86,7 @@ def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, no
         # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
         near = replace(readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS)
         rate = _likeliest(near, counter, rough_ns, nominal_hz)
-    if rate.source == "fitted":
+    if rate.fitted:
         return rate
     return replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, readings.most_shift_ns)))
 
@@ -163,7 +163,7 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
     settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)
     if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
         return assumed_rate(nominal_ns)
-    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, "fitted", prior.constant)
+    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, fitted=True, constant=prior.constant)
 
 
 # A straight line for each counter of a launch, all of the same rate, and what the timer readings leave of it.

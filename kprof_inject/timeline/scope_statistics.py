@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
@@ -30,8 +30,6 @@ from kprof_inject.timeline.spread import (
     turns_of,
 )
 from kprof_inject.timeline.timeline import Timeline
-
-_ITERATION = "iter"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -99,8 +97,8 @@ class ScopeSums:
     def __init__(self, timeline: Timeline) -> None:
         scopes = timeline.table.scopes
         self._count = len(scopes)
-        self._is_instant = np.array([scope.kind == INSTANT for scope in scopes], dtype=bool)
-        self._is_iteration = np.array([scope.kind == _ITERATION for scope in scopes], dtype=bool)
+        self._is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in scopes], dtype=bool)
+        self._is_iteration = np.array([scope.kind == ScopeKind.ITERATION for scope in scopes], dtype=bool)
         self._partitions, self._shared = timeline.partitions, shared_scopes(timeline.partitions)
         self._times_of_warps_ns = [timeline.time_of_warps_ns(one.warps) for one in timeline.partitions]
         self._warp_time_ns = timeline.warp_time_ns

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.model import Launch
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clock
 from kprof_inject.timeline.columns import (
@@ -158,7 +158,9 @@ class ScopeBlocks:
         return scopes
 
     def _iteration_scopes(self) -> Iterator[int]:
-        return (index for index, scope in enumerate(self.launch.kernel.scopes.scopes) if scope.kind == "iter")
+        return (
+            index for index, scope in enumerate(self.launch.kernel.scopes.scopes) if scope.kind == ScopeKind.ITERATION
+        )
 
 
 def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[np.uint16]:

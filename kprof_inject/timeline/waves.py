@@ -13,6 +13,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import largest
 from kprof_inject.timeline.timeline import Timeline
 
@@ -112,10 +113,6 @@ def _lost_by_count(ctas_per_sm: float) -> float:
     return 1 - ctas_per_sm / ceil(ctas_per_sm)
 
 
-# The source of a clock that no reading of a timer went into.
-_NO_TIMER = "nominal"
-
-
 @dataclass(frozen=True, slots=True)
 class LastWave:
     """The CTAs that began last: how many, on how many SMs, and the time from the first of them to the end of all; its
@@ -197,7 +194,7 @@ def launch_duration_ns(timeline: Timeline) -> int:
 def waves_of(timeline: Timeline) -> Waves | None:
     """None if no CTA ran, or if no timer was read that says when they did."""
     ctas, told_slots = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
-    if not ctas.size or timeline.clock.source == _NO_TIMER:
+    if not ctas.size or timeline.clock.source == ClockSource.NOMINAL:
         return None
     residence = _residence(ctas)
     slots, slots_source = _slots(residence, told_slots)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
-from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.timeline import Timeline
@@ -53,7 +53,7 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
     scopes = [
         (info, scope)
         for index, (info, scope) in enumerate(zip(timeline.table.scopes, summary.scopes, strict=True))
-        if info.kind != INSTANT and index not in shared
+        if info.kind != ScopeKind.INSTANT and index not in shared
     ]
     busier = [_busier(timeline, summary, scope) for info, scope in scopes if not is_wait(info)]
     waited_for = [_waited_for(timeline, summary, scope) for info, scope in scopes if is_wait(info)]
@@ -67,7 +67,7 @@ def imbalanced_warps(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
-    if not any(scope.kind != INSTANT for scope in timeline.table.scopes):
+    if not any(scope.kind != ScopeKind.INSTANT for scope in timeline.table.scopes):
         return Unjudged("no scope was recorded", "add --at func --at loop")
     if len(timeline.warps) < _LEAST_WARPS:
         return missing_warps(timeline)

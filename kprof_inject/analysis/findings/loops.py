@@ -7,7 +7,7 @@ import re
 from kprof_inject.analysis.findings.finding import Unjudged
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.model import Kernel, ttgir_of
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.timeline.phases import LOOPS, outermost
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir import dialect
@@ -31,7 +31,7 @@ def unrecorded_loops(table: ScopeTable) -> Unjudged | None:
 
 def unrecorded_iterations(table: ScopeTable) -> Unjudged | None:
     """Of a kernel with loops, that no iteration was recorded."""
-    return None if _recorded(table, "iter") else Unjudged("no iteration was recorded", "add --at iter")
+    return None if _recorded(table, ScopeKind.ITERATION) else Unjudged("no iteration was recorded", "add --at iter")
 
 
 def _recorded(table: ScopeTable, *kinds: str) -> bool:
@@ -73,7 +73,7 @@ def _path(scope: ScopeInfo) -> tuple[int, ...]:
 # From here on the tensor cores tell by a barrier that they are done, as loads do.
 _BARRIERS_OF_DOTS = 100
 # Scopes around some operations or lines, which the user may have named.
-_NAMED_KINDS = ("op", "marker", "line")
+_NAMED_KINDS = (ScopeKind.OPERATION, ScopeKind.MARKER, ScopeKind.LINES)
 _NAMES_OF_WAITS = frozenset({"wait", "waits", "waiting", "barrier", "barriers"})
 _WORD = re.compile(r"[a-z]+")
 _OPERATION_NAME = re.compile(r"[a-z]+\.[a-z]")
@@ -118,7 +118,7 @@ def is_of_dot(scope: ScopeInfo) -> bool:
 
 
 def _operation(scope: ScopeInfo) -> str:
-    return (scope.label or scope.name) if scope.kind == "op" else ""
+    return (scope.label or scope.name) if scope.kind == ScopeKind.OPERATION else ""
 
 
 # The warps that a scope is of, and what part of their time something takes.

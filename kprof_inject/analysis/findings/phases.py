@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, unpaired_records
 from kprof_inject.analysis.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.timeline import Timeline
@@ -100,7 +100,7 @@ def _unrecorded_body(table: ScopeTable) -> Unjudged | None:
 def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:
     """Of the launch's time; 0 if the loops are none that a phase could be told from."""
     iterations = [scope.iterations.median for scope in summary.scopes if scope.iterations is not None]
-    iterations += [0 for scope in summary.scopes if scope.kind == "iter" and not scope.count]
+    iterations += [0 for scope in summary.scopes if scope.kind == ScopeKind.ITERATION and not scope.count]
     if iterations and max(iterations) < _LEAST_ITERATIONS:
         return 0.0
     return min(phase.time_ns / max(timeline.warp_time_ns, 1), 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import INSTANT, ScopeInfo
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
@@ -205,7 +205,7 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
 def _scope_kind(scope: ScopeInfo, partition: str) -> Kind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     told = tuple((name, text) for name, text in args if text)
-    return Kind(scope.name, scope.kind, told, is_instant=scope.kind == INSTANT)
+    return Kind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
 
 
 def _scope_args(block: NDArray[np.void], lasts: Mask | None) -> Iterator[Arg]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.report.diff.changes import TOTAL, Both, Explanation, Sides, clean_change, explanation
 from kprof_inject.report.diff.matching import (
@@ -151,7 +151,7 @@ class MeasuredPair:
         return sum(self._takes_time(match) and all(self.sides.ran(match)) for match in self.wanted)
 
     def _takes_time(self, match: Match) -> bool:
-        return self.identities_b[match.b].kind != INSTANT
+        return self.identities_b[match.b].kind != ScopeKind.INSTANT
 
     def finds(self, glob: str) -> bool:
         return any(

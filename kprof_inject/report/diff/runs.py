@@ -12,6 +12,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.timeline import Timeline
@@ -144,10 +145,6 @@ _SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
 }
 
 
-_MEASURED = "fitted"
-_NO_TIMER = "nominal"
-
-
 @dataclass(frozen=True, slots=True)
 class ScopeFigures:
     """One scope of one launch. Times of a scope of which no start has its end are None."""
@@ -212,8 +209,8 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
         duration_ns=launch_duration_ns(timeline),
-        clock_hz=clock.clock_hz if clock.source == _MEASURED else None,
-        timed=clock.source != _NO_TIMER,
+        clock_hz=clock.clock_hz if clock.source == ClockSource.FITTED else None,
+        timed=clock.source != ClockSource.NOMINAL,
         timer_step_ns=clock.timer_step_ns,
         ctas=len(timeline.ctas),
         cta_ns=int(np.maximum(timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"], 0).sum()),

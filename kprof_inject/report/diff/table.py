@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, Position, printable
 from kprof_inject.quantities import before_and_after, counted, percent, short_time, time_text
 from kprof_inject.report.diff.changes import MEAN, Both
@@ -196,7 +196,7 @@ def title_of(kernel: KernelDiff) -> str:
 
 def scope_cells(scope: ScopeChange) -> list[str]:
     """What stands in a scope's row behind its verdict and its change."""
-    if scope.kind == INSTANT:
+    if scope.kind == ScopeKind.INSTANT:
         return [_of_both(scope.count, "{:.0f}".format), *["-"] * 4]
     return [
         _of_both(scope.count, "{:.0f}".format),

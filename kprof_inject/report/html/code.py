@@ -10,7 +10,7 @@ import numpy as np
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.model import lines_of, shown_line, sources_of, ttgir_of
-from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
 from kprof_inject.report.source_text import file_and_line
@@ -76,7 +76,7 @@ def _is_within(index: int, others: set[int], parents: list[int]) -> bool:
 
 
 def _iterations(scope: ScopeSummary) -> int:
-    return scope.count if scope.kind == "iter" else 0
+    return scope.count if scope.kind == ScopeKind.ITERATION else 0
 
 
 def _pieces(text: str, numbers: list[int]) -> list[tuple[int, list[str]]]:

@@ -12,15 +12,16 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.launch_notes import launch_notes
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
 # The facts of a launch and its kernel, as texts.
 
 _CLOCK_SOURCES = {
-    "fitted": "fitted to the timer",
-    "assumed": "assumed: the timer readings cannot tell",
-    "nominal": "assumed: no timer was read",
+    ClockSource.FITTED: "fitted to the timer",
+    ClockSource.ASSUMED: "assumed: the timer readings cannot tell",
+    ClockSource.NOMINAL: "assumed: no timer was read",
 }
 _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "python": "Python"}
 
@@ -84,10 +85,10 @@ def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     yield "device", launch.device_name or f"number {launch.device}"
     if isinstance(target, dict):
         yield "target", f"{target.get('backend', '')}:{target.get('arch', '')}"
-    measured = f" ± {100 * clock.rate_error:.2f} %" if clock.source == "fitted" else ""
+    measured = f" ± {100 * clock.rate_error:.2f} %" if clock.source == ClockSource.FITTED else ""
     yield "clock", f"{summary.clock_mhz:.0f} MHz{measured}, {_CLOCK_SOURCES[clock.source]}"
     yield "nominal clock", "" if summary.nominal_mhz is None else f"{summary.nominal_mhz:.0f} MHz"
-    if clock.source == "fitted":
+    if clock.source == ClockSource.FITTED:
         yield "timer readings", f"{clock.readings}, within {clock.residual_ns:.0f} ns of the fit (rms)"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
-from kprof_inject.capture.scopes import INSTANT
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.timeline.spread import Groups, IterationSeries
 from kprof_inject.timeline.timeline import Timeline
@@ -148,7 +148,7 @@ class Histograms:
 
 
 def _bins_of(scope: ScopeSummary) -> Bins | None:
-    if scope.kind == INSTANT or scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
+    if scope.kind == ScopeKind.INSTANT or scope.min_ns is None or scope.max_ns is None or scope.p50_ns is None:
         return None
     return Bins.holding(scope.min_ns, scope.max_ns, scope.p50_ns)
 

@@ -13,10 +13,12 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.costs import KernelCost, limited_by
 from kprof_inject.capture.model import Kernel, place_names
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
+from kprof_inject.timeline.clock import ClockSource
 
 # Shares, drawn.
 
@@ -87,7 +89,11 @@ def _table(report: LaunchReport, console: Console) -> Table:
 # What stands over a launch's table: which launch it is, what its kernel takes, and how far to trust the figures.
 
 # By the clock's source.
-_CLOCK_TITLES = {"fitted": "SM clock", "assumed": "assumed SM clock", "nominal": "assumed SM clock"}
+_CLOCK_TITLES = {
+    ClockSource.FITTED: "SM clock",
+    ClockSource.ASSUMED: "assumed SM clock",
+    ClockSource.NOMINAL: "assumed SM clock",
+}
 
 
 def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
@@ -202,7 +208,7 @@ def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
 
 def _name(scope: ScopeSummary) -> str:
     """The kernel's own body is run by the default partition alone."""
-    is_body = scope.kind == "func" and not scope.depth
+    is_body = scope.kind == ScopeKind.FUNCTION and not scope.depth
     return f"{scope.scope} ({scope.partition})" if scope.partition and is_body else scope.scope
 
 
