@@ -19,7 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.schema import (
+    KERNEL_FILE,
+    KERNELS_FOLDER,
     MOST_TEXT_BYTES,
+    SOURCES_FILE,
+    TTGIR_FILE,
     DumpedKernelRecord,
     Record,
     ScopeTableRecord,
@@ -144,8 +148,8 @@ class DumpedKernel:
 
 def snapshot_beside(ttgir_path: Path) -> dict[str, str]:
     """The source texts that ``dump`` saved beside a kernel's TTGIR; none for a file from elsewhere."""
-    path = ttgir_path.parent / "sources.json"
-    return _texts(path, path.parent) if path.is_file() and (ttgir_path.parent / "kernel.json").is_file() else {}
+    path = ttgir_path.parent / SOURCES_FILE
+    return _texts(path, path.parent) if path.is_file() and (ttgir_path.parent / KERNEL_FILE).is_file() else {}
 
 
 def _texts(path: Path, within: Path) -> dict[str, str]:
@@ -206,7 +210,7 @@ class Workspace:
 
     @property
     def kernels_folder(self) -> Path:
-        return self.folder / "kernels"
+        return self.folder / KERNELS_FOLDER
 
     @property
     def plans_folder(self) -> Path:
@@ -276,24 +280,24 @@ class Workspace:
 
     def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
         folder = self.kernels_folder / variant
-        write_text(folder / "kernel.ttgir", ttgir)
-        _write(folder / "sources.json", sources)
-        _write(folder / "kernel.json", info)  # last: its presence makes the kernel
+        write_text(folder / TTGIR_FILE, ttgir)
+        _write(folder / SOURCES_FILE, sources)
+        _write(folder / KERNEL_FILE, info)  # last: its presence makes the kernel
 
     def kernels(self) -> list[DumpedKernel]:
         """The dumped kernels, ordered by name."""
-        found = [self.kernel(path.parent.name) for path in self.kernels_folder.glob("*/kernel.json")]
+        found = [self.kernel(path.parent.name) for path in self.kernels_folder.glob(f"*/{KERNEL_FILE}")]
         return sorted(found, key=lambda kernel: (kernel.name, kernel.variant))
 
     def kernel(self, variant: str) -> DumpedKernel:
-        return self.kernel_of(variant, self._read(self.kernels_folder / variant / "kernel.json", DumpedKernelRecord))
+        return self.kernel_of(variant, self._read(self.kernels_folder / variant / KERNEL_FILE, DumpedKernelRecord))
 
     def kernel_of(self, variant: str, info: DumpedKernelRecord) -> DumpedKernel:
         """The kernel with this name; it need not be saved yet."""
-        return DumpedKernel(variant, info, self.kernels_folder / variant / "kernel.ttgir")
+        return DumpedKernel(variant, info, self.kernels_folder / variant / TTGIR_FILE)
 
     def kernel_sources(self, variant: str) -> dict[str, str]:
-        return _texts(self.kernels_folder / variant / "sources.json", self.folder)
+        return _texts(self.kernels_folder / variant / SOURCES_FILE, self.folder)
 
     def write_clean_run(self, variant: str, process: str, run: TimedResources) -> None:
         """Save what one process saw of a kernel without records: its resources, and ``times_ns`` of launches."""

@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kprof_inject.capture.costs import ctas_per_sm, limits_of
+from kprof_inject.capture.layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 
-RECORD_BYTES = 8
-HEADER_BYTES = 40
-COUNT_BYTES = 4
+_HEADER_BYTES = 4 * (HEADER_WORDS + TIMES_WORDS)
+_COUNT_BYTES = 4
 ROW_ALIGNMENT_BYTES = 128
 
 MOST_LAUNCH_BYTES = (1 << 31) - 1
 """The largest buffer of a launch: up to Triton 3.7 the kernel reckons a CTA's place in it with a signed 32-bit word."""
 
 # A ring with fewer records shows next to nothing, and one scope takes two.
-_USEFUL_RING_BYTES = 16 * RECORD_BYTES
-_SMALLEST_RING_BYTES = 2 * RECORD_BYTES
+_USEFUL_RING_BYTES = 16 * ENTRY_BYTES
+_SMALLEST_RING_BYTES = 2 * ENTRY_BYTES
 # What Proton takes by itself: in global memory for each warp; in shared memory, where more than one CTA fits on an SM,
 # at most this share of what a CTA may have.
 _PROTON_GLOBAL_RING_BYTES = 16384
@@ -32,7 +32,7 @@ _PROTON_SHARED_SHARE = 0.04
 
 def row_bytes(buffer_bytes: int, total_warps: int) -> int:
     """What a CTA takes in a launch's buffer (Triton's ``profile_scratch_size``): header, counts and rings."""
-    size = HEADER_BYTES + COUNT_BYTES * total_warps + buffer_bytes
+    size = _HEADER_BYTES + _COUNT_BYTES * total_warps + buffer_bytes
     return -(-size // ROW_ALIGNMENT_BYTES) * ROW_ALIGNMENT_BYTES
 
 
@@ -77,7 +77,7 @@ def chosen_buffer_bytes(
     else:
         chosen = _auto_shared_bytes(clean_shared_bytes, total_warps, rings, registers, target)
     if most_records is not None and not mode.buffer_bytes:
-        chosen = min(chosen, rings * _power_of_two_above(most_records * RECORD_BYTES))
+        chosen = min(chosen, rings * _power_of_two_above(most_records * ENTRY_BYTES))
     limit_bytes = limits_of(target).cta_shared_bytes
     if mode.buffer == "shared" and _beside(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
@@ -93,7 +93,7 @@ def smaller_buffer_bytes(mode: Mode, ctas: int, total_warps: int, budget_bytes: 
     CTAs fits in ``budget_bytes``; None if a ring would have less than 16 records, or less than it had."""
     rings = len(mode.recorded_warps(total_warps))
     row = min(budget_bytes, MOST_LAUNCH_BYTES) // max(ctas, 1) // ROW_ALIGNMENT_BYTES * ROW_ALIGNMENT_BYTES
-    ring = _power_of_two_within((row - HEADER_BYTES - COUNT_BYTES * total_warps) // rings)
+    ring = _power_of_two_within((row - _HEADER_BYTES - _COUNT_BYTES * total_warps) // rings)
     if mode.buffer_bytes:
         ring = min(ring, _power_of_two_within(mode.buffer_bytes // rings))
     floor = min(_USEFUL_RING_BYTES, mode.buffer_bytes // rings or _USEFUL_RING_BYTES)
@@ -145,7 +145,7 @@ def _proton_shared_bytes(clean_shared_bytes: int, rings: int, limit_bytes: int) 
 
 def _beside(clean_shared_bytes: int, buffer_bytes: int) -> int:
     """The shared memory of a kernel with its records, which begin where one may stand."""
-    return -(-clean_shared_bytes // RECORD_BYTES) * RECORD_BYTES + buffer_bytes
+    return -(-clean_shared_bytes // ENTRY_BYTES) * ENTRY_BYTES + buffer_bytes
 
 
 def _power_of_two_within(value: int) -> int:

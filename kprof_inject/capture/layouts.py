@@ -13,8 +13,42 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.schema import LayoutName
+from kprof_inject.capture.schema import SCOPE_IDS, LayoutName
 from kprof_inject.errors import KprofError
+
+# An entry is two words. The first, high to low: end flag, scope id, event flag (Triton 3.9), nothing, clock bits 42 to
+# 32. The second: clock bits 31 to 0 (Proton's CircularStoreOp lowering).
+WORDS_PER_ENTRY = 2
+ENTRY_BYTES = 4 * WORDS_PER_ENTRY
+END_SHIFT = 31
+SCOPE_SHIFT = 23
+UNUSED_MASK = 0x3FF800
+CLOCK_HIGH_MASK = 0x7FF
+CLOCK_LOW_BITS = 32
+CLOCK_BITS = 43
+"""What an entry has room for of a counter of 64 bits."""
+
+# A row begins with a header: preamble, the CTA's number, its SM, and the bytes of its rings. Then come the timer's
+# readings of 64 bits, where there are some, and a count for each warp.
+HEADER_WORDS = 4
+TIMES_WORDS = 6
+PREAMBLE = 0xDEADBEEF
+
+
+def scope_ids(entries: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Of entries whose first word is the lower half."""
+    return entries >> np.uint64(SCOPE_SHIFT) & np.uint64(SCOPE_IDS - 1)
+
+
+def end_flags(entries: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return (entries >> np.uint64(END_SHIFT) & np.uint64(1)).astype(bool)
+
+
+def clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
+    low = entries >> np.uint64(CLOCK_LOW_BITS)
+    high = (entries & np.uint64(CLOCK_HIGH_MASK)) << np.uint64(CLOCK_LOW_BITS)
+    return (high | low).view(np.int64)
+
 
 # Which rows of a launch's buffer cannot be what a CTA of it wrote: by what they say and by what the others say.
 #
@@ -31,7 +65,6 @@ _END_OF_TIME_NS = 1 << 62
 _MOST_WORDS = (1 << 31) - 1
 # More records than this must have taken their time: no warp writes one in less than a nanosecond.
 _RECORDS_AT_ONCE = 1 << 20
-_WORDS_PER_RECORD = 2
 
 
 def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
@@ -39,7 +72,7 @@ def usual_size(sizes: NDArray[np.uint32], rings: int, room_words: int) -> int:
     ``room_words``. 0 if none does."""
     found, counts = np.unique(sizes, return_counts=True)
     ring_words = found // 4 // rings
-    fits = (ring_words > 0) & (ring_words % _WORDS_PER_RECORD == 0) & (ring_words <= room_words // rings)
+    fits = (ring_words > 0) & (ring_words % WORDS_PER_ENTRY == 0) & (ring_words <= room_words // rings)
     return int(found[fits][np.argmax(counts[fits])]) if fits.any() else 0
 
 
@@ -71,8 +104,8 @@ def impossible_counts(
     CTA's time (None: it is unknown)."""
     most: NDArray[np.int64] | int = _MOST_WORDS
     if durations_ns is not None:
-        most = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * _WORDS_PER_RECORD, _MOST_WORDS)[:, None]
-    return written_words % _WORDS_PER_RECORD != 0, written_words > most
+        most = np.minimum(np.maximum(durations_ns, _RECORDS_AT_ONCE) * WORDS_PER_ENTRY, _MOST_WORDS)[:, None]
+    return written_words % WORDS_PER_ENTRY != 0, written_words > most
 
 
 def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -89,7 +122,6 @@ def first_of_each(ids: NDArray[np.uint32], rows: NDArray[np.bool_]) -> NDArray[n
     return first
 
 
-PREAMBLE = 0xDEADBEEF
 # No device numbers its SMs or CUs higher: what does is no SM.
 _MOST_SMS = 1 << 16
 
@@ -133,7 +165,6 @@ class Layout(Protocol):
 class _HeaderLayout:
     """A header of four words and perhaps timer readings, then counts, then the rings."""
 
-    _TIMES_AT = 4
     _COUNTS_AT: int
 
     def read(self, words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> RawCtas:
@@ -187,16 +218,16 @@ class _HeaderLayout:
 class TimedLayout(_HeaderLayout):
     """Triton 3.6 and later: three timer readings."""
 
-    _COUNTS_AT = 10
+    _COUNTS_AT = HEADER_WORDS + TIMES_WORDS
 
     def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
-        return np.ascontiguousarray(words[:, self._TIMES_AT : self._COUNTS_AT]).view("<u8")
+        return np.ascontiguousarray(words[:, HEADER_WORDS : self._COUNTS_AT]).view("<u8")
 
 
 class UntimedLayout(_HeaderLayout):
     """Triton 3.5: no timer readings."""
 
-    _COUNTS_AT = 4
+    _COUNTS_AT = HEADER_WORDS
 
     def _times(self, words: NDArray[np.uint32]) -> NDArray[np.uint64] | None:
         return None

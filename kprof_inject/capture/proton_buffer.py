@@ -13,27 +13,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import LAYOUTS, RawCtas
+from kprof_inject.capture.layouts import (
+    CLOCK_HIGH_MASK,
+    CLOCK_LOW_BITS,
+    ENTRY_BYTES,
+    LAYOUTS,
+    SCOPE_SHIFT,
+    UNUSED_MASK,
+    WORDS_PER_ENTRY,
+    RawCtas,
+)
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
 from kprof_inject.capture.proton_header import ProtonHeader, read_header
-from kprof_inject.capture.schema import LayoutName, ProcessRecord
+from kprof_inject.capture.schema import SCOPE_IDS, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 
 # What a Proton buffer's payload tells of how it was recorded, which its header does not say.
 
-# An entry's first word, high to low: end flag, scope id, event flag (Triton 3.9), nothing, clock bits 42 to 32.
-_SCOPE_SHIFT = 23
-_SCOPE_IDS = 256
-_NOTHING_MASK = 0x3FF800
-_CLOCK_HIGH_MASK = 0x7FF
-_CLOCK_LOW_BITS = 32
-_WORDS_PER_ENTRY = 2
-
 # A clock that goes back further than this did not: its 32 bits have overflowed.
-_HALF_PERIOD = 1 << (_CLOCK_LOW_BITS - 1)
+_HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
 # Where the compiler moved stores, it did so for all warps that come by, and a start stands right before its end
 # (Proton's ``ScheduleBufferStorePass``). What is so, or is not, in fewer than one of so many cases is damage.
 _ONE_OF = 16
@@ -80,24 +81,24 @@ def _credibility(reading: _Reading) -> tuple[int, bool]:
 
 def _recording(reading: _Reading) -> Recording:
     ctas = reading.ctas
-    seen = np.zeros(_SCOPE_IDS, dtype=np.int64)
+    seen = np.zeros(SCOPE_IDS, dtype=np.int64)
     long_clocks = rings = turned = starts = parted = 0
     for first, cycles, followed in _blocks(ctas):
-        sound = first[(cycles >= 0) & (first & _NOTHING_MASK == 0)]
-        seen += np.bincount(sound >> _SCOPE_SHIFT & (_SCOPE_IDS - 1), minlength=_SCOPE_IDS)
-        long_clocks += int(np.count_nonzero(sound & _CLOCK_HIGH_MASK))
+        sound = first[(cycles >= 0) & (first & UNUSED_MASK == 0)]
+        seen += np.bincount(sound >> SCOPE_SHIFT & (SCOPE_IDS - 1), minlength=SCOPE_IDS)
+        long_clocks += int(np.count_nonzero(sound & CLOCK_HIGH_MASK))
         back = cycles[..., :-1] - cycles[..., 1:]
         rings += int(np.count_nonzero(followed.any(axis=-1)))
         turned += int(np.count_nonzero((followed & (back > 0) & (back < _HALF_PERIOD)).any(axis=-1)))
-        tag = first >> _SCOPE_SHIFT
-        is_start = followed & (tag[..., :-1] < _SCOPE_IDS)
+        tag = first >> SCOPE_SHIFT
+        is_start = followed & (tag[..., :-1] < SCOPE_IDS)
         starts += int(np.count_nonzero(is_start))
-        parted += int(np.count_nonzero(is_start & (tag[..., 1:] - tag[..., :-1] != _SCOPE_IDS)))
+        parted += int(np.count_nonzero(is_start & (tag[..., 1:] - tag[..., :-1] != SCOPE_IDS)))
     return Recording(
         reading.layout,
-        ctas.entries.shape[2] * _WORDS_PER_ENTRY * ctas.entries.itemsize,
+        ctas.entries.shape[2] * ENTRY_BYTES,
         # Of a counter that has 43 bits, hardly any reading fits in 32.
-        _CLOCK_LOW_BITS if 2 * long_clocks < seen.sum() else 64,
+        CLOCK_LOW_BITS if 2 * long_clocks < seen.sum() else 64,
         turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
         tuple(np.flatnonzero(seen).tolist()),
     )
@@ -111,18 +112,15 @@ def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
     step = max(1, _BLOCK_ENTRIES // max(1, warps * slots))
     for begin in range(0, rows, step):
         part = slice(begin, begin + step)
-        written = ctas.written_words[part, :, None] // _WORDS_PER_ENTRY
+        written = ctas.written_words[part, :, None] // WORDS_PER_ENTRY
         used = slot < written
         first = ctas.entries[part, :, :, 0].astype(np.int64)
-        clocks = (first & _CLOCK_HIGH_MASK) << _CLOCK_LOW_BITS | ctas.entries[part, :, :, 1]
+        clocks = (first & CLOCK_HIGH_MASK) << CLOCK_LOW_BITS | ctas.entries[part, :, :, 1]
         followed = used[..., 1:] & (slot[:-1] != (written - 1) % slots)
         yield first, np.where(used, clocks, -1), followed
 
 
 # The names of Proton's scope ids, from a file beside the buffer: the buffer itself has none.
-
-# An entry has eight bits for the id of its scope.
-_MOST_SCOPE_IDS = 256
 
 _STRING = r'"((?:[^"\\\n]|\\.)*)"'
 _TAKES_ID = re.compile(rf"\bproton\.(?:record\s+(?P<side>start|end)\s+{_STRING}|allocate_event\s+{_STRING})")
@@ -192,9 +190,9 @@ def _pair(scope_id: Any, name: Any) -> tuple[int, str]:
 
 def checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
     """The names, if all ids can be a scope's; ``file`` says where they are from, for the ``KprofError``."""
-    if wrong := [scope_id for scope_id in names if not 0 <= scope_id < _MOST_SCOPE_IDS]:
+    if wrong := [scope_id for scope_id in names if not 0 <= scope_id < SCOPE_IDS]:
         raise KprofError(
-            f"{file} names scope id {wrong[0]}: ids go from 0 to {_MOST_SCOPE_IDS - 1}",
+            f"{file} names scope id {wrong[0]}: ids go from 0 to {SCOPE_IDS - 1}",
             hint="give the names of the kernel that wrote the buffer",
         )
     return dict(names)

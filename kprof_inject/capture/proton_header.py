@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kprof_inject.capture.layouts import HEADER_WORDS, WORDS_PER_ENTRY
 from kprof_inject.errors import KprofError
 
 _VERSION = 1
@@ -20,9 +21,6 @@ _HEADER_OFFSET = 4
 _WORD_BYTES = 4
 # A CTA has at most 1024 threads.
 _MOST_WARPS = 1024
-# What a row has before the counts in the smallest layout, and what a ring has at least.
-_ROW_HEADER_WORDS = 4
-_RING_WORDS = 2
 
 _BACKENDS = {1: "cuda", 2: "hip"}
 _HINT = "save it again, whole: host_buffer.numpy().tofile(PATH)"
@@ -140,7 +138,8 @@ def _check_rows(path: Path, words: _Words, recorded: tuple[int, ...]) -> None:
             f"{path} has no records: the kernel that was launched last has none",
             hint="take the buffer right after the launch of a kernel with scopes",
         )
-    least = _WORD_BYTES * (_ROW_HEADER_WORDS + words.total_unit + _RING_WORDS * len(recorded))
+    # In the layout with the smallest header, and with one entry in each ring.
+    least = _WORD_BYTES * (HEADER_WORDS + words.total_unit + WORDS_PER_ENTRY * len(recorded))
     whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= least
     _check(path, whole, "scratch_mem_size", f"{row_bytes} bytes for a CTA, where whole words and {least} bytes are due")
     rows = words.payload_size // row_bytes

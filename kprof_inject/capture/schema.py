@@ -24,6 +24,10 @@ READABLE_VERSIONS = (1, 2)
 """Format 1 has no checksums."""
 SCOPE_TABLE_VERSION = 1
 
+SCOPE_IDS = 256
+"""How many scope ids there are: a record has 8 bits for one. It stands here, and not beside the other bits in
+``layouts``, because what selects scopes asks for it and does without numpy."""
+
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
 CLOCK_FILE = "clock.jsonl"
@@ -62,8 +66,7 @@ Warps = Annotated[tuple[Annotated[int, Meta(ge=0, lt=1 << 14)], ...], Meta(max_l
 RingBytes = Annotated[int, Meta(ge=0, lt=1 << 31)]
 ClockBits = Literal[32, 64]
 BufferKind = Literal["shared", "global"]
-# An entry has eight bits for the id of its scope.
-ScopeId = Annotated[int, Meta(ge=0, lt=256)]
+ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 LayoutName = Literal["timed", "untimed"]
 
@@ -256,9 +259,9 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     function: Name = ""
     source: PointRecord | None
     called_from: tuple[PointRecord | None, ...]
-    parent: Annotated[int, Meta(ge=-1, lt=256)]
-    partition: Annotated[int, Meta(ge=0, lt=256)] | None = None
-    crosses: tuple[Annotated[int, Meta(ge=0, lt=256)], ...] = ()
+    parent: Annotated[int, Meta(ge=-1, lt=SCOPE_IDS)]
+    partition: Annotated[int, Meta(ge=0, lt=SCOPE_IDS)] | None = None
+    crosses: tuple[Annotated[int, Meta(ge=0, lt=SCOPE_IDS)], ...] = ()
     block: Name = ""
     operations: Count = 0
     other_operations: Count = 0
@@ -282,8 +285,8 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
 
     version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
-    partitions: Annotated[tuple[PartitionRecord, ...], Meta(max_length=256)] = ()
-    scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=256)]
+    partitions: Annotated[tuple[PartitionRecord, ...], Meta(max_length=SCOPE_IDS)] = ()
+    scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
     most_records: Count | None = None
 
     def __post_init__(self) -> None:

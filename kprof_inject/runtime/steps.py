@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, seen_launches
+from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
@@ -65,7 +66,7 @@ def run(
     finally:
         workspace.forget_if_empty(capture_folder)
     reports = read_reports(reports_folder)
-    if not any(capture_folder.glob("*/launches.jsonl")):
+    if not any(capture_folder.glob(f"*/{LAUNCHES_FILE}")):
         seen, left_out = seen_launches(capture_folder), left_out_launches(capture_folder)
         if left_out:
             reasons = "; ".join(f"{reason} ({count})" for reason, count in left_out.items())

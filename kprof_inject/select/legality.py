@@ -6,9 +6,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module, Operation
 
-MAX_SCOPE_IDS = 256
-"""The entry's scope id has 8 bits (Proton's CircularStoreOp lowering)."""
-
 
 def illegal_block(module: Module, operation: Operation) -> KprofError:
     """The refusal to record inside ``operation``."""

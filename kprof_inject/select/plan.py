@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
-from kprof_inject.select.legality import MAX_SCOPE_IDS, check_module
+from kprof_inject.select.legality import check_module
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Findings, InsertPoint, Site
 from kprof_inject.select.spans import Spread, in_one_piece
@@ -129,10 +130,10 @@ def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -
     shares: Counter[str] = Counter()
     for site, selector in found:
         shares[selector.text] += len(site.ends) * copies[site.function]
-    if shares.total() > MAX_SCOPE_IDS:
+    if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
-            f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {MAX_SCOPE_IDS} ({listed})",
+            f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {SCOPE_IDS} ({listed})",
             where=view.module.position(min(site.start.offset for site, _ in found)),
             hint="select less: name the loops or lines that matter, such as --at 'loop[0]'",
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kprof_inject.capture.buffer_size import RECORD_BYTES, in_whole_rings, keeps_occupancy, row_bytes
+from kprof_inject.capture.buffer_size import in_whole_rings, keeps_occupancy, row_bytes
+from kprof_inject.capture.layouts import ENTRY_BYTES, WORDS_PER_ENTRY
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.errors import KprofError
-from kprof_inject.timeline.records import WORDS_PER_ENTRY, lost_records, read_raw
+from kprof_inject.timeline.records import lost_records, read_raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Need:
     def buffer_bytes(self) -> int:
         """What a CTA must keep, so that nothing is lost: a ring for each recorded warp, as large as the fullest's."""
         ring_records = 1 << max(self.most_in_warp - 1, 1).bit_length()
-        return ring_records * RECORD_BYTES * self.rings
+        return ring_records * ENTRY_BYTES * self.rings
 
     def and_of(self, other: Need) -> Need:
         """This, and what other launches of the same kernel did."""

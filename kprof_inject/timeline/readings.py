@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.capture.layouts import CLOCK_BITS, RawCtas
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.nesting import Pairs, crossing_kinds, lanes_of, nest, pair_records
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
@@ -16,7 +16,7 @@ from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 # The first pass over a launch's records: what its clock is fitted to, what it lacks, and how its scopes stand.
 
 # What a damaged count or clock value tells may be more: half the period of 43 bits, which no CTA outlasts.
-_MOST_LOST_CYCLES = float(1 << 42)
+_MOST_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
 # The share of distances that count as they are.
 _USUAL_DISTANCES = 0.96
 

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.layouts import LAYOUTS, RawCtas
+from kprof_inject.capture.layouts import (
+    CLOCK_BITS,
+    CLOCK_LOW_BITS,
+    LAYOUTS,
+    WORDS_PER_ENTRY,
+    RawCtas,
+    clock_values,
+    end_flags,
+    scope_ids,
+)
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import NO_SMALLEST, smallest
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
@@ -37,7 +46,7 @@ def read_raw(launch: Launch) -> RawCtas:
 # of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the lower half
 # overflows; if that is between the two reads, the value is 2^32 too large.
 
-_HALF = 1 << 32
+_HALF = 1 << CLOCK_LOW_BITS
 # The two reads stand behind each other; other warps may run in between.
 _MOST_BETWEEN_CYCLES = 1 << 12
 
@@ -165,14 +174,6 @@ def contradicted_records(
     return wrong
 
 
-# The entry's first word, high to low: end flag, scope id, clock bits 42 to 32 (Proton's CircularStoreOp lowering).
-_END_SHIFT = 31
-_SCOPE_SHIFT = 23
-_SCOPE_MASK = 0xFF
-_CLOCK_HIGH_MASK = 0x7FF
-_CLOCK_LOW_BITS = 32
-CLOCK_BITS = 43
-WORDS_PER_ENTRY = 2
 # So many records are decoded at once: their columns together stay in a processor's cache.
 _BLOCK_RECORDS = 1 << 16
 
@@ -209,7 +210,7 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
-    """Takes the records out of a launch's rings. ``scope_of_id`` has 256 entries: the scope of each id, or -1; several
+    """Takes the records out of a launch's rings. ``scope_of_id`` has the scope of each id, or -1; several
     ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says; of more than 32
     ``clock_bits``, each half was read by itself."""
 
@@ -238,9 +239,9 @@ class RecordDecoder:
         records = Records(
             group,
             np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept),
-            self.scope_of_id[entries >> np.uint64(_SCOPE_SHIFT) & np.uint64(_SCOPE_MASK)],
-            (entries >> np.uint64(_END_SHIFT) & np.uint64(1)).astype(bool),
-            self.counter.count_on(_clock_values(entries), group),
+            self.scope_of_id[scope_ids(entries)],
+            end_flags(entries),
+            self.counter.count_on(clock_values(entries), group),
             group[:0],
             first_group,
             lost,
@@ -278,7 +279,7 @@ class RecordDecoder:
         row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.most_cycles[rows]
         distance = far_records(row, records.cycles, records.scope >= 0, most)
         far = distance != 0
-        if self.clock_bits == _CLOCK_LOW_BITS or not far.any():
+        if self.clock_bits == CLOCK_LOW_BITS or not far.any():
             return records, far
         torn = torn_by_cycles(records.cycles, distance, most[row])
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
@@ -346,7 +347,7 @@ def record_decoder(
 ) -> RecordDecoder:
     """``clock_bits`` and ``stores_moved`` are how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal
     clock, 0 if unknown."""
-    bits = _CLOCK_LOW_BITS if clock_bits == _CLOCK_LOW_BITS else CLOCK_BITS
+    bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
     oldest, newest = _ring_ends(ctas)
     if most_launch_cycles(ctas) < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
@@ -378,11 +379,5 @@ def _ring_ends(ctas: RawCtas) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     ends = np.full((2, *written.shape), -1)
     for end, slot in zip(ends, (np.where(count > slots, count, 0), count - 1), strict=True):
         entries = np.ascontiguousarray(ctas.entries[row, warp, slot % max(slots, 1)]).view("<u8").reshape(-1)
-        end[row, warp] = _clock_values(entries)
+        end[row, warp] = clock_values(entries)
     return ends[0], ends[1]
-
-
-def _clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
-    low = entries >> np.uint64(_CLOCK_LOW_BITS)
-    high = (entries & np.uint64(_CLOCK_HIGH_MASK)) << np.uint64(_CLOCK_LOW_BITS)
-    return (high | low).view(np.int64)

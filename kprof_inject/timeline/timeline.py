@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.costs import RecordCost
-from kprof_inject.capture.layouts import RawCtas
+from kprof_inject.capture.layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clock
@@ -36,7 +37,6 @@ from kprof_inject.timeline.nesting import (
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import (
-    WORDS_PER_ENTRY,
     RecordDecoder,
     Records,
     most_cycles,
@@ -171,7 +171,6 @@ def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[
     return flags
 
 
-_IDS = 256
 _ROWS_AT_ONCE = 1 << 16
 
 
@@ -309,7 +308,7 @@ def decode_launch(launch: Launch) -> Timeline:
 def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int16]:
     """By name, not by id: where a scope has two returns, Triton gives its second end an id of its own."""
     index = {scope.record: position for position, scope in enumerate(table.scopes)}
-    lookup = np.full(_IDS, -1, dtype=np.int16)
+    lookup = np.full(SCOPE_IDS, -1, dtype=np.int16)
     for scope_id, record in scope_ids.items():
         lookup[scope_id] = index.get(record, -1)
     return lookup
