@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.model import Place
+from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource

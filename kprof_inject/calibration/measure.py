@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.api import profile
-from kprof_inject.capture.costs import CostKey, MeasuredCost
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 

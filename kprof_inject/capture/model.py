@@ -14,12 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.costs import (
-    UNKNOWN_COST,
-    KernelCost,
-    RecordCost,
-)
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
 from kprof_inject.capture.schema import (
     CAPTURE_AGAIN,
     MOST_TEXT_BYTES,
@@ -32,8 +29,6 @@ from kprof_inject.capture.schema import (
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import decode_text, open_regular, read_regular
-
-# Where launches come from: a process, its host, and the clocks of its devices.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +53,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One process: ``name`` is its folder's in the capture. ``boot_id`` is empty where it is not known; so is what
-    ``device_names`` and ``device_uuids``, lists by index, do not say of a device."""
+    """The process that a launch comes from, its host, and its devices."""
 
     name: str
+    """Its folder's in the capture."""
     pid: int
     rank: int | None
     host: str
     boot_id: str
+    """Empty if it is unknown."""
     device_names: tuple[str, ...]
+    """By the device's index; empty, or not there, if it is unknown."""
     device_uuids: tuple[str, ...]
+    """The same."""
     host_readings: tuple[HostReading, ...]
 
     @property
@@ -120,26 +118,35 @@ def _item(texts: tuple[str, ...], index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled variant: ``name`` is the function's, ``metadata`` Triton's own (``num_warps``, ``shared``,
-    ``target``), ``scope_ids`` Proton's table from id to record name, ``sm_clock_hz`` the device's nominal clock.
-    ``clean`` and ``with_records`` are what it costs without records and with them, ``record_cost`` what a record of it
-    costs, or None if that is unknown; and so is ``sm_count``, how many SMs the device has."""
+    """One compiled variant of a kernel, for one device."""
 
     variant: str
+    """Tells it from other builds of the same function."""
     name: str
+    """The function's."""
     num_warps: int
+    """Of a CTA, those of all partitions together."""
     stride_bytes: int
+    """What a CTA takes in a launch's buffer."""
     layout: LayoutName
     scope_ids: dict[int, str]
+    """Proton's table, from id to the record's name."""
     scopes: ScopeTable
     sm_clock_hz: float
+    """The device's nominal clock; 0 if it is unknown."""
     mode: Mode
     metadata: dict[str, Any]
+    """Triton's own: ``num_warps``, ``shared``, ``target`` and more."""
     folder: Path
-    clean: KernelCost = UNKNOWN_COST
-    with_records: KernelCost = UNKNOWN_COST
+    """Has the module and its sources, if there are any."""
+    clean: KernelResources = UNKNOWN_RESOURCES
+    """What it takes without records."""
+    with_records: KernelResources = UNKNOWN_RESOURCES
+    """What it takes with them."""
     record_cost: RecordCost | None = None
+    """What one record of it costs; None if that is unknown."""
     sm_count: int | None = None
+    """How many SMs the device has; None if that is unknown."""
     checksums: tuple[int | None, int | None] = (None, None)
     """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
     capture_folder: Path | None = None
@@ -161,25 +168,27 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One kernel launch whose buffer was saved. ``index`` counts the launches of its variant in its process.
-
-    The host called it at ``host_ns``, and the call had returned at ``host_end_ns``, which older captures do not tell.
-    ``graph`` says that it was captured into a CUDA graph: the buffer is that of the last replay. The buffer
-    begins at ``offset_bytes`` of the ``file`` in ``folder``."""
+    """One kernel launch whose buffer was saved."""
 
     kernel: Kernel
     origin: Origin
     index: int
+    """Counts the launches of its variant in its process."""
     grid: tuple[int, int, int]
     device: int
     stream: int
     host_ns: int
+    """When the host called it, by the host's clock."""
     folder: Path
     file: str
+    """The file in ``folder`` that has the buffer."""
     buffer_bytes: int
     graph: bool
+    """It was captured into a CUDA graph: the buffer is that of the last replay."""
     host_end_ns: int | None = None
+    """When the host's call had returned; older captures do not tell."""
     offset_bytes: int = 0
+    """Where the buffer begins in its file."""
     crc32: int | None = None
     """Of the buffer; None in captures of format 1."""
     process: ProcessRecord | None = None
@@ -222,17 +231,17 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of the program. ``ended`` is false if it was killed before it could say what it left out.
-
-    ``damaged_readings`` counts the lines of its clock file that are no readings of the host's clock."""
+    """One process of the program, and what it saved."""
 
     origin: Origin
     info: ProcessRecord
     launches: tuple[Launch, ...]
     ended: bool
+    """False if it was killed before it could say what it left out."""
     left_out: dict[str, int]
     """Launches seen but not saved, by the reason."""
     damaged_readings: int
+    """How many lines of its clock file are no readings of the host's clock."""
 
     @property
     def pid(self) -> int:
@@ -261,8 +270,6 @@ def _require_crc32(found: int, saved: int | None, path: Path) -> None:
         )
 
 
-# What a capture tells of its user beyond the kernels, and how to leave that out of what is shared.
-
 LEFT_OUT = "the program's command line, its Python's path, and the hosts' names"
 """What ``redacted`` leaves out, for users to read. ``STAYS`` is what they may take for left out."""
 STAYS = "the kernels' names, source and TTGIR, paths of source files, devices, versions, process ids and times"
@@ -289,11 +296,8 @@ def _redacted(process: Process, hosts: Mapping[str, str], boots: Mapping[str, st
     return replace(process, origin=origin, info=info, launches=launches)
 
 
-# What a capture has of a kernel beside its numbers. A file with Proton's own buffer has nothing of it.
-
-
 def ttgir_of(kernel: Kernel) -> str:
-    """Empty if there is none."""
+    """Empty if there is none: a file with Proton's own buffer has no text of its kernel."""
     return kernel.ttgir() if (kernel.folder / TTGIR_FILE).is_file() else ""
 
 

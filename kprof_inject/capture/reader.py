@@ -13,16 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from kprof_inject.capture.costs import (
-    CostKey,
-    MeasuredCost,
-    clean_cost,
-    cost_of,
-    cost_with_records,
-    read_costs,
-)
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, HostReading, Kernel, Launch, Origin, Process
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
+from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
     CAPTURE_AGAIN,
     CLOCK_FILE,
@@ -207,8 +201,8 @@ def _kernel(
         mode,
         record.metadata,
         files.folder / folder,
-        clean_cost(record),
-        cost_with_records(record, timing),
+        clean_resources(record),
+        resources_with_records(record, timing),
         cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
         record.sm_count or None,
         (record.ttgir_crc32, record.sources_crc32),

@@ -9,7 +9,7 @@ from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSumm
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.spread import IterationSeries, Spread
+from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
 # Which warps, CTAs and SMs stand out in a scope.
@@ -20,7 +20,7 @@ _NOTABLE = 1.25
 
 def spread_notes(scopes: Sequence[ScopeSummary]) -> Iterator[str]:
     """A line for each scope in which something stands out, and one for all that is even."""
-    even: list[Spread] = []
+    even: list[GroupSpread] = []
     rest = "all warps, CTAs and SMs"
     for scope in scopes:
         spreads = _comparable(scope)
@@ -40,18 +40,18 @@ def spread_notes(scopes: Sequence[ScopeSummary]) -> Iterator[str]:
         yield f"spread: {rest} within {percent(furthest)} of the median of their scope"
 
 
-def _comparable(scope: ScopeSummary) -> dict[str, Spread]:
+def _comparable(scope: ScopeSummary) -> dict[str, GroupSpread]:
     spreads = {"warp": scope.warp_spread, "CTA": scope.cta_spread, "SM": scope.sm_spread}
     return {noun: spread for noun, spread in spreads.items() if spread and spread.groups > 1 and spread.median_ns}
 
 
-def _factor(spread: Spread) -> float:
+def _factor(spread: GroupSpread) -> float:
     """By how much the one that is furthest from the median differs from it."""
     slower = spread.greatest_ns / spread.median_ns
     return max(slower, spread.median_ns / spread.least_ns) if spread.least_ns else float("inf")
 
 
-def _range(spread: Spread, noun: str) -> str:
+def _range(spread: GroupSpread, noun: str) -> str:
     least, greatest = (value / spread.median_ns for value in (spread.least_ns, spread.greatest_ns))
     return f"{ratio(least)} ({noun} {spread.least_id}) to {ratio(greatest)} ({noun} {spread.greatest_id})"
 

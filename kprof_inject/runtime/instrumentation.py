@@ -18,8 +18,8 @@ from triton._C.libtriton import ir, passes
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
-from kprof_inject.capture.costs import limits_of
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import limits_of
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler_process import without_false_alarms
 from kprof_inject.runtime.versions import inline_helpers, installed_version

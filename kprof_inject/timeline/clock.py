@@ -4,9 +4,9 @@ Each SM has a counter of its own, and its clock is not steady: under load an H20
 15 µs, and its SMs by a few per cent against each other. The fit goes in steps:
 
 1. readings that cannot be true are left out (``agreement``);
-2. one rate for the launch, by weighted least squares over all others (``rate``), and a line of that rate for each SM's
-   counter (``lines``);
-3. what the readings leave of those lines: a curve through them (``curves``).
+2. one rate for the launch, by weighted least squares over all others (``fit_rate``), and a line of that rate for each
+   SM's counter (``straight_lines``);
+3. how far the readings lie from those lines: a curve through that (``fit_curves``).
 
 Without readings there is nothing to fit: the rate is then assumed, and so is when each SM began.
 """
@@ -27,8 +27,8 @@ from kprof_inject.timeline.rate import (
     LARGEST_RATE_NS,
     LEAST_RATE_NS,
     NOMINAL_SPREAD,
+    ClockRate,
     Lines,
-    Rate,
     assumed_rate,
     fit_rate,
     nominal_rate,
@@ -36,12 +36,6 @@ from kprof_inject.timeline.rate import (
     straight_lines,
 )
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
-
-# Which readings of a launch can be true, before anything is fitted to them: one corrupted word can put a time minutes
-# away, and a least squares fit with it.
-#
-# A reading is believed if most of its neighbours on the same counter agree with it: a clock between the two that runs
-# at half to one and a half times the launch's rate.
 
 # A time of fewer steps says nothing of the rate, and one of enough of them all that needs to be known of it here.
 _LEAST_STEPS = 8
@@ -93,7 +87,11 @@ def _pairs(readings: Readings) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def agreement(readings: Readings, rate_ns: float) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Which counter each reading is of, numbered from 0 in the readings' order; and whether it is believed.
+    """Which counter each reading is of, numbered from 0 in the readings' order; and whether it is plausible.
+
+    One corrupted word can put a time minutes away, and a least squares fit with it. So a reading is plausible only if
+    most of its neighbours on the same counter agree with it: the clock between the two must run at half to one and a
+    half times the launch's rate.
 
     An SM has one counter; or several, far apart: one that jumped, or those of several SMs of the same number. (Proton
     numbers CUs by ``32 * XCC + 10 * SE + CU`` on gfx950, and the last two come to 38.)"""
@@ -157,34 +155,39 @@ class ClockSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClockFit:
-    """The clock of a launch.
+    """The clock of a launch: what takes the cycles of its SMs' counters to nanoseconds.
 
-    ``rate_ns`` is nanoseconds per cycle on the average, and ``rate_error`` its relative standard error. ``residual_ns``
-    is the root mean square of the readings about the fit, ``worst_ns`` the largest, ``readings`` how many there were,
-    and ``readings_left_out`` how many contradict the others too much to be true. Between two readings of an SM that are
-    far apart, times are less sure: midway between those that are furthest apart, the standard error is ``between_ns``.
-    The timer moved in steps of ``timer_step_ns`` (0 without readings), and all times are as it shows them: half a step
-    late, on the average.
-
-    The tables below have a row for each counter, ascending by ``sms``, its SM, and ``base_cycles``; an SM has more than
-    one if its counter jumped, or if several SMs have its number. ``counters_guessed`` is how many had no reading that
-    could be true, and stand somewhere within the launch. ``base_cycles`` and ``base_ns`` fix each line; ``curves`` are
-    added to it.
+    All times are as the timer shows them: half of its step late, on the average.
     """
 
     rate_ns: float
+    """Nanoseconds per cycle, on the average."""
     rate_error: float
+    """The relative standard error of ``rate_ns``."""
     residual_ns: float
+    """How far the readings are from the fit: the root of their mean square."""
     worst_ns: float
+    """The same of the one that is furthest away."""
     between_ns: float
+    """The standard error of a time where it is largest: midway between the two readings of an SM that are furthest
+    apart."""
     timer_step_ns: int
+    """In which steps the timer moved; 0 without readings."""
     readings: int
+    """How many there were."""
     readings_left_out: int
+    """How many of them contradict the others too much to be true."""
     counters_guessed: int
+    """How many counters had no reading that could be true, and stand somewhere within the launch."""
     sms: NDArray[np.int64]
+    """The SM of each counter, ascending. An SM has several counters if its own jumped, or if several SMs bear its
+    number."""
     base_cycles: NDArray[np.int64]
+    """Of each counter, ascending within an SM: where its line begins."""
     base_ns: NDArray[np.int64]
+    """Of each counter: the time at ``base_cycles``."""
     curves: Curves
+    """Of each counter: what is added to its line."""
     source: ClockSource
 
     @property
@@ -222,12 +225,12 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
         nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
         return replace(nominal, source=ClockSource.ASSUMED)
     rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
-    counter, believed = agreement(readings, rough_ns)
-    rate = _rate(readings, counter, believed, rough_ns, nominal_hz)
-    lines = straight_lines(readings, counter, believed, rate)
+    counter, plausible = agreement(readings, rough_ns)
+    rate = _rate(readings, counter, plausible, rough_ns, nominal_hz)
+    lines = straight_lines(readings, counter, plausible, rate)
     between_ns = _between_ns(lines)
     fit = fit_curves(lines)
-    placed = np.bincount(counter, believed) > 0
+    placed = np.bincount(counter, plausible) > 0
     return ClockFit(
         rate_ns=rate.ns,
         rate_error=rate.error,
@@ -236,7 +239,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
         between_ns=between_ns,
         timer_step_ns=readings.step_ns,
         readings=len(counter),
-        readings_left_out=int(np.count_nonzero(~believed)),
+        readings_left_out=int(np.count_nonzero(~plausible)),
         counters_guessed=int(np.count_nonzero(~placed)),
         sms=readings.sm[np.searchsorted(counter, np.arange(len(placed)))].astype(np.int64),
         base_cycles=lines.base_cycles,
@@ -276,9 +279,9 @@ def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64
 
 
 def _rate(
-    readings: Readings, counter: NDArray[np.int32], believed: NDArray[np.bool_], rough_ns: float, nominal_hz: float
-) -> Rate:
-    rows = np.flatnonzero(believed)
+    readings: Readings, counter: NDArray[np.int32], plausible: NDArray[np.bool_], rough_ns: float, nominal_hz: float
+) -> ClockRate:
+    rows = np.flatnonzero(plausible)
     if not rows.size:
         return assumed_rate(nominal_rate(nominal_hz))
     # An odd distance: at an even one, the readings of CTAs one after the other could all be of one side.
@@ -289,7 +292,7 @@ def _rate(
 def _between_ns(lines: Lines) -> float:
     """The standard error midway between the two readings of a counter that are furthest apart: of the readings, and of
     what a clock does in such a time."""
-    rows = np.flatnonzero(lines.believed)
+    rows = np.flatnonzero(lines.plausible)
     gaps = np.diff(lines.readings.cycles[rows])[np.diff(lines.counter[rows]) == 0]
     gap_ns = lines.rate.ns * float(gaps.max(initial=0))
     reading_ns = float(np.median(lines.readings.error_ns)) / np.sqrt(2)
@@ -298,15 +301,12 @@ def _between_ns(lines: Lines) -> float:
     return float(np.linalg.norm((reading_ns, np.sqrt(USUAL_WALK_NS2_PER_NS * gap_ns / 4), _DRIFT * gap_ns / 8)))
 
 
-# Launches of a Triton that reads no timer: nanoseconds from the cycles alone.
-#
-# Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first CTA within 0.2
-# µs of the others (H200), so their first records are taken to be at one time, the launch's begin.
-
-
 def assumed_times(launch: Launch, ctas: RawCtas, warps: WarpTally) -> tuple[RawCtas, ClockFit]:
-    """The launch's clock, and its CTAs with times by that clock: from the first record (reckoned, if the ring lost it)
-    to the last. A CTA without records gets none: it begins and ends with the launch's begin."""
+    """Of a launch whose Triton reads no timer: its clock, and its CTAs with times by that clock, from the first record
+    (reckoned, if the ring lost it) to the last. A CTA without records begins and ends with the launch.
+
+    Each SM's counter has a zero of its own, far from the others'. But a device gives each SM its first CTA within 0.2
+    µs of the others (H200), so their first records are taken to be at one time, the launch's begin."""
     begin_ns = _called_ns(launch)
     rows = np.flatnonzero(warps.kept.any(axis=1))
     reckoned, _ = first_cycles(ctas, warps)

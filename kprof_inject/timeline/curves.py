@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.rate import PART, Left, Lines, means, parts
-from kprof_inject.timeline.readings import trust
+from kprof_inject.timeline.rate import PART, Lines, Residuals, means, parts
+from kprof_inject.timeline.readings import reading_weights
 
 # The likeliest walk through readings that have an error.
 #
@@ -27,20 +27,20 @@ _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 
 
 def likeliest_walks(
-    left: Left, linked: NDArray[np.bool_], walk_ns2_per_ns: float
+    residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The heights of the walks at the readings, and how much each reading counted in the end, 0 to 1.
 
     ``left`` has one walk after the other, each in the order of time; ``linked`` says which readings are of the same
     walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time."""
-    gap_ns = np.diff(left.line_ns, prepend=0)
+    gap_ns = np.diff(residuals.line_ns, prepend=0)
     stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _LEAST_STEP_NS2), 0.0)
-    trusted = left.believed.astype(np.float64)
+    weights = residuals.plausible.astype(np.float64)
     for caution in _CAUTION:
-        error_ns = caution * left.error_ns
-        heights_ns = _balance(trusted / error_ns**2, left.height_ns, stiffness)
-        trusted = left.believed * trust((left.height_ns - heights_ns) / error_ns, left.side)
-    return heights_ns, trusted
+        error_ns = caution * residuals.error_ns
+        heights_ns = _balance(weights / error_ns**2, residuals.height_ns, stiffness)
+        weights = residuals.plausible * reading_weights((residuals.height_ns - heights_ns) / error_ns, residuals.side)
+    return heights_ns, weights
 
 
 def _balance(
@@ -157,25 +157,25 @@ def flat_curves(counters: int) -> Curves:
 def fit_curves(lines: Lines) -> CurveFit:
     """The curves through all readings of ``lines``."""
     count = len(lines.counter)
-    some = lines.left(np.arange(0, count, 1 + count // PART))
+    some = lines.residuals(np.arange(0, count, 1 + count // PART))
     common, own_walk = _NOTHING_IN_COMMON, _CONSTANT_WALK_NS2_PER_NS
     if not lines.rate.constant:
         common = _common_curve(some)
-        own = _wandering(some.less(common.at(some)))
+        own = _wandering(some.lowered_by(common.at(some)))
         own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
 
     keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
-    trusted = np.empty(count, dtype=np.float32)
+    weights = np.empty(count, dtype=np.float32)
     for part in parts(count):
-        left = lines.left(part)
-        common_ns = common.at(left)
-        linked = np.append(False, np.diff(left.counter) == 0)
-        own_ns, trusted[part] = likeliest_walks(left.less(common_ns), linked, own_walk)
-        keys[part] = (left.counter.astype(np.int64) << COUNTER_SHIFT) + left.cycles
+        residuals = lines.residuals(part)
+        common_ns = common.at(residuals)
+        linked = np.append(False, np.diff(residuals.counter) == 0)
+        own_ns, weights[part] = likeliest_walks(residuals.lowered_by(common_ns), linked, own_walk)
+        keys[part] = (residuals.counter.astype(np.int64) << COUNTER_SHIFT) + residuals.cycles
         heights_ns[part] = common_ns + own_ns
     heights_ns = _without_turns(keys, heights_ns, lines.rate.ns)
     first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
-    return CurveFit(Curves(keys, heights_ns, first), *_distances(lines, heights_ns, trusted))
+    return CurveFit(Curves(keys, heights_ns, first), *_distances(lines, heights_ns, weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,54 +185,55 @@ class _CommonCurve:
     times_ns: NDArray[np.float64]
     heights_ns: NDArray[np.float64]
 
-    def at(self, left: Left) -> NDArray[np.float64]:
-        return np.interp(left.line_ns, self.times_ns, self.heights_ns)
+    def at(self, residuals: Residuals) -> NDArray[np.float64]:
+        return np.interp(residuals.line_ns, self.times_ns, self.heights_ns)
 
 
 _NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
 
 
-def _common_curve(left: Left) -> _CommonCurve:
+def _common_curve(residuals: Residuals) -> _CommonCurve:
     """One walk through the readings of all counters; none if these have little in common. Where counters have readings
     at different times, their lines do not yet stand as the walk does, and both are found in turns."""
-    if left.counter[-1] - left.counter[0] < _ENOUGH_COUNTERS - 1:
+    if residuals.counter[-1] - residuals.counter[0] < _ENOUGH_COUNTERS - 1:
         return _NOTHING_IN_COMMON
-    before = _wandering(left)
-    walk = float(np.clip(before, USUAL_WALK_NS2_PER_NS, _most_walk(left)))
-    in_time = left.at(np.argsort(left.line_ns))
-    linked = np.arange(len(left.counter)) > 0
-    offset_ns = np.zeros(len(left.counter))
+    before = _wandering(residuals)
+    walk = float(np.clip(before, USUAL_WALK_NS2_PER_NS, _most_walk(residuals)))
+    in_time = residuals.at(np.argsort(residuals.line_ns))
+    linked = np.arange(len(residuals.counter)) > 0
+    offset_ns = np.zeros(len(residuals.counter))
     for _ in range(_TURNS):
-        standing = in_time.less(offset_ns)
+        standing = in_time.lowered_by(offset_ns)
         scatter_ns = float(np.quantile(np.abs(np.diff(standing.height_ns)), _ONE_DEVIATION)) / np.sqrt(2)
         standing = replace(standing, error_ns=np.maximum(standing.error_ns, scatter_ns))
-        heights_ns, trusted = likeliest_walks(standing, linked, walk)
-        offset_ns = means(in_time.counter, in_time.height_ns - heights_ns, trusted)[in_time.counter]
+        heights_ns, weights = likeliest_walks(standing, linked, walk)
+        offset_ns = means(in_time.counter, in_time.height_ns - heights_ns, weights)[in_time.counter]
     found = _CommonCurve(in_time.line_ns, heights_ns)
-    return found if _wandering(left.less(found.at(left))) <= max(before, 0.0) else _NOTHING_IN_COMMON
+    return found if _wandering(residuals.lowered_by(found.at(residuals))) <= max(before, 0.0) else _NOTHING_IN_COMMON
 
 
-def _most_walk(left: Left) -> float:
+def _most_walk(residuals: Residuals) -> float:
     """Where the timer is finer than what a busy memory holds its readings up by, that looks like wandering too."""
-    is_fine = left.error_ns.min() < _HELD_UP_NS
+    is_fine = residuals.error_ns.min() < _HELD_UP_NS
     return USUAL_WALK_NS2_PER_NS if is_fine else _MOST_WALK_NS2_PER_NS
 
 
-def _wandering(left: Left) -> float:
+def _wandering(residuals: Residuals) -> float:
     """How far walks go by what the readings show, in square nanoseconds per nanosecond; the usual if they do not tell.
 
     The distance of two readings of a counter is noise and what the walk went in between. It tells something of the walk
     where that could be the larger part."""
     found = []
     lag = 1
-    while lag < len(left.counter):
-        both = (left.counter[lag:] == left.counter[:-lag]) & left.believed[lag:] & left.believed[:-lag]
-        time_ns = (left.line_ns[lag:] - left.line_ns[:-lag])[both]
-        noise_ns2 = (left.error_ns[lag:] ** 2 + left.error_ns[:-lag] ** 2)[both]
+    while lag < len(residuals.counter):
+        both = residuals.counter[lag:] == residuals.counter[:-lag]
+        both &= residuals.plausible[lag:] & residuals.plausible[:-lag]
+        time_ns = (residuals.line_ns[lag:] - residuals.line_ns[:-lag])[both]
+        noise_ns2 = (residuals.error_ns[lag:] ** 2 + residuals.error_ns[:-lag] ** 2)[both]
         tells = time_ns * _MOST_WALK_NS2_PER_NS >= noise_ns2
         pairs = np.count_nonzero(tells)
         if pairs >= _ENOUGH_PAIRS:
-            apart_ns = (left.height_ns[lag:] - left.height_ns[:-lag])[both][tells]
+            apart_ns = (residuals.height_ns[lag:] - residuals.height_ns[:-lag])[both][tells]
             at_least_ns2 = (apart_ns / _USUAL_DEVIATIONS) ** 2 * (1 - _VARIANCE_ERROR / np.sqrt(pairs))
             found.append(float(np.quantile((at_least_ns2 - noise_ns2[tells]) / time_ns[tells], _USUAL_SHARE)))
         lag *= 2
@@ -265,16 +266,16 @@ def _lowest_reached(heights: NDArray[np.float64], along: NDArray[np.float64]) ->
     return np.minimum(forward, backward)
 
 
-def _distances(lines: Lines, heights_ns: NDArray[np.float64], trusted: NDArray[np.float32]) -> tuple[float, float]:
+def _distances(lines: Lines, heights_ns: NDArray[np.float64], weights: NDArray[np.float32]) -> tuple[float, float]:
     """The root mean square and the largest. A reading further off than the launch is long is none."""
-    placed = np.bincount(lines.counter, lines.believed) > 0
-    longest_ns = np.ptp(lines.readings.ns[lines.believed]) if lines.believed.any() else 0
+    placed = np.bincount(lines.counter, lines.plausible) > 0
+    longest_ns = np.ptp(lines.readings.ns[lines.plausible]) if lines.plausible.any() else 0
     total = squares = worst_ns = 0.0
     for part in parts(len(heights_ns)):
-        left = lines.left(part).less(heights_ns[part])
-        weight = trusted[part] / left.error_ns**2
+        residuals = lines.residuals(part).lowered_by(heights_ns[part])
+        weight = weights[part] / residuals.error_ns**2
         total += float(weight.sum())
-        squares += float(weight @ left.height_ns**2)
-        far_ns = np.abs(left.height_ns[placed[left.counter]])
+        squares += float(weight @ residuals.height_ns**2)
+        far_ns = np.abs(residuals.height_ns[placed[residuals.counter]])
         worst_ns = max(worst_ns, float(far_ns.max(initial=0.0, where=far_ns <= longest_ns)))
     return float(np.sqrt(squares / total)) if total else 0.0, worst_ns

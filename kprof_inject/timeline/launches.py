@@ -27,7 +27,7 @@ def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[
     """The timeline of each launch, or what is wrong with its buffer. Launches are ``run``'s jobs."""
     decoded = run([partial(_decoded, launch) for launch in launches])
     for launch, found in zip(launches, decoded, strict=True):
-        yield found.of(launch) if isinstance(found, Timeline) else found
+        yield found.with_launch(launch) if isinstance(found, Timeline) else found
 
 
 def run_to_decode(launches: Sequence[Launch]) -> Run:

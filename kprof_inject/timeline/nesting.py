@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.records import Records
 
-# What the scope table tells of records: a scope that stands in another one's text runs while that is open.
-
 
 def parents_of(table: ScopeTable) -> tuple[int, ...]:
     """The scope around each scope of the table, or -1."""
@@ -38,8 +36,10 @@ def begun_amid_inner(
     is_end: NDArray[np.bool_],
     parents: Sequence[int],
 ) -> NDArray[np.bool_]:
-    """Which of the ``starts``, each the first record of its scope in its ring, cannot be one: a scope in it was open
-    there, or had run before. The ring lost the true start, and this one was another's.
+    """Which of the ``starts``, each the first record of its scope in its ring, cannot be the start that they seem: a
+    scope in theirs was open there, or had run before. The ring lost the true start, and this one was another's.
+
+    A scope that stands in another one's text runs only while that is open.
 
     ``starts`` are places in ``order``, which has the records by scope and then by time; the columns are in that order.
     """
@@ -59,33 +59,37 @@ def begun_amid_inner(
     return wrong
 
 
-# Records to scopes: each start with the next end of the same scope.
-
 # An end and a start that were both damaged may have parted what now looks like one scope.
 _TOO_MANY_DAMAGED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The scopes of some records, in the order of their starts; an outer scope stands before the ones in it.
-
-    ``start_at`` and ``end_at`` are the places of their records, ``scope`` indexes the scope table. ``open_starts`` and
-    ``stray_ends`` are the places of the records that have no partner.
-    """
+    """The scopes that ran: each start with its end, in the order of the starts. An outer scope stands before those in
+    it."""
 
     start_at: NDArray[np.int64]
+    """The place of the start among the records."""
     end_at: NDArray[np.int64]
+    """The place of the end among the records."""
     scope: NDArray[np.int16]
+    """Index in the scope table."""
     open_starts: NDArray[np.int64]
+    """The places of the starts without an end."""
     stray_ends: NDArray[np.int64]
+    """The places of the ends without a start."""
 
 
 def pair_records(records: Records, parents: Sequence[int] = ()) -> Pairs:
-    """A pair that two damaged entries or more stand between is none: nobody knows that they belong together. Nor is one
-    behind another start of its scope, or before another end: a warp makes them in turns, so one of the two is wrong.
+    """Join each start with the next end of the same scope in the same warp. ``parents`` has, for each scope of the
+    table, the one around it, or -1.
 
-    ``parents`` has, for each scope of the table, the one around it, or -1. Where the ring lost records, a scope whose
-    first record stands amid those of the scopes in it did not begin there."""
+    A start and an end are left alone, without a partner, where they may not belong together:
+
+    * Two damaged entries or more stand between them: an end and a start may have been among those.
+    * Another start of the scope stands before the start, or another end behind the end. A warp makes them in turns, so
+      one of the two is wrong.
+    * The ring lost records, and the start is not where the scope can have begun (``begun_amid_inner``)."""
     count = len(records.scope)
     # Stable, so that records of one warp and scope stay in the order of time. NumPy sorts 16 bits by radix: in linear
     # time, and bytes twice as fast.
@@ -121,10 +125,8 @@ def pair_records(records: Records, parents: Sequence[int] = ()) -> Pairs:
     return Pairs(start_at, end_at, records.scope[start_at], alone_at[~ends_alone], alone_at[ends_alone])
 
 
-# Scopes that cross: one begins in the other and ends behind it.
-#
-# All functions take the places of the scopes' records, ``start_at`` ascending. Of several warps, those of each stand
-# behind those of the one before, so that no two of different warps touch.
+# Scopes that cross: one begins in the other and ends behind it. What follows takes the places of the scopes' records,
+# ``start_at`` ascending. The warps stand one behind the other, so that no two scopes of different warps touch.
 
 
 def innermost_around(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -205,9 +207,6 @@ def _range_maximum(values: NDArray[np.int64], begin: NDArray[np.int64], end: NDA
         mine = np.flatnonzero((length >> level) == 1)
         found[mine] = np.maximum(runs[begin[mine]], runs[end[mine] - (1 << level)])
     return found
-
-
-# Which scope stands in which: depths, the scopes around, and iteration numbers.
 
 
 @dataclass(frozen=True, slots=True)

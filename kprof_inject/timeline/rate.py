@@ -1,4 +1,4 @@
-"""The rate of a launch's clock, and how sure it is."""
+"""The rate of a launch's clock, how sure it is, and a straight line of that rate for each counter."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.readings import LEAST_MORE_WITHIN_FUNCTION_NS, Readings, trust
-from kprof_inject.timeline.unwrap import USUAL_CLOCK_HZ
-
-# Long columns, part by part: what is made of a part does not grow with the column.
+from kprof_inject.timeline.readings import LEAST_MORE_WITHIN_FUNCTION_NS, Readings, reading_weights
+from kprof_inject.timeline.unwrap import FALLBACK_CLOCK_HZ
 
 PART = 1 << 16
+"""Long columns are worked on part by part, so that what is made of a part does not grow with the column."""
 
 
 def parts(count: int) -> Iterator[slice]:
@@ -42,15 +41,19 @@ _MEDIAN_TO_DEVIATION = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """``ns`` is nanoseconds per cycle and ``error`` its relative standard error. All readings have ``more_shift_ns`` in
-    common. One that is not ``fitted`` is assumed; a ``constant`` clock is none of an SM's, and does not wander."""
+class ClockRate:
+    """How fast the counters of a launch run."""
 
     ns: float
+    """Nanoseconds per cycle."""
     error: float
+    """The relative standard error of ``ns``."""
     more_shift_ns: float
+    """What all readings have in common, as in ``Readings``."""
     fitted: bool
+    """Whether the readings gave it; else it is assumed."""
     constant: bool
+    """The clock is none of an SM's, and does not wander."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +73,15 @@ class _Prior:
 
 def nominal_rate(nominal_hz: float) -> float:
     """Nanoseconds per cycle of a device whose nominal clock that is, or 0 if unknown."""
-    return 1e9 / (nominal_hz or USUAL_CLOCK_HZ)
+    return 1e9 / (nominal_hz or FALLBACK_CLOCK_HZ)
 
 
-def assumed_rate(nominal_ns: float) -> Rate:
+def assumed_rate(nominal_ns: float) -> ClockRate:
     """That of a launch whose readings do not tell."""
-    return Rate(nominal_ns, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
+    return ClockRate(nominal_ns, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
 
 
-def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
+def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> ClockRate:
     """Fit lines, one for each ``counter`` and all of one rate, which is about ``rough_ns``. What a launch is too short
     to tell is taken from the device's nominal clock."""
     rate = _likeliest(readings, counter, rough_ns, nominal_hz)
@@ -91,7 +94,7 @@ def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, no
     return replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, readings.most_shift_ns)))
 
 
-def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> Rate:
+def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> ClockRate:
     """By weighted least squares.
 
     Reweighted in rounds, so that a reading far off (a preempted CTA) counts less."""
@@ -113,7 +116,7 @@ def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, 
         solution = covariance @ (weighted @ target + prior * (rough_ns, 0.0))
         rest_ns = target - solution @ centred
         scale = max(1.0, _MEDIAN_TO_DEVIATION * float(np.median(np.abs(rest_ns / error_ns))))
-        weight = trust(rest_ns / error_ns / scale, readings.side) / error_ns**2
+        weight = reading_weights(rest_ns / error_ns / scale, readings.side) / error_ns**2
 
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
@@ -152,7 +155,7 @@ def _shared_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: flo
     return reckoned_ns**2 + shift_ns**2
 
 
-def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
+def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate:
     """The rate that was read, or what it would be expected to be, or something between the two: as sure as each is."""
     priors = [_Prior(nominal_ns, NOMINAL_SPREAD * nominal_ns, 1.0)]
     priors.append(_Prior(_CONSTANT_RATE_NS, _CONSTANT_SPREAD * _CONSTANT_RATE_NS, 1 / _RARE, constant=True))
@@ -163,52 +166,57 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> Rate:
     settled_ns = (sure * rate_ns + expected * prior.rate_ns) / (sure + expected)
     if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
         return assumed_rate(nominal_ns)
-    return Rate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, fitted=True, constant=prior.constant)
-
-
-# A straight line for each counter of a launch, all of the same rate, and what the timer readings leave of it.
+    return ClockRate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, fitted=True, constant=prior.constant)
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """Some readings, in order of ``counter`` and time, by what they leave of their counters' lines: ``height_ns`` at
-    ``cycles`` since the counter's base, where the line is at ``line_ns`` since the first base of all."""
+class Residuals:
+    """How far some readings lie from their counters' lines, in order of ``counter`` and time."""
 
     counter: NDArray[np.int32]
     cycles: NDArray[np.int64]
+    """Since the counter's base."""
     line_ns: NDArray[np.float64]
+    """Where the line is at these cycles, since the first base of all counters."""
     height_ns: NDArray[np.float64]
+    """How far above the line the reading is."""
     error_ns: NDArray[np.float64]
+    """The reading's standard error."""
     side: NDArray[np.int8]
-    believed: NDArray[np.bool_]
+    """As in ``Readings``."""
+    plausible: NDArray[np.bool_]
+    """As ``agreement`` gives it."""
 
-    def at(self, rows: NDArray[np.int64]) -> Left:
+    def at(self, rows: NDArray[np.int64]) -> Residuals:
         """The same readings, or some of them, in another order."""
-        return Left(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return Residuals(*(getattr(self, field.name)[rows] for field in fields(self)))
 
-    def less(self, ns: NDArray[np.float64]) -> Left:
-        """The same, with so much of each height taken off."""
+    def lowered_by(self, ns: NDArray[np.float64]) -> Residuals:
+        """The same readings, each so much lower."""
         return replace(self, height_ns=self.height_ns - ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The lines of a launch's readings; ``counter`` and ``believed`` are as ``agreement`` gives them. At
-    ``base_cycles`` (counter), its least value, a counter's line is at ``base_ns`` (counter)."""
+    """A straight line for each counter of a launch, all of the same rate, through its readings."""
 
     readings: Readings
     counter: NDArray[np.int32]
-    believed: NDArray[np.bool_]
-    rate: Rate
+    """The counter of each reading, as ``agreement`` numbers them."""
+    plausible: NDArray[np.bool_]
+    """Whether each reading can be true, as ``agreement`` says."""
+    rate: ClockRate
     base_cycles: NDArray[np.int64]
+    """Of each counter: its least value."""
     base_ns: NDArray[np.int64]
+    """Of each counter: where its line is at ``base_cycles``."""
 
-    def left(self, rows: slice | NDArray[np.int64]) -> Left:
-        """What some of the readings leave."""
+    def residuals(self, rows: slice | NDArray[np.int64]) -> Residuals:
+        """How far some of the readings lie from their lines."""
         readings, counter = self.readings.at(rows), self.counter[rows]
         cycles = readings.cycles - self.base_cycles[counter]
         since_base_ns = cycles * self.rate.ns
-        return Left(
+        return Residuals(
             counter,
             cycles,
             (self.base_ns[counter] - int(self.base_ns.min())) + since_base_ns,
@@ -218,23 +226,25 @@ class Lines:
             - since_base_ns,
             reading_errors(readings, self.rate.ns),
             readings.side,
-            self.believed[rows],
+            self.plausible[rows],
         )
 
 
-def straight_lines(readings: Readings, counter: NDArray[np.int32], believed: NDArray[np.bool_], rate: Rate) -> Lines:
-    """The lines through the readings that are believed. A counter without any is placed by the middle one of those that
-    it has, and within the time of the others."""
+def straight_lines(
+    readings: Readings, counter: NDArray[np.int32], plausible: NDArray[np.bool_], rate: ClockRate
+) -> Lines:
+    """The lines through the plausible readings. A counter without any is placed by the middle one of those that it has,
+    and within the time of the others."""
     begins = np.flatnonzero(np.append(True, np.diff(counter) != 0))
     base_cycles = readings.cycles[begins]
-    lines = Lines(readings, counter, believed, rate, base_cycles, readings.ns[begins])
+    lines = Lines(readings, counter, plausible, rate, base_cycles, readings.ns[begins])
     # The first reading of a counter may be any, and is only near enough for a double.
     total, moment = np.zeros((2, len(begins)))
     for part in parts(len(counter)):
-        left = lines.left(part)
-        weight = left.believed / left.error_ns**2
-        total += np.bincount(left.counter, weight, len(begins))
-        moment += np.bincount(left.counter, weight * left.height_ns, len(begins))
+        residuals = lines.residuals(part)
+        weight = residuals.plausible / residuals.error_ns**2
+        total += np.bincount(residuals.counter, weight, len(begins))
+        moment += np.bincount(residuals.counter, weight * residuals.height_ns, len(begins))
     base_ns = lines.base_ns + np.rint(moment / np.where(total == 0, 1, total)).astype(np.int64)
     lost = np.flatnonzero(total == 0)
     if lost.size:
@@ -243,25 +253,25 @@ def straight_lines(readings: Readings, counter: NDArray[np.int32], believed: NDA
 
 
 def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the lines of ``counters`` are at their bases, none of whose readings is believed: by the middle one of
+    """Where the lines of ``counters`` are at their bases, none of whose readings is plausible: by the middle one of
     those that are within the launch, else of all, and then within the launch."""
     readings = lines.readings
     rows = np.flatnonzero(np.isin(lines.counter, counters))
-    sound_ns = readings.ns[lines.believed] if lines.believed.any() else readings.ns
+    sound_ns = readings.ns[lines.plausible] if lines.plausible.any() else readings.ns
     first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
     is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
     has_one = np.isin(lines.counter[rows], lines.counter[rows[is_within]])
-    left = lines.left(rows[is_within | ~has_one])
-    base_ns = lines.base_ns[counters] + np.rint(_medians(left)).astype(np.int64)
+    residuals = lines.residuals(rows[is_within | ~has_one])
+    base_ns = lines.base_ns[counters] + np.rint(_medians(residuals)).astype(np.int64)
     ends = np.searchsorted(lines.counter, counters, side="right") - 1
     half_ns = np.rint((readings.cycles[ends] - lines.base_cycles[counters]) * (lines.rate.ns / 2)).astype(np.int64)
     return np.asarray(np.clip(base_ns + half_ns, first_ns, last_ns) - half_ns)
 
 
-def _medians(left: Left) -> NDArray[np.float64]:
+def _medians(residuals: Residuals) -> NDArray[np.float64]:
     """The median height of each counter."""
-    heights_ns = left.height_ns[np.lexsort((left.height_ns, left.counter))]
-    begins = np.flatnonzero(np.append(True, np.diff(left.counter) != 0))
+    heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
+    begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
     ends = np.append(begins[1:], len(heights_ns))
     middle_ns: NDArray[np.float64] = (heights_ns[(begins + ends - 1) // 2] + heights_ns[(begins + ends) // 2]) / 2
     return middle_ns

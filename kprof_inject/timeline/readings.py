@@ -13,8 +13,6 @@ from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
 from kprof_inject.timeline.nesting import Pairs, crossing_kinds, lanes_of, nest, pair_records
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
-# The first pass over a launch's records: what its clock is fitted to, what it lacks, and how its scopes stand.
-
 # What a damaged count or clock value tells may be more: half the period of 43 bits, which no CTA outlasts.
 _MOST_LOST_CYCLES = float(1 << (CLOCK_BITS - 1))
 # The share of distances that count as they are.
@@ -348,7 +346,7 @@ def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], ND
     return begin[rows, chosen], (_LOST_DISTANCE_ERROR * warps.lost_cycles[rows, chosen]).astype(np.float32)
 
 
-def trust(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:
+def reading_weights(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:
     """How much each reading counts, 0 to 1, by how many standard errors it is later than a fit.
 
     A reading can only be too far from its record: where the memory is busy, the store of the timer's value holds the

@@ -26,8 +26,6 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import NO_SMALLEST, smallest
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
-# A launch's buffer, taken apart.
-
 
 def recorded_warps(launch: Launch) -> tuple[int, ...]:
     """The ids of the warps of a CTA that recorded, ascending."""
@@ -40,12 +38,6 @@ def read_raw(launch: Launch) -> RawCtas:
     return LAYOUTS[kernel.layout].read(launch.words(), kernel.num_warps, recorded_warps(launch))
 
 
-# Clock values whose halves do not belong together.
-#
-# Records read the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's lowering),
-# of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the lower half
-# overflows; if that is between the two reads, the value is 2^32 too large.
-
 _HALF = 1 << CLOCK_LOW_BITS
 # The two reads stand behind each other; other warps may run in between.
 _MOST_BETWEEN_CYCLES = 1 << 12
@@ -54,17 +46,16 @@ _MOST_BETWEEN_CYCLES = 1 << 12
 def torn_by_cycles(
     cycles: NDArray[np.int64], distance: NDArray[np.int64], most: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """By how much values are too large: those whose lower half was about to overflow, and which without it are no
-    further than ``most`` from where they are ``distance`` away from. 0 for all others."""
+    """By how much each clock value is too large because it was torn: 2^32, or 0 for a whole one.
+
+    A record reads the lower half of the counter, then the upper one: PTX ``%clock`` and ``%clock_hi`` (Proton's
+    lowering), of which ptxas makes ``CS2R.32 SR_CLOCKLO`` and ``CS2R.32 SR_CLOCKHI``. Every two to three seconds the
+    lower half overflows. If it does so between the two reads, the upper half is one too high.
+
+    ``distance`` is how far each value is from the middle of its CTA. A value is taken for torn if its lower half was
+    about to overflow, and if it would be no further than ``most`` from that middle without the 2^32."""
     about_to_overflow = cycles % _HALF >= _HALF - _MOST_BETWEEN_CYCLES
     return np.where(about_to_overflow & (np.abs(distance - _HALF) <= most), _HALF, 0)
-
-
-# Rings whose stores were moved: in which order they are written, and what that tells.
-#
-# Proton's pass moves the store of a scope's start to right before the store of its end (``ScheduleBufferStorePass``;
-# Triton 3.6's PTX shows the same). So a ring holds whole scopes, start and end side by side, in the order of their
-# ends.
 
 
 def parted_starts(
@@ -74,8 +65,11 @@ def parted_starts(
     cycles: NDArray[np.int64],
     usable: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Which of the ``usable`` entries are starts that their end does not follow. The entries are in the order of
-    writing."""
+    """Of a ring whose stores were moved: which of the ``usable`` entries are starts that their end does not follow. The
+    entries are in the order of writing.
+
+    Proton's pass moves the store of a scope's start to right before the store of its end (``ScheduleBufferStorePass``;
+    Triton 3.6's PTX shows the same). So the ring holds whole scopes, start beside end, in the order of their ends."""
     is_followed = (
         (group[1:] == group[:-1]) & (scope[1:] == scope[:-1]) & (cycles[1:] >= cycles[:-1]) & (usable & is_end)[1:]
     )
@@ -85,18 +79,17 @@ def parted_starts(
 
 
 def order_in_time(group: NDArray[np.int64], is_end: NDArray[np.bool_], cycles: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of the entries, which are in the order of writing, in the order of time."""
+    """Of rings whose stores were moved: the places of the entries in the order of time. They are given in the order of
+    writing."""
     place = np.arange(len(group))
     # At one clock value, of two scopes that begin the outer one was stored last. One that also ends there stands by
     # itself, between the scopes before and those behind it.
-    lasts = ~is_end
-    lasts[:-1] &= cycles[1:] != cycles[:-1]
-    turn = np.where(lasts, 2 * len(group) - place, place)
+    is_open = ~is_end
+    is_open[:-1] &= cycles[1:] != cycles[:-1]
+    turn = np.where(is_open, 2 * len(group) - place, place)
     order: NDArray[np.int64] = np.lexsort((turn, cycles, group))
     return order
 
-
-# Entries that no warp can have written: found before anything is made of them.
 
 # No GPU's SM counts faster.
 _MOST_CYCLES_PER_NS = 5
@@ -131,8 +124,9 @@ def most_launch_cycles(ctas: RawCtas) -> int:
 def far_records(
     row: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_], most: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How far from the middle one of their CTA those of the ``usable`` records are that are further than ``most`` (row)
-    cycles from it; 0 for all others. The records are in order of ``row``, which indexes ``most``."""
+    """How far each of the ``usable`` records is from the middle one of its CTA, in cycles; 0 for those within ``most``
+    (row) of it. No warp of the CTA can have written the others. The records are in order of ``row``, which indexes
+    ``most``."""
     found = np.zeros(len(row), dtype=np.int64)
     row, cycles = row[usable], cycles[usable]
     if not row.size:
@@ -157,9 +151,10 @@ def far_records(
 def contradicted_records(
     group: NDArray[np.int64], cycles: NDArray[np.int64], usable: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Which of the ``usable`` records stand beside one with which their clock runs backwards.
+    """Which of the ``usable`` records are out of order with the one before or behind them.
 
-    A warp writes its records in the order of its clock. Where two contradict that, nobody knows which one is wrong."""
+    A warp writes its records in the order of its clock. Where two neighbours contradict that, nobody knows which of
+    them is wrong: both are left out."""
     at = np.flatnonzero(usable)
     wrong = np.zeros(len(group), dtype=bool)
     for _ in range(_ROUNDS):
@@ -180,25 +175,25 @@ _BLOCK_RECORDS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The sound records of some CTAs, ordered by ``group`` and time.
-
-    ``number`` counts the records of a warp in that order, those that the ring lost and the damaged ones too; ``scope``
-    indexes the scope table; ``cycles`` is the counter of the CTA's SM. ``damaged`` are the groups of the entries that
-    were left out, one for each: no record of this kernel can look so.
-
-    Of the CTAs' warps, whose groups begin at ``first_group``, ``lost`` is how many records the ring lost, and
-    ``oldest`` (2, warp) from where to where the oldest that it kept reach: what was lost was written before.
-    """
+    """The sound records of some CTAs, ordered by ``group`` and time."""
 
     group: NDArray[np.int64]
     number: NDArray[np.int64]
+    """Counts the records of a warp in their order, those that the ring lost and the damaged ones too."""
     scope: NDArray[np.int16]
+    """Index in the scope table."""
     is_end: NDArray[np.bool_]
     cycles: NDArray[np.int64]
+    """The counter of the CTA's SM."""
     damaged: NDArray[np.int64]
+    """The group of each entry that was left out: no record of this kernel can look so."""
     first_group: int
+    """The group of the first of the CTAs' warps."""
     lost: NDArray[np.int64]
+    """For each of the CTAs' warps, how many records the ring lost."""
     oldest: NDArray[np.int64]
+    """For each of the CTAs' warps, from where to where the oldest that the ring kept reach, in cycles: shape (2, warp).
+    What was lost was written before."""
 
 
 def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
@@ -210,16 +205,18 @@ def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
-    """Takes the records out of a launch's rings. ``scope_of_id`` has the scope of each id, or -1; several
-    ids may mean one scope. Where ``stores_moved``, rings are written as ``moved_stores`` says; of more than 32
-    ``clock_bits``, each half was read by itself."""
+    """Takes the records out of a launch's rings."""
 
     ctas: RawCtas
     scope_of_id: NDArray[np.int16]
+    """The scope of each id, or -1; several ids may mean one scope."""
     counter: Counter
     most_cycles: NDArray[np.int64]
+    """How far apart two records of each CTA can be."""
     stores_moved: bool
+    """Whether rings are written as ``parted_starts`` says."""
     clock_bits: int
+    """Of more than 32, each half was read by itself, and may be torn (``torn_by_cycles``)."""
 
     def blocks(self) -> Iterator[slice]:
         """The rows of the launch, in parts of a bounded number of records (or a single CTA)."""
@@ -275,7 +272,7 @@ class RecordDecoder:
         return in_order
 
     def _put_together(self, records: Records, rows: slice) -> tuple[Records, NDArray[np.bool_]]:
-        """The records, and which of them are of another time than their CTA, now that the torn ones are whole."""
+        """The records with the torn ones mended, and which of them are of another time than their CTA."""
         row, most = records.group // self.ctas.entries.shape[1] - rows.start, self.most_cycles[rows]
         distance = far_records(row, records.cycles, records.scope >= 0, most)
         far = distance != 0
@@ -285,7 +282,8 @@ class RecordDecoder:
         return replace(records, cycles=records.cycles - torn), far & (torn == 0)
 
     def _damaged(self, records: Records, far: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which entries are none of a record's: those that are ``far``, too. They are in the order of writing."""
+        """Which entries are no records of this kernel: those that are ``far``, and those that contradict others. They
+        are in the order of writing."""
         group, scope, is_end, cycles = records.group, records.scope, records.is_end, records.cycles
         damaged = (scope < 0) | far
         if self.stores_moved:

@@ -16,13 +16,13 @@ from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.spread import (
-    ByScope,
     CtaBalance,
     CtaSums,
     Groups,
+    GroupSpread,
     GroupSums,
     IterationSeries,
-    Spread,
+    ScopeColumn,
     narrow,
     series_of,
     spread_of,
@@ -67,9 +67,9 @@ class ScopeStatistics:
     warps: Groups
     warps_self_ns: NDArray[np.int64]
     sms: Groups
-    warp_spread: Spread | None
-    cta_spread: Spread | None
-    sm_spread: Spread | None
+    warp_spread: GroupSpread | None
+    cta_spread: GroupSpread | None
+    sm_spread: GroupSpread | None
     cta_balance: CtaBalance | None
     iterations: IterationSeries | None
 
@@ -103,9 +103,9 @@ class ScopeSums:
         self._times_of_warps_ns = [timeline.time_of_warps_ns(one.warps) for one in timeline.partitions]
         self._warp_time_ns = timeline.warp_time_ns
         self._counts = np.zeros(self._count, dtype=np.int64)
-        self._durations_ns = ByScope(self._count)
-        self._durations_cycles = ByScope(self._count)
-        self._turns = ByScope(self._count)
+        self._durations_ns = ScopeColumn(self._count)
+        self._durations_cycles = ScopeColumn(self._count)
+        self._turns = ScopeColumn(self._count)
         self._sums = _Sums(self._count)
         warps = np.array(recorded_warps(timeline.launch), dtype=np.int64)
         self._warps, self._warps_self = GroupSums(self._count, warps), GroupSums(self._count, warps)
@@ -176,7 +176,7 @@ class ScopeSums:
         self,
         scope: int,
         whole_ns: int,
-        cta: tuple[Spread | None, CtaBalance | None],
+        cta: tuple[GroupSpread | None, CtaBalance | None],
         cycles: tuple[float | None, float | None],
         iterations: IterationSeries | None,
     ) -> ScopeStatistics:

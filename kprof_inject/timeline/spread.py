@@ -16,7 +16,7 @@ _NARROW = np.iinfo(np.int32)
 _LARGEST_PIECE = 1 << 23
 
 
-class ByScope:
+class ScopeColumn:
     """A column that grows block by block, of which each scope's part can be asked for."""
 
     def __init__(self, scope_count: int) -> None:
@@ -76,19 +76,19 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """The mean durations of one scope in each of ``groups`` warps, CTAs or SMs: the least and the greatest of them with
-    whose it is (the first, if several are alike), the middle one, and their mean. ``imbalance`` is the greatest over
-    the mean: 1 if all are alike, and 1 too where no time was taken at all."""
+class GroupSpread:
+    """How the mean duration of one scope differs over ``groups`` warps, CTAs or SMs."""
 
     groups: int
     least_ns: float
     least_id: int
+    """The warp, CTA or SM with the least mean; the first, if several are alike."""
     median_ns: float
     mean_ns: float
     greatest_ns: float
     greatest_id: int
     imbalance: float
+    """The greatest over the mean: 1 if all are alike, and where no time was taken at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,14 @@ class CtaBalance:
     greatest_cta: int
 
 
-def spread_of(groups: Groups) -> Spread | None:
+def spread_of(groups: Groups) -> GroupSpread | None:
     """None if the scope ran nowhere."""
     if not groups.ids.size:
         return None
     means = groups.totals_ns / groups.counts
     least, greatest = int(means.argmin()), int(means.argmax())
     mean_ns = float(means.mean())
-    return Spread(
+    return GroupSpread(
         len(means),
         float(means[least]),
         int(groups.ids[least]),
@@ -153,10 +153,10 @@ class CtaSums:
     """What each scope takes in each CTA: 16 bytes for each pair of them that occurs."""
 
     def __init__(self, scope_count: int) -> None:
-        self._ctas = ByScope(scope_count)
-        self._counts = ByScope(scope_count)
-        self._totals_ns = ByScope(scope_count)
-        self._imbalances = ByScope(scope_count)
+        self._ctas = ScopeColumn(scope_count)
+        self._counts = ScopeColumn(scope_count)
+        self._totals_ns = ScopeColumn(scope_count)
+        self._imbalances = ScopeColumn(scope_count)
 
     def add(
         self, scope: NDArray[np.int16], cta: NDArray[np.int32], warp: NDArray[np.int16], duration_ns: NDArray[np.int64]
@@ -179,7 +179,7 @@ class CtaSums:
         self._totals_ns.add(owner, narrow(cta_ns))
         self._imbalances.add(owner, imbalance.astype(np.float32))
 
-    def of(self, scope: int) -> tuple[Spread | None, CtaBalance | None]:
+    def of(self, scope: int) -> tuple[GroupSpread | None, CtaBalance | None]:
         """The spread over the CTAs, and the balance within them."""
         ctas = self._ctas.joined(scope)
         groups = Groups(ctas, self._counts.joined(scope), self._totals_ns.joined(scope))

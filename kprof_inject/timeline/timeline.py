@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.layouts import WORDS_PER_ENTRY, RawCtas
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.choice import EVERYTHING, Choice
@@ -227,7 +227,7 @@ class Timeline:
             part = replace(part, partitions=tuple(one.among(part.warps) for one in self.partitions))
         return replace(part, scope_count=sum(map(len, part.blocks())))
 
-    def of(self, launch: Launch) -> Timeline:
+    def with_launch(self, launch: Launch) -> Timeline:
         """The same with ``launch`` for the equal one that it has."""
         blocks = replace(self._blocks, launch=launch)
         return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.comparison import (
     CONFIDENCE,
     OF_RECORDS,
@@ -111,8 +111,8 @@ class Verdict:
     level: Level
     text: str
     overhead: Overhead | None
-    clean: KernelCost
-    with_records: KernelCost
+    clean: KernelResources
+    with_records: KernelResources
 
     @property
     def figure(self) -> str:
@@ -159,19 +159,19 @@ def judge(kernel: Kernel) -> Verdict:
     return Verdict(told[0].level, "; ".join(finding.text for finding in told), overhead, clean, with_records)
 
 
-def median_time_ns(cost: KernelCost) -> float | None:
+def median_time_ns(cost: KernelResources) -> float | None:
     times_ns = usable_times(cost.times_ns or ())
     return float(np.median(times_ns)) if times_ns.size else None
 
 
-def _spills(clean: KernelCost, with_records: KernelCost) -> Iterator[_Finding]:
+def _spills(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
     if clean.spills is None or with_records.spills is None or with_records.spills <= clean.spills:
         return
     what = f"spills grew from {clean.spills} to {with_records.spills}" if clean.spills else "spills appeared"
     yield _Finding(Level.UNRELIABLE, f"{what}: durations unreliable")
 
 
-def _occupancy(clean: KernelCost, with_records: KernelCost) -> Iterator[_Finding]:
+def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
     before, after = clean.ctas_per_sm, with_records.ctas_per_sm
     if before is None or after is None or before == after:
         return
@@ -180,7 +180,7 @@ def _occupancy(clean: KernelCost, with_records: KernelCost) -> Iterator[_Finding
     yield _Finding(Level.CAREFUL, f"{what}: the kernel overlaps {overlaps} than it does by itself")
 
 
-def _run_time(overhead: Overhead, clean: KernelCost, with_records: KernelCost) -> _Finding:
+def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
     """The whole interval is judged, not its middle: what may be bad is not called good."""
     if untold := _untold(overhead, clean, with_records):
         return _Finding(Level.CANNOT_TELL, f"cannot tell: {untold} (measured: {overhead})")
@@ -199,7 +199,7 @@ def _figure(overhead: Overhead) -> str:
     return f"at least {math.floor(10 * overhead.low_percent) / 10:+.1f} %"
 
 
-def _untold(overhead: Overhead, clean: KernelCost, with_records: KernelCost) -> str:
+def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> str:
     """Why an overhead allows no verdict, and what would help; empty if it does allow one."""
     if overhead.percent < -_UNRELIABLE_PERCENT:
         return (
@@ -229,7 +229,7 @@ def _why_careful(overhead: Overhead) -> str:
     return "the kernel runs longer than it does by itself"
 
 
-def _no_run_time(clean: KernelCost, with_records: KernelCost) -> _Finding:
+def _no_run_time(clean: KernelResources, with_records: KernelResources) -> _Finding:
     for cost, which in ((clean, "without"), (with_records, "with")):
         if cost.not_timed:
             return _Finding(Level.UNKNOWN, f"unknown: no launch was timed {which} records, for {cost.not_timed}")
@@ -239,7 +239,7 @@ def _no_run_time(clean: KernelCost, with_records: KernelCost) -> _Finding:
     return _Finding(Level.UNKNOWN, f"too few launches to time ({fewest}): run the kernel more often")
 
 
-def _registers(clean: KernelCost, with_records: KernelCost) -> str:
+def _registers(clean: KernelResources, with_records: KernelResources) -> str:
     if clean.registers is None or with_records.registers is None:
         return "registers unknown"
     if clean.registers == with_records.registers:
@@ -247,7 +247,7 @@ def _registers(clean: KernelCost, with_records: KernelCost) -> str:
     return f"registers {clean.registers} → {with_records.registers}"
 
 
-def _cost_json(cost: KernelCost) -> dict[str, Any]:
+def _cost_json(cost: KernelResources) -> dict[str, Any]:
     values = asdict(cost)
     times: Sequence[float] = values.pop("times_ns") or ()
     return {**values, "launches_timed": len(usable_times(times)), "median_time_ns": median_time_ns(cost)}

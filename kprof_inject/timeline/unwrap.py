@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.timeline.columns import largest, smallest
 
-USUAL_CLOCK_HZ = 1.5e9
+FALLBACK_CLOCK_HZ = 1.5e9
 """What is assumed of a device where a capture tells no clock."""
 
 
@@ -138,7 +138,7 @@ def _placed(
         return cycles
     order = np.lexsort((ns, sm))
     steps = np.diff(cycles[order])
-    expected = np.diff(ns[order]) * ((clock_hz or USUAL_CLOCK_HZ) / 1e9)
+    expected = np.diff(ns[order]) * ((clock_hz or FALLBACK_CLOCK_HZ) / 1e9)
     steps += np.rint((expected - steps) / period).astype(np.int64) * period
     steps[np.diff(sm[order]) != 0] = 0
     since = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(steps)))

@@ -164,8 +164,7 @@ class Waves:
 @dataclass(frozen=True, slots=True)
 class _Residence:
     """When which CTA was on which of ``sms`` SMs, in the order of their begins: ``end_ns`` is that of its work, and
-    ``left_ns`` when its slot was free again. By the timer some leave in the step in which they came: they do not
-    ``last``."""
+    ``left_ns`` when its slot was free again."""
 
     sms: int
     sm: NDArray[np.int64]
@@ -174,7 +173,8 @@ class _Residence:
     left_ns: NDArray[np.int64]
 
     @property
-    def lasts(self) -> NDArray[np.bool_]:
+    def takes_time(self) -> NDArray[np.bool_]:
+        """Some leave in the step of the timer in which they came."""
         return self.left_ns > self.begin_ns
 
     @property
@@ -239,7 +239,7 @@ def _slots(residence: _Residence, told: int | None) -> tuple[int, str]:
     """How many CTAs an SM has room for, and who says so."""
     # More than there is room for were never on an SM: what was told is not of this kernel then. CTAs that all fall
     # into one step of the timer may have come one after another, and prove nothing.
-    if told is not None and told >= _most_at_once(residence, residence.lasts):
+    if told is not None and told >= _most_at_once(residence, residence.takes_time):
         return told, "occupancy"
     return max(told or 0, _most_at_once(residence, np.ones(len(residence.sm), dtype=bool))), "observed"
 
@@ -248,7 +248,7 @@ def _most_at_once(residence: _Residence, counted: NDArray[np.bool_]) -> int:
     """How many of the ``counted`` CTAs were on one SM at once, at least 1. In one step of the timer, some leave before
     others come, but none before it came itself."""
     sm, comes_ns, leaves_ns = residence.sm[counted], residence.begin_ns[counted], residence.left_ns[counted]
-    turn = np.concatenate((np.full(len(sm), 1), np.where(residence.lasts[counted], 0, 2)))
+    turn = np.concatenate((np.full(len(sm), 1), np.where(residence.takes_time[counted], 0, 2)))
     order = np.lexsort((turn, np.concatenate((comes_ns, leaves_ns)), np.tile(sm, 2)))
     # All that came to an SM have left it before the next SM's.
     there = np.cumsum(np.where(turn[order] == 1, 1, -1))

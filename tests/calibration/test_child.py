@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from kprof_inject.calibration.calibrate import CostRequest, measure_in_child, write_result
-from kprof_inject.capture.costs import CostKey, MeasuredCost
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
 
 KEY = CostKey.of("NVIDIA H200", "3.6.0", Mode(warps=(2, 3)))

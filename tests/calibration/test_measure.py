@@ -11,8 +11,8 @@ import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launches, start
 
 from kprof_inject.calibration.measure import beside_work_in, cost_in
-from kprof_inject.capture.costs import CostKey, MeasuredCost
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 

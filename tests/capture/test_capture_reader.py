@@ -21,9 +21,9 @@ from buffers import (
     start,
 )
 
-from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import HostReading, Kernel, Origin
 from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 
 SCOPES = [Scope("kernel", source=("a.py", 3)), Scope("loop[0]", "loop", 0, ("a.py", 5), (("b.py", 9), ("c.py", 11)))]
@@ -307,8 +307,8 @@ def save_with_costs(folder: Path, kernel: dict[str, Any], timing: str | None) ->
 def test_what_a_kernel_costs_is_read_without_records_and_with_them(tmp_path: Path) -> None:
     built = {"registers": 136, "spills": 2, "ctas_per_sm": 4, "clean": CLEAN}
     kernel = save_with_costs(tmp_path, built, '{"times_ns": [12.25]}')
-    assert kernel.clean == KernelCost(128, 0, 1024, 8, (10.0, 11.5))
-    assert kernel.with_records == KernelCost(136, 2, 2048, 4, (12.25,))
+    assert kernel.clean == KernelResources(128, 0, 1024, 8, (10.0, 11.5))
+    assert kernel.with_records == KernelResources(136, 2, 2048, 4, (12.25,))
 
 
 def test_how_many_sms_the_device_has_is_known_of_newer_captures(tmp_path: Path) -> None:
@@ -321,8 +321,8 @@ def test_how_many_sms_the_device_has_is_known_of_newer_captures(tmp_path: Path) 
 def test_of_an_older_capture_that_much_is_known(tmp_path: Path) -> None:
     built = {"registers": 136, "spills": 2, "clean_metadata": {"shared": 1024}}
     kernel = save_with_costs(tmp_path, built, None)
-    assert kernel.clean == KernelCost(shared_bytes=1024)
-    assert kernel.with_records == KernelCost(136, 2, 2048)
+    assert kernel.clean == KernelResources(shared_bytes=1024)
+    assert kernel.with_records == KernelResources(136, 2, 2048)
 
 
 @pytest.mark.parametrize(

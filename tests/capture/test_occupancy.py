@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.capture.costs import ctas_per_sm, limits_of
+from kprof_inject.capture.resources import ctas_per_sm, limits_of
 
 
 @pytest.mark.parametrize(

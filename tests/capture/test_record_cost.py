@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from buffers import Cta, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
-from kprof_inject.capture import costs as module
-from kprof_inject.capture.costs import CostKey, MeasuredCost, RecordCost, cost_of, read_costs, write_costs
+from kprof_inject.capture import record_costs as module
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost, RecordCost, cost_of, read_costs, write_costs
 from kprof_inject.errors import KprofError
 
 WORDS = buffer_words([Cta([[start(0, 10), end(0, 20)]])], slots=2)

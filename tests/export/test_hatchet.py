@@ -15,8 +15,8 @@ from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_laun
 from programs.child import run_python
 from tabled import decode_ranks, rows_of
 
-from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.choice import Choice, NumberSet

@@ -15,7 +15,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from tabled import decode_ranks, rows_of
 
-from kprof_inject.capture.costs import RecordCost
+from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.export import parquet
 from kprof_inject.export.parquet import METADATA_KEY, parquet_table

@@ -22,8 +22,8 @@ import msgspec
 from buffers import make_format_1
 from damage import damaged
 
-from kprof_inject.capture.costs import read_costs, write_costs
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.record_costs import read_costs, write_costs
 from kprof_inject.capture.schema import (
     ClockRecord,
     DumpedKernelRecord,

@@ -23,8 +23,8 @@ tl = pytest.importorskip("triton.language")
 import kprof_inject  # noqa: E402
 from kprof_inject import Mode  # noqa: E402
 from kprof_inject.calibration.measure import beside_work_in, measure, record  # noqa: E402
-from kprof_inject.capture.costs import MeasuredCost  # noqa: E402
 from kprof_inject.capture.reader import read_capture  # noqa: E402
+from kprof_inject.capture.record_costs import MeasuredCost  # noqa: E402
 
 # scripts/record-costs has all of them; here is each part once.
 MODES = [Mode(), Mode(clock_bits=32), Mode("global"), Mode(sched_stores=True), Mode(warps=(0,))]

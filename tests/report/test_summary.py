@@ -12,8 +12,8 @@ from known_launch import FUNC, ITER, SCOPES, known_launch, known_rows
 from timelines import incomplete_rows
 
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, summarise
-from kprof_inject.capture.costs import RecordCost
 from kprof_inject.capture.model import Place
+from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.timeline.timeline import decode_launch
 
 

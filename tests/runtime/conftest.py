@@ -8,8 +8,8 @@ import pytest
 import triton
 from fake_runs import FakeRuns
 
-from kprof_inject.capture.costs import CostKey, MeasuredCost, write_costs
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.record_costs import CostKey, MeasuredCost, write_costs
 from kprof_inject.workspace import Workspace
 
 _COST = MeasuredCost(

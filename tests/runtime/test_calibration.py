@@ -23,9 +23,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from kprof_inject.calibration.measure import BUFFER_BYTES
-from kprof_inject.capture.costs import CostKey, RecordCost, read_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.record_costs import CostKey, RecordCost, read_costs
 from kprof_inject.errors import KprofError
 from kprof_inject.insertion import insert_module, view_of
 from kprof_inject.runtime import calibration_kernel

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from buffers import Cta, Scope, save_launch
 
-from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.trust import Level, Verdict, judge
 
 # A median of 10 ms, between order statistics that are 14 µs apart: so long that two processes compare well.
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_993, 9_995, 9_998, 10_000, 10_002, 10_005, 10_007, 10_010))
-CLEAN = KernelCost(128, 0, 1024, 8, TIMES_NS)
+CLEAN = KernelResources(128, 0, 1024, 8, TIMES_NS)
 
 
 def slower(percent: float) -> tuple[float, ...]:

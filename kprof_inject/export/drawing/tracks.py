@@ -122,7 +122,7 @@ class ByCta:
 
 
 @dataclass(frozen=True, slots=True)
-class ByScope:
+class ScopeColumn:
     """A thread for each scope and warp, so that one scope of all warps stands together, ordered by SM, CTA and warp.
     What warps lost stands below, on threads of its own."""
 
@@ -136,7 +136,7 @@ class ByScope:
 
 
 BY_SM: TrackLayout = BySm()
-LAYOUTS: dict[str, TrackLayout] = {"sm": BY_SM, "cta": ByCta(), "scope": ByScope()}
+LAYOUTS: dict[str, TrackLayout] = {"sm": BY_SM, "cta": ByCta(), "scope": ScopeColumn()}
 """By the names that users know them by."""
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.capture.costs import KernelCost, limited_by
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.launch_notes import launch_notes
@@ -48,7 +48,7 @@ def build_rows(kernel: Kernel) -> list[list[str]]:
     ]
 
 
-_BUILD: dict[str, Callable[[Kernel, KernelCost], str]] = {
+_BUILD: dict[str, Callable[[Kernel, KernelResources], str]] = {
     "run time (median)": lambda _, cost: time_text(median_time_ns(cost)),
     "registers per thread": lambda _, cost: _number(cost.registers),
     "spills": lambda _, cost: _number(cost.spills),

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.capture.costs import KernelCost, limited_by
 from kprof_inject.capture.model import Kernel, place_names
+from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.kernel_names import kernel_names
@@ -124,7 +124,7 @@ def _build(kernel: Kernel) -> Iterator[str]:
         yield f"  kernel {which}: {', '.join(facts)}"
 
 
-def _facts(kernel: Kernel, cost: KernelCost) -> Iterator[str]:
+def _facts(kernel: Kernel, cost: KernelResources) -> Iterator[str]:
     if cost.registers is not None:
         yield counted(cost.registers, "register")
     if cost.spills is not None:

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Launch, Origin
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, time_text
 from kprof_inject.report.kernel_names import kernel_names
@@ -121,7 +121,7 @@ def _replaced(encoding: str) -> dict[int, str]:
 
 _COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
 
-_BUILD_COLUMNS: dict[str, Callable[[KernelCost], int | None]] = {
+_BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
     "registers": lambda cost: cost.registers,
     "spills": lambda cost: cost.spills,
     "shared bytes": lambda cost: cost.shared_bytes,
@@ -162,7 +162,7 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
     return [[*shared, *(column for column, _ in builds)], [*shared, *changed], shared]
 
 
-def _costs(verdict: Verdict) -> tuple[KernelCost, KernelCost]:
+def _costs(verdict: Verdict) -> tuple[KernelResources, KernelResources]:
     return verdict.clean, verdict.with_records
 
 

@@ -12,7 +12,7 @@ from buffers import Scope
 from numpy.typing import NDArray
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [
@@ -75,7 +75,7 @@ def side(
     **changes: Any,
 ) -> list[Timeline]:
     """One timeline for each launch; ``kernel`` and ``changes`` as ``made_timeline`` takes them."""
-    clean = KernelCost(registers=100, shared_bytes=1000, times_ns=None if clean_ns is None else tuple(clean_ns))
+    clean = KernelResources(registers=100, shared_bytes=1000, times_ns=None if clean_ns is None else tuple(clean_ns))
     plain = made_timeline(
         folder, scopes, [], cta_rows(), warps=warps, kernel={"clean": clean, **(kernel or {})}, **changes
     )

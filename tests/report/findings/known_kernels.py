@@ -13,7 +13,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import find
 from kprof_inject.analysis.summary import summarise
-from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.timeline import Timeline
 
 FUNC, LOOP, ITER, WORK, WAIT = range(5)
@@ -96,7 +96,7 @@ def launched(
         [scope_rows(rows)],
         cta_rows(*[(cta, sm, begin_ns, end_ns, end_ns) for cta, (sm, begin_ns, end_ns) in enumerate(ctas)]),
         warps=known.warps,
-        kernel={"with_records": KernelCost(ctas_per_sm=1), **(kernel or {})},
+        kernel={"with_records": KernelResources(ctas_per_sm=1), **(kernel or {})},
         **{"records_written": 100, **changes},
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from known_kernels import Known, launched, rules_of, the_finding, the_finding_of
 
-from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.resources import KernelResources
 
 D = Known().duration_ns
 Ctas = list[tuple[int, int, int]]
@@ -37,7 +37,7 @@ def test_the_last_wave_of_few_ctas_is_a_tail(tmp_path: Path) -> None:
 def test_where_an_sm_has_room_for_all_its_ctas_at_once_they_are_counted(tmp_path: Path) -> None:
     # 3 SMs run two CTAs side by side, which takes twice as long; the others one.
     ctas = [(sm, 0, 2 * D) for sm in (0, 0, 1, 1, 2, 2)] + [(sm, 0, D) for sm in range(3, 8)]
-    timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelCost(ctas_per_sm=2)})
+    timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelResources(ctas_per_sm=2)})
     finding = the_finding_of("tail", timeline)
     assert finding.share == pytest.approx(5 / 8 / 2)
     assert finding.text == (
@@ -49,7 +49,7 @@ def test_where_an_sm_has_room_for_all_its_ctas_at_once_they_are_counted(tmp_path
 
 def test_a_single_sm_with_more(tmp_path: Path) -> None:
     ctas = [(0, 0, 2 * D), (0, 0, 2 * D)] + [(sm, 0, D) for sm in range(1, 8)]
-    timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelCost(ctas_per_sm=2)})
+    timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelResources(ctas_per_sm=2)})
     assert the_finding_of("tail", timeline).text.startswith(
         "9 CTAs do not divide among 8 SMs: 1 of these has 2 to run, the others are done before them; spread"
     )

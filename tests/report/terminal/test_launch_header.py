@@ -13,13 +13,13 @@ from rich.console import Console
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
-from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.report.terminal.launch_table import findings_shown, header_lines
 from kprof_inject.timeline.trust import Level
 
 TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
-CLEAN = KernelCost(128, 0, 49152, 4, (10_000.0,) * 9)
-RECORDED = KernelCost(136, 2, 57344, 3, (10_100.0,) * 9)
+CLEAN = KernelResources(128, 0, 49152, 4, (10_000.0,) * 9)
+RECORDED = KernelResources(136, 2, 57344, 3, (10_100.0,) * 9)
 FINDINGS = (
     Finding("tail", None, 0.47, "the last wave is [8] CTAs", "make it a full one", {}),
     Finding("prologue", "loop\x1b[0]", 0.2, "slow prologue: before loop\x1b[0] begins", "look at it", {}),
@@ -36,7 +36,7 @@ def with_findings(report: LaunchReport) -> LaunchReport:
     return replace(report, judgements=tuple(Judgement(finding.rule, (finding,), None) for finding in FINDINGS))
 
 
-def built(report: LaunchReport, clean: KernelCost, recorded: KernelCost) -> list[str]:
+def built(report: LaunchReport, clean: KernelResources, recorded: KernelResources) -> list[str]:
     kernel = replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)
     timeline = replace(report.timeline, launch=replace(report.launch, kernel=kernel))
     lines = header_lines(replace(report, timeline=timeline), "kernel", "")
@@ -58,17 +58,17 @@ def test_what_the_kernel_takes_by_itself(report: LaunchReport) -> None:
 
 
 def test_what_it_takes_with_records_if_no_more_is_known(report: LaunchReport) -> None:
-    assert built(report, KernelCost(), replace(RECORDED, ctas_per_sm=None)) == [
+    assert built(report, KernelResources(), replace(RECORDED, ctas_per_sm=None)) == [
         "  kernel with records: 136 registers, 2 spills, 57344 bytes of shared memory"
     ]
 
 
 def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchReport) -> None:
-    assert built(report, KernelCost(), KernelCost()) == []
+    assert built(report, KernelResources(), KernelResources()) == []
 
 
 def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchReport) -> None:
-    (line,) = built(report, KernelCost(), replace(RECORDED, ctas_per_sm=7))
+    (line,) = built(report, KernelResources(), replace(RECORDED, ctas_per_sm=7))
     assert line.endswith("room for 7 CTAs on an SM")
 
 

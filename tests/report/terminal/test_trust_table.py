@@ -10,13 +10,13 @@ import pytest
 from buffers import Cta, Scope, save_launch
 from rich.console import Console
 
-from kprof_inject.capture.costs import KernelCost
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.report.terminal.tables import print_trust
 from kprof_inject.timeline.trust import judge
 
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
-CLEAN = KernelCost(128, 0, 98304, 2, TIMES_NS)
+CLEAN = KernelResources(128, 0, 98304, 2, TIMES_NS)
 SLOWER_NS = tuple(1.12 * time for time in TIMES_NS)
 NOTHING = "no measurable cost (+0.0 % ± 0.3), same registers: trustworthy"
 
@@ -28,7 +28,7 @@ def launch(tmp_path: Path) -> Launch:
     return with_costs(launch, CLEAN, CLEAN)
 
 
-def with_costs(launch: Launch, clean: KernelCost, with_records: KernelCost) -> Launch:
+def with_costs(launch: Launch, clean: KernelResources, with_records: KernelResources) -> Launch:
     return replace(launch, kernel=replace(launch.kernel, clean=clean, with_records=with_records))
 
 
@@ -52,11 +52,11 @@ def names(lines: list[str]) -> list[str]:
 
 
 def test_the_table(launch: Launch) -> None:
-    worse = KernelCost(168, 12, 106496, 1, SLOWER_NS)
+    worse = KernelResources(168, 12, 106496, 1, SLOWER_NS)
     lines = printed(
         of(launch, "matmul", "matmul-0"),
         with_costs(of(launch, "softmax", "softmax-0"), CLEAN, worse),
-        with_costs(of(launch, "old", "old-0"), KernelCost(shared_bytes=98304), replace(worse, times_ns=None)),
+        with_costs(of(launch, "old", "old-0"), KernelResources(shared_bytes=98304), replace(worse, times_ns=None)),
     )
     assert lines[0] == "trust: without records → with them, ± at 95 % confidence"
     assert rows(lines) == [

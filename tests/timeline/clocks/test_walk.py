@@ -9,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.curves import likeliest_walks
-from kprof_inject.timeline.rate import Left
+from kprof_inject.timeline.rate import Residuals
 
 
-def readings(heights_ns: NDArray[Any], times_ns: NDArray[Any], error_ns: float = 9.0) -> Left:
+def readings(heights_ns: NDArray[Any], times_ns: NDArray[Any], error_ns: float = 9.0) -> Residuals:
     """Of one counter; early ones and late ones are trusted alike."""
     count = len(heights_ns)
-    return Left(
+    return Residuals(
         np.zeros(count, dtype=np.int32),
         times_ns.astype(np.int64),
         times_ns,
@@ -26,23 +26,23 @@ def readings(heights_ns: NDArray[Any], times_ns: NDArray[Any], error_ns: float =
     )
 
 
-def written_out(left: Left, linked: NDArray[np.bool_], walk_ns2_per_ns: float) -> NDArray[np.float64]:
-    matrix = np.diag(1 / left.error_ns**2)
+def written_out(residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float) -> NDArray[np.float64]:
+    matrix = np.diag(1 / residuals.error_ns**2)
     for at in np.flatnonzero(linked):
-        stiffness = 1 / ((left.line_ns[at] - left.line_ns[at - 1]) * walk_ns2_per_ns)
+        stiffness = 1 / ((residuals.line_ns[at] - residuals.line_ns[at - 1]) * walk_ns2_per_ns)
         matrix[at - 1 : at + 1, at - 1 : at + 1] += stiffness * np.array([[1, -1], [-1, 1]])
-    return np.asarray(np.linalg.solve(matrix, left.height_ns / left.error_ns**2))
+    return np.asarray(np.linalg.solve(matrix, residuals.height_ns / residuals.error_ns**2))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 17, 100])
 def test_readings_that_nobody_doubts(count: int) -> None:
     random = np.random.default_rng(count)
     times_ns = np.cumsum(random.integers(1, 3000, count)).astype(np.float64)
-    left = readings(random.normal(0, 5, count), times_ns)
+    residuals = readings(random.normal(0, 5, count), times_ns)
     linked = np.arange(count) > 0
     linked[count // 2] = False
-    heights_ns, trusted = likeliest_walks(left, linked, 0.05)
-    assert heights_ns == pytest.approx(written_out(left, linked, 0.05), abs=1e-9)
+    heights_ns, trusted = likeliest_walks(residuals, linked, 0.05)
+    assert heights_ns == pytest.approx(written_out(residuals, linked, 0.05), abs=1e-9)
     assert trusted.tolist() == [1.0] * count
 
 
@@ -77,16 +77,16 @@ def test_a_reading_far_off_hardly_counts() -> None:
 
 def test_readings_that_are_not_believed_are_passed_by() -> None:
     times_ns = np.arange(1, 11) * 1000.0
-    left = readings(np.arange(10) * 10.0, times_ns)
-    left.height_ns[5] = -1e12
-    left.believed[5] = False
-    found, trusted = likeliest_walks(left, np.arange(10) > 0, 3.6)
+    residuals = readings(np.arange(10) * 10.0, times_ns)
+    residuals.height_ns[5] = -1e12
+    residuals.plausible[5] = False
+    found, trusted = likeliest_walks(residuals, np.arange(10) > 0, 3.6)
     assert found[5] == pytest.approx(50, abs=5)
     assert trusted[5] == 0.0
 
 
 def test_a_walk_without_any_reading_to_believe_rests_at_zero() -> None:
-    left = readings(np.full(6, 77.0), np.arange(1, 7) * 1000.0)
-    left.believed[:] = False
-    found, _ = likeliest_walks(left, np.arange(6) > 0, 3.6)
+    residuals = readings(np.full(6, 77.0), np.arange(1, 7) * 1000.0)
+    residuals.plausible[:] = False
+    found, _ = likeliest_walks(residuals, np.arange(6) > 0, 3.6)
     assert found.tolist() == [0.0] * 6

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.spread import ByScope, narrow, take_quantiles
+from kprof_inject.timeline.spread import ScopeColumn, narrow, take_quantiles
 
 INT32_MAX = 2**31 - 1
 
 
-def column(*blocks: list[tuple[int, int]]) -> ByScope:
+def column(*blocks: list[tuple[int, int]]) -> ScopeColumn:
     """Blocks of scopes and their values, for a table of three scopes."""
-    kept = ByScope(3)
+    kept = ScopeColumn(3)
     for block in blocks:
         scope, values = np.array(block, dtype=np.int64).reshape(-1, 2).T
         kept.add(scope.astype(np.int16), narrow(values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kprof_inject.timeline.spread import CtaBalance, CtaSums, Groups, GroupSums, Spread, narrow, spread_of
+from kprof_inject.timeline.spread import CtaBalance, CtaSums, Groups, GroupSpread, GroupSums, narrow, spread_of
 
 
 def groups(*rows: tuple[int, int, int]) -> Groups:
@@ -24,12 +24,12 @@ def cta_sums(*rows: tuple[int, int, int, int], scopes: int = 1) -> CtaSums:
 
 def test_a_spread_names_the_slowest_and_the_fastest() -> None:
     found = spread_of(groups((0, 2, 200), (1, 1, 90), (2, 4, 440), (3, 10, 1800)))
-    assert found == Spread(4, 90.0, 1, 105.0, 120.0, 180.0, 3, 1.5)
+    assert found == GroupSpread(4, 90.0, 1, 105.0, 120.0, 180.0, 3, 1.5)
 
 
 def test_of_equals_the_first_is_named() -> None:
     found = spread_of(groups((4, 1, 10), (5, 1, 10)))
-    assert found == Spread(2, 10.0, 4, 10.0, 10.0, 10.0, 4, 1.0)
+    assert found == GroupSpread(2, 10.0, 4, 10.0, 10.0, 10.0, 4, 1.0)
 
 
 def test_where_nothing_ran_there_is_no_spread() -> None:
@@ -55,7 +55,7 @@ def test_groups_have_what_each_scope_takes_over_all_blocks() -> None:
 
 def test_ctas_differ_by_the_mean_of_their_scopes() -> None:
     spread, _ = cta_sums((0, 5, 0, 10), (0, 5, 1, 30), (0, 6, 0, 60), (0, 8, 0, 40)).of(0)
-    assert spread == Spread(3, 20.0, 5, 40.0, 40.0, 60.0, 6, 1.5)
+    assert spread == GroupSpread(3, 20.0, 5, 40.0, 40.0, 60.0, 6, 1.5)
 
 
 def test_the_warps_of_a_cta_are_compared_by_their_totals() -> None:

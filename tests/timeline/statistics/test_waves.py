@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from timelines import cta_rows, made_timeline
 
-from kprof_inject.capture.costs import KernelCost
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import LastWave, Tail, Waves, launch_duration_ns, waves_of
 
@@ -28,7 +28,7 @@ def found(launch: Timeline, ctas: Sequence[tuple[int, ...]], room: int | None = 
     columns = cta_rows(*rows)
     for name in ("init_ns", "pre_final_ns", "post_final_ns"):
         columns[name] += BEGIN_NS
-    kernel = replace(launch.launch.kernel, with_records=KernelCost(ctas_per_sm=room))
+    kernel = replace(launch.launch.kernel, with_records=KernelResources(ctas_per_sm=room))
     waves = waves_of(replace(launch, ctas=columns, launch=replace(launch.launch, kernel=kernel)))
     assert waves is not None
     return waves

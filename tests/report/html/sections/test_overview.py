@@ -12,15 +12,16 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import report_on
-from kprof_inject.capture.costs import KernelCost, RecordCost
+from kprof_inject.capture.record_costs import RecordCost
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.report.html.overview import launch_overview
 from kprof_inject.timeline.timeline import Timeline
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
 METADATA = {"num_warps": 4, "num_stages": 3, "num_ctas": 2, "target": {"backend": "cuda", "arch": 90}}
-CLEAN = KernelCost(200, 0, 98_304, 2, (1000.0,) * 6)
-WITH_RECORDS = KernelCost(210, 0, 106_496, 2, (1010.0,) * 6)
+CLEAN = KernelResources(200, 0, 98_304, 2, (1000.0,) * 6)
+WITH_RECORDS = KernelResources(210, 0, 106_496, 2, (1010.0,) * 6)
 
 
 def launch_of(folder: Path, **kernel: Any) -> Timeline:

@@ -1,0 +1,142 @@
+"""What one build of a kernel takes, how many CTAs of it an SM has room for, and what limits that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kprof_inject.capture.schema import KernelRecord, TimingRecord
+
+# How many CTAs an SM has room for goes by the vendors' tables; no device is asked. Sources: CUDA C++ Programming Guide,
+# "Technical Specifications per Compute Capability" and "Shared Memory" of each capability (what is reserved for a CTA);
+# AMD Instinct ISA guides (LDS, waves per CU).
+
+_KIB = 1024
+# What an SM's memories are given out in: bytes of shared memory, registers of a warp, and warps that come by fours, one
+# for each of the SM's four schedulers.
+_SHARED_UNIT_BYTES = 128
+_REGISTER_UNIT = 256
+_WARP_UNIT = 4
+_THREADS_PER_WARP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SmLimits:
+    """What an SM (or CU) has. ``reserved_bytes`` of its shared memory are gone for each CTA; ``registers`` 0 means
+    that they are not reckoned with."""
+
+    shared_bytes: int
+    reserved_bytes: int
+    cta_shared_bytes: int
+    ctas: int
+    warps: int
+    registers: int = 64 * _KIB
+
+
+_LIMITS = {
+    "cuda:75": SmLimits(64 * _KIB, 0, 64 * _KIB, 16, 32),
+    "cuda:80": SmLimits(164 * _KIB, _KIB, 163 * _KIB, 32, 64),
+    "cuda:86": SmLimits(100 * _KIB, _KIB, 99 * _KIB, 16, 48),
+    "cuda:87": SmLimits(164 * _KIB, _KIB, 163 * _KIB, 16, 48),
+    "cuda:89": SmLimits(100 * _KIB, _KIB, 99 * _KIB, 24, 48),
+    "cuda:90": SmLimits(228 * _KIB, _KIB, 227 * _KIB, 32, 64),
+    "cuda:100": SmLimits(228 * _KIB, _KIB, 227 * _KIB, 32, 64),
+    "cuda:103": SmLimits(228 * _KIB, _KIB, 227 * _KIB, 32, 64),
+    "cuda:120": SmLimits(100 * _KIB, _KIB, 99 * _KIB, 24, 48),
+    "hip:gfx942": SmLimits(64 * _KIB, 0, 64 * _KIB, 32, 32, 0),
+    "hip:gfx950": SmLimits(160 * _KIB, 0, 160 * _KIB, 32, 32, 0),
+}
+# Of a device that the tables do not know: what any has.
+_LEAST = SmLimits(64 * _KIB, _KIB, 48 * _KIB, 16, 32)
+
+
+def limits_of(target: str) -> SmLimits:
+    """Of a target such as ``cuda:90``; of one that is not known, what any device has."""
+    return _LIMITS.get(target, _LEAST)
+
+
+def ctas_per_sm(limits: SmLimits, shared_bytes: int, warps: int, registers: int | None) -> int:
+    """How many CTAs run on an SM at once; 0 if not even one does.
+
+    A CTA has ``warps`` warps, ``shared_bytes`` of shared memory, and ``registers`` for each thread (None: unknown, and
+    then no limit)."""
+    if shared_bytes > limits.cta_shared_bytes:
+        return 0
+    fitting = [limits.ctas, limits.warps // warps]
+    taken_bytes = _up_to(shared_bytes, _SHARED_UNIT_BYTES) + limits.reserved_bytes
+    if taken_bytes:
+        fitting.append(limits.shared_bytes // taken_bytes)
+    if registers and limits.registers:
+        warps_with_registers = limits.registers // _up_to(registers * _THREADS_PER_WARP, _REGISTER_UNIT)
+        fitting.append(warps_with_registers // _WARP_UNIT * _WARP_UNIT // _up_to(warps, _WARP_UNIT))
+    return min(fitting)
+
+
+def _up_to(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What one build of a kernel takes; None is unknown."""
+
+    registers: int | None = None
+    spills: int | None = None
+    """As the driver counts them."""
+    shared_bytes: int | None = None
+    ctas_per_sm: int | None = None
+    """How many CTAs of it fit on an SM at once."""
+    times_ns: tuple[float, ...] | None = None
+    """Of single launches, in their order."""
+    not_timed: str = ""
+    """Why there are no times, in words that follow *for*; empty if nobody said."""
+
+
+UNKNOWN_RESOURCES = KernelResources()
+
+
+def resources_with_records(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
+    """Of the kernel as it was captured. A program that was killed saved no times."""
+    shared_bytes = kernel.known_metadata.shared
+    times_ns, not_timed = (timing.times_ns, timing.not_timed or "") if timing else (None, "")
+    return KernelResources(kernel.registers, kernel.spills, shared_bytes, kernel.ctas_per_sm, times_ns, not_timed)
+
+
+def clean_resources(kernel: KernelRecord) -> KernelResources:
+    """Of the same kernel without records. Captures made before its times were taken know its shared memory alone."""
+    clean = kernel.clean
+    shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
+    return KernelResources(
+        clean.registers, clean.spills, shared_bytes, clean.ctas_per_sm, clean.times_ns, clean.not_timed or ""
+    )
+
+
+_ENDLESS = 1 << 20
+
+
+def limited_by(metadata: Mapping[str, Any], num_warps: int, cost: KernelResources) -> str:
+    """The resources that are used up first, such as ``shared memory``; empty if it cannot be told: the driver told
+    another number of CTAs than the vendors' tables give."""
+    target = metadata.get("target")
+    if not isinstance(target, dict) or cost.ctas_per_sm is None or num_warps < 1:
+        return ""
+    limits = limits_of(f"{target.get('backend')}:{target.get('arch')}")
+    rooms = _rooms(limits, num_warps, cost)
+    least = min(rooms.values())
+    return " and ".join(what for what, room in rooms.items() if room == least) if least == cost.ctas_per_sm else ""
+
+
+def _rooms(limits: SmLimits, warps: int, cost: KernelResources) -> dict[str, int]:
+    """How many CTAs there would be room for if only that one thing were limited."""
+    endless = replace(limits, shared_bytes=_ENDLESS * limits.cta_shared_bytes, ctas=_ENDLESS, warps=_ENDLESS * warps)
+    only_registers = ctas_per_sm(endless, 0, warps, cost.registers)
+    endless = replace(endless, registers=0)
+    return {
+        "shared memory": ctas_per_sm(
+            replace(endless, shared_bytes=limits.shared_bytes), cost.shared_bytes or 0, warps, None
+        ),
+        "registers": only_registers,
+        "warps": ctas_per_sm(replace(endless, warps=limits.warps), 0, warps, None),
+        "CTAs": ctas_per_sm(replace(endless, ctas=limits.ctas), 0, warps, None),
+    }
