@@ -14,7 +14,7 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan, most_records, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import Selector
-from kprof_inject.select.sites import Findings
+from kprof_inject.select.sites import Found
 from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.inlining import has_helpers, lowerable
@@ -173,7 +173,7 @@ def empty_handed(selectors: Sequence[Selector], insertions: Sequence[Insertion])
 
 
 def _nothing_found(
-    selector: Selector, found: Sequence[tuple[ModuleView, Findings]], insertions: Sequence[Insertion]
+    selector: Selector, found: Sequence[tuple[ModuleView, Found]], insertions: Sequence[Insertion]
 ) -> KprofError:
     for view, findings in found:
         for missed in findings.missed:

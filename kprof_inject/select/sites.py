@@ -73,7 +73,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Found:
     """What one selector found: sites in the order of the text, and what they leave out.
 
     ``covered`` are the offsets of the operations that it found and that its sites span."""
@@ -84,12 +84,12 @@ class Findings:
     dropped: tuple[Dropped, ...] = ()
 
     @classmethod
-    def first_of(cls, attempts: Iterable[Findings]) -> Findings:
+    def first_of(cls, attempts: Iterable[Found]) -> Found:
         """The first that found something, whether or not a record can stand there; nothing if none did."""
         return next((found for found in attempts if found.sites or found.missed), cls())
 
     @classmethod
-    def together(cls, parts: list[Findings]) -> Findings:
+    def together(cls, parts: list[Found]) -> Found:
         """All of them; what one of them covers is not missed by another."""
         covered = frozenset[int]().union(*(part.covered for part in parts))
         missed = {miss.operation.start: miss for part in parts for miss in part.missed}
