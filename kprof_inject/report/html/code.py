@@ -15,7 +15,7 @@ from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
 from kprof_inject.report.source_text import file_and_line
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.strings import STRING, unquote
+from kprof_inject.ttgir.strings import POINT, unquote
 
 # Of longer files, what stands around the scopes.
 _MOST_SOURCE_LINES = 4000
@@ -134,7 +134,7 @@ Place = tuple[str, int]
 """A line of a source file."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
-_POINT_OR_ALIAS = re.compile(rf"({STRING}):(\d+):\d+|(#loc\w*)")
+_POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")
 _LOCATION = re.compile(r" loc\((.*)\)\s*")
 # Deeper ones no compiler makes.
 _DEEPEST = 200
@@ -164,7 +164,7 @@ def _place(location: str, aliases: dict[str, str], known: dict[str, Place | None
     if location not in known:
         # For a location that leads to itself.
         known[location] = None
-        for file, line, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
+        for file, line, _, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
             place = _place(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (unquote(file), int(line))
             if place:
                 known[location] = place
