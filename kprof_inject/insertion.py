@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import source_text
+from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan, most_records, scope_table
@@ -201,6 +202,5 @@ def _nothing_found(
 def _suggestions(site: str, known: Sequence[str]) -> str:
     close = get_close_matches(site, known, 3)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
-    rest = len(known) - _MOST_CANDIDATES
-    more = f" and {rest} more (see 'kprof-inject list')" if rest > 0 else ""
-    return f"{meant}what there is to select: {', '.join(known[:_MOST_CANDIDATES])}{more}"
+    elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
+    return f"{meant}what there is to select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"

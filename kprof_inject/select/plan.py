@@ -28,23 +28,29 @@ _STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One scope of the plan. ``record`` is its name in the IR, unique in the module; ``name`` the user's.
-
-    ``partition`` is the index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper
-    that several call. ``parent`` is the index of the innermost scope of that partition around it in ``Plan.scopes``, or
-    -1. ``lines`` are the first and the last line of the module that it goes around, from 1; of an instant, the line
-    that it stands before. ``crosses`` are the indices of the scopes that begin in this one and end behind it, or the
-    other way round.
-    """
+    """One scope of the plan."""
 
     record: str
+    """Its name in the IR, unique in the module."""
+
     name: str
+    """What the user calls it."""
+
     selector: str
     site: Site
     partition: int | None
+    """The index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper that several
+    call."""
+
     parent: int
+    """The index in ``Plan.scopes`` of the innermost scope of its partition around it, or -1."""
+
     lines: tuple[int, int]
+    """The first and the last line of the module that it goes around, from 1; of an instant, the one that it stands
+    before."""
+
     crosses: tuple[int, ...] = ()
+    """The indices of the scopes that begin in this one and end behind it, or the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +77,23 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``scopes`` from outside in and in the order of the text; ``records`` in the order of insertion;
-    ``selections`` in the order of the selectors. ``inlined`` names the helpers that are calls in this module, and are
-    inlined when it runs with records. ``partitions`` are those of the kernel, none without ``ttg.warp_specialize``."""
+    """All that is to be inserted into one module."""
 
     kernel: str
     scopes: tuple[Scope, ...]
+    """From outside in, and in the order of the text."""
+
     records: tuple[Record, ...]
+    """In the order of insertion."""
+
     selections: tuple[Selection, ...]
+    """In the order of the selectors."""
+
     inlined: tuple[str, ...] = ()
+    """The helpers that are calls in this module, and are inlined when it runs with records."""
+
     partitions: tuple[Partition, ...] = ()
+    """Those of the kernel; none without ``ttg.warp_specialize``."""
 
 
 def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Plan:

@@ -21,28 +21,39 @@ class InsertPoint:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place to bracket.
-
-    ``kind`` is the selector's word (``func``, ``loop``, ``op``, …; ``mark`` for an instant), ``label`` names the place
-    within its function (``loop[0.1]``). One of ``ends`` is passed on each way out. ``fills_block`` says that the scope
-    spans its whole block, so that it encloses every other scope that begins or ends at the same place.
-    ``source`` is the line that the code was written on; ``called_from`` the calls that inlined it, innermost first.
-    ``block`` says what block it stands in (see ``block_kind``). ``operations`` counts those that it was selected for,
-    ``other_operations`` those that stand between them. ``name`` is the user's name for it, if its source gives one.
-    """
+    """One place to bracket."""
 
     kind: str
+    """The selector's word (``func``, ``loop``, ``op``, …), or ``mark`` for an instant."""
+
     label: str
+    """What the place is called within its function: ``loop[0.1]``."""
+
     function: str
     start: InsertPoint
     ends: tuple[InsertPoint, ...]
+    """One of them is passed on each way out."""
+
     fills_block: bool
+    """The scope spans its whole block, so that it encloses every other one that begins or ends at the same place."""
+
     source: SourcePoint | None
+    """The line that the code was written on."""
+
     called_from: Chain
+    """The calls that inlined it, innermost first."""
+
     block: str
+    """What block it stands in (see ``block_kind``)."""
+
     operations: int
+    """How many of those that it was selected for it spans."""
+
     other_operations: int = 0
+    """How many others stand between them."""
+
     name: str = field(default="", compare=False)
+    """The user's, if the source gives one."""
 
     @property
     def is_instant(self) -> bool:

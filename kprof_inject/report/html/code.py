@@ -112,7 +112,7 @@ def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
         return None
     all_lines = lines_of(text)
     lines = all_lines[:_MOST_TTGIR_LINES]
-    numbers: dict[Place, int] = {}
+    numbers: dict[SourceLine, int] = {}
     place_of = [numbers.setdefault(place, len(numbers)) if place else -1 for place in places_of(lines)]
     return {
         "lines": [shown_line(line) for line in lines],
@@ -130,7 +130,7 @@ def _ranges(scope: ScopeInfo, line_count: int) -> list[tuple[int, int]]:
     return [(first - 1, min(last, line_count) - 1)]
 
 
-Place = tuple[str, int]
+SourceLine = tuple[str, int]
 """A line of a source file."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
@@ -140,14 +140,14 @@ _LOCATION = re.compile(r" loc\((.*)\)\s*")
 _DEEPEST = 200
 
 
-def places_of(lines: Sequence[str]) -> list[Place | None]:
+def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
     """The source line that each line of a TTGIR text comes from: the first that the location at its end names.
 
     No more of the text is understood than that: a capture is read without the parser, and texts that are not TTGIR do
     no harm. https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes"""
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
     aliases = {alias[1]: alias[2] for alias in found if alias}
-    known: dict[str, Place | None] = {}
+    known: dict[str, SourceLine | None] = {}
     return [
         None if alias else _place(_location_at_end(line), aliases, known)
         for line, alias in zip(lines, found, strict=True)
@@ -160,7 +160,9 @@ def _location_at_end(line: str) -> str:
     return found[1] if found else ""
 
 
-def _place(location: str, aliases: dict[str, str], known: dict[str, Place | None], depth: int = 0) -> Place | None:
+def _place(
+    location: str, aliases: dict[str, str], known: dict[str, SourceLine | None], depth: int = 0
+) -> SourceLine | None:
     if location not in known:
         # For a location that leads to itself.
         known[location] = None
