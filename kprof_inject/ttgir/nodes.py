@@ -76,7 +76,7 @@ class Region:
     """A list of blocks; the entry block comes first, even when it is empty."""
 
     clause: str
-    """The word before its ``{`` where the printer writes one: ``else``, ``do``, ``default``, ``partition0``; or empty."""
+    """The word before its ``{`` where the printer writes one: ``else``, ``do``, ``default``, ``partition0``."""
 
     blocks: tuple[Block, ...]
     end: int
