@@ -9,12 +9,13 @@ from pathlib import Path
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import source_text
+from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan, most_records, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import Selector
-from kprof_inject.select.sites import Findings
+from kprof_inject.select.sites import Found
 from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.inlining import has_helpers, lowerable
@@ -173,7 +174,7 @@ def empty_handed(selectors: Sequence[Selector], insertions: Sequence[Insertion])
 
 
 def _nothing_found(
-    selector: Selector, found: Sequence[tuple[ModuleView, Findings]], insertions: Sequence[Insertion]
+    selector: Selector, found: Sequence[tuple[ModuleView, Found]], insertions: Sequence[Insertion]
 ) -> KprofError:
     for view, findings in found:
         for missed in findings.missed:
@@ -201,6 +202,5 @@ def _nothing_found(
 def _suggestions(site: str, known: Sequence[str]) -> str:
     close = get_close_matches(site, known, 3)
     meant = f"did you mean {' or '.join(close)}? " if close else ""
-    rest = len(known) - _MOST_CANDIDATES
-    more = f" and {rest} more (see 'kprof-inject list')" if rest > 0 else ""
-    return f"{meant}what there is to select: {', '.join(known[:_MOST_CANDIDATES])}{more}"
+    elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
+    return f"{meant}what there is to select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"

@@ -30,6 +30,7 @@ from kprof_inject.capture.schema import SCOPE_IDS, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
+from kprof_inject.ttgir.strings import STRING, unquote
 
 # What a Proton buffer's payload tells of how it was recorded, which its header does not say.
 
@@ -122,11 +123,8 @@ def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
 
 # The names of Proton's scope ids, from a file beside the buffer: the buffer itself has none.
 
-_STRING = r'"((?:[^"\\\n]|\\.)*)"'
-_TAKES_ID = re.compile(rf"\bproton\.(?:record\s+(?P<side>start|end)\s+{_STRING}|allocate_event\s+{_STRING})")
+_TAKES_ID = re.compile(rf"\bproton\.(?:record\s+(?P<side>start|end)\s+({STRING})|allocate_event\s+({STRING}))")
 _FUNCTION = re.compile(r'(?<![\w.$-])"?tt\.func\b')
-_ESCAPE = re.compile(rb"\\(?:([0-9A-Fa-f]{2})|(.))")
-_CONTROLS = {b"n": b"\n", b"t": b"\t"}
 
 _HINT = 'give the kernel\'s .ttgir with its records, or JSON: {"0": "name", ...}'
 
@@ -151,7 +149,7 @@ def names_of_ttgir(text: str, file: str) -> dict[int, str]:
     names: dict[int, str] = {}
     opened: dict[str, str] = {}
     for match in _TAKES_ID.finditer(text):
-        name, side = _unquoted(match[2] or match[3] or ""), match["side"]
+        name, side = unquote(match[2] or match[3]), match["side"]
         if side is not None and opened.get(name, side) != side:
             del opened[name]
             continue
@@ -196,15 +194,6 @@ def checked_names(names: Mapping[int, str], file: str) -> dict[int, str]:
             hint="give the names of the kernel that wrote the buffer",
         )
     return dict(names)
-
-
-def _unquoted(text: str) -> str:
-    """A string of MLIR's: bytes that it cannot print stand as two hexadecimal digits."""
-
-    def plain(match: re.Match[bytes]) -> bytes:
-        return bytes.fromhex(match[1].decode()) if match[1] else _CONTROLS.get(match[2], match[2])
-
-    return _ESCAPE.sub(plain, text.encode()).decode(errors="replace")
 
 
 _UNKNOWN = "unknown"

@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
 from kprof_inject.runtime.interruptions import in_forked_child
-from kprof_inject.ttgir.strings import unquote
+from kprof_inject.ttgir.strings import POINT, unquote
 
 # Keeps a false alarm of Proton's off the program's stderr.
 #
@@ -99,7 +99,7 @@ _MESSAGE = re.compile(
     r"(?:loc\((?P<location>.*?)\)|(?P<file>[^\s\"].*?):(?P<line>\d+):(?P<column>\d+)|<unknown>:0): "
     r"(?P<severity>error|warning|remark|note): (?P<text>.*)"
 )
-_NAMED_PLACE = re.compile(r'"(?P<file>(?:[^"\\]|\\.)*)":(?P<line>\d+):(?P<column>\d+)')
+_NAMED_PLACE = re.compile(POINT)
 
 # Lines of the module that MLIR prints behind some messages, and the excerpt that follows others.
 _NO_MESSAGE = re.compile(r"\s|$|[#!{}]|module\b|\"")
@@ -158,7 +158,8 @@ def _message_of(found: re.Match[str]) -> Message:
     text = found["text"].rstrip()
     if place is None or place["file"] is None:
         return Message(found["severity"], text)
-    return Message(found["severity"], text, unquote(f'"{place["file"]}"'), int(place["line"]), int(place["column"]))
+    file = place["file"] if place is found else unquote(place["file"])
+    return Message(found["severity"], text, file, int(place["line"]), int(place["column"]))
 
 
 class CompilerTask(Protocol):

@@ -13,6 +13,7 @@ import triton
 
 from kprof_inject.capture.schema import LayoutName
 from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.dialect import CALL
 
 _ALWAYS_NEEDED = (
     "triton:knobs.cache.dir",
@@ -149,7 +150,7 @@ def _attach_and_inline(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -
     def make_llir(self: Any, module: Any, *arguments: Any) -> Any:
         names: set[str] = set()
         module.walk(lambda operation: names.add(operation.get_name()))
-        if "tt.call" in names:
+        if CALL in names:
             inline_helpers(module)
         return lower.__get__(self, compiler)(module, *arguments)
 

@@ -1,4 +1,7 @@
-"""Which operations a scope around source lines reaches for: those that do work, not those that compute addresses."""
+"""Which operations a scope around source lines reaches for: those that do work, not those that compute addresses.
+
+Of integer arithmetic, where its values come from and where they go tells which of the two it is.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,6 @@ def is_anchor(operation: Operation) -> bool:
         return "%" in operation.tail
     return not traits.is_arithmetic or _FLOAT_TENSOR.search(operation.tail) is not None
 
-
-# Which integer arithmetic is work on data, and not the computing of an address: told by where values come from and
-# where they go.
 
 _INTEGER_TENSOR = re.compile(r"tensor<[^<>,]*xi[0-9]")
 

@@ -1,4 +1,5 @@
-"""Which functions of a module call which: helpers that Triton has inlined, and those that it has not."""
+"""The calls of helper functions: those that Triton has inlined, found again through the locations, and those that it
+has not, which are inlined for Proton."""
 
 from __future__ import annotations
 
@@ -11,13 +12,11 @@ from pathlib import PurePath
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function
 from kprof_inject.select.python_source import Sources
-from kprof_inject.select.sites import Findings, Missed
+from kprof_inject.select.sites import Found, Missed
 from kprof_inject.ttgir.dialect import CALL
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.strings import SYMBOL, symbol_name
-
-# The calls of helper functions that Triton has inlined, found again through the locations.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,6 @@ def _helper(written: set[SourcePoint], sources: Sources) -> tuple[str, SourcePoi
     return f"{PurePath(points[0].file).name}:{points[0].line}", points[0]
 
 
-# Which functions of a module call which: helpers that Triton has not inlined, and that are inlined for Proton.
-
 _CALLEE = re.compile(rf"\s*@({SYMBOL})|.*?\bcallee = @({SYMBOL})", re.DOTALL)
 
 
@@ -70,15 +67,13 @@ class KeptCall:
     function: Function
     operation: Operation
 
-    def findings(self) -> Findings:
+    def findings(self) -> Found:
         """Around the call, named by its line."""
         if refusal := self.function.refusal(self.operation):
-            return Findings(missed=(Missed(self.operation, refusal),))
+            return Found(missed=(Missed(self.operation, refusal),))
         site = self.function.operation_site(self.operation)
         label = f"{self.name}@{site.source.line}" if site.source else self.name
-        return Findings(
-            (replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({self.operation.start})
-        )
+        return Found((replace(site, kind=ScopeKind.FUNCTION, label=label),), covered=frozenset({self.operation.start}))
 
 
 def calls_in(function: Function) -> Iterator[Operation]:

@@ -12,8 +12,7 @@ from functools import cached_property
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import integer_work, is_anchor, is_integer_arithmetic
-from kprof_inject.select.legality import illegal_block
-from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
+from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
 from kprof_inject.ttgir.dialect import FUNCTION, LOOPS, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
@@ -112,14 +111,14 @@ class Function:
         """How many operations begin between two offsets."""
         return bisect_left(self._offsets, end) - bisect_left(self._offsets, start)
 
-    def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Findings:
+    def findings(self, sites: Sequence[Site], missed: Sequence[Missed] = ()) -> Found:
         """Sites around structures, which span all that is in them."""
         offsets = self._offsets
         inside = (
             offsets[bisect_left(offsets, site.start.offset) : bisect_left(offsets, site.last_end_offset)]
             for site in sites
         )
-        return Findings(tuple(sites), tuple(missed), frozenset[int]().union(*inside))
+        return Found(tuple(sites), tuple(missed), frozenset[int]().union(*inside))
 
     def before(self, operation: Operation) -> InsertPoint:
         return self._point(operation.start, self._module.indent_at(operation.start))
@@ -226,7 +225,11 @@ class Function:
         """The regions of each ``ttg.warp_specialize``: what the selector calls them, the operation, the region."""
         for operation, default, others in self.warp_specializations():
             if owner := self.illegal_owner(operation):
-                raise illegal_block(self._module, owner)
+                raise KprofError(
+                    f"no record may stand inside {owner.name}: Triton lowers its region once per element",
+                    where=self._module.position(owner.start),
+                    hint="select the loop or the function around it",
+                )
             yield "default", operation, default
             for number, region in enumerate(others):
                 yield f"partition[{number}]", operation, region

@@ -1,4 +1,4 @@
-"""Marker comments: which lines of a kernel's source each of them means."""
+"""Marker comments (``# kprof:``, then instructions between semicolons): which lines of the source each one means."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from kprof_inject.select.python_source import (
     last_line,
     lines_of,
 )
-
-# What a marker comment says: ``# kprof:``, then instructions between semicolons.
 
 MARKER_COMMENT = re.compile(r"#\s*kprof:")
 # Behind code, other tools' comments may come first: "# type: ignore  # kprof: load". One blank is prose.
@@ -149,11 +147,8 @@ def _hint(comment: Comment) -> str:
     return _HINT_ALONE if comment.is_alone else _HINT_BEHIND_CODE
 
 
-# Which ``begin`` belongs to which ``end``: ranges nest, and each stays within one suite.
-
-
 @dataclass(frozen=True, slots=True)
-class Range:
+class ClosedRange:
     """A ``begin`` and the statements from there to its ``end``, at least one."""
 
     begin: Instruction
@@ -161,7 +156,9 @@ class Range:
 
 
 class OpenRanges:
-    """The ranges of one file that have begun and not ended yet, the innermost last."""
+    """The ranges of one file that have begun and not ended yet, the innermost last.
+
+    They nest, and each stays within one suite."""
 
     def __init__(self) -> None:
         self._open: list[tuple[Instruction, SuitePlace]] = []
@@ -169,7 +166,7 @@ class OpenRanges:
     def begin(self, instruction: Instruction, place: SuitePlace) -> None:
         self._open.append((instruction, place))
 
-    def end(self, instruction: Instruction, place: SuitePlace) -> Range:
+    def end(self, instruction: Instruction, place: SuitePlace) -> ClosedRange:
         """The range that ``end`` closes. Raises ``KprofError`` if it closes none, or not here."""
         begin, start = self._innermost(instruction)
         if start.suite is not place.suite:
@@ -188,7 +185,7 @@ class OpenRanges:
                 hint="put them around the statements to time",
             )
         self._open.pop()
-        return Range(begin, tuple(statements))
+        return ClosedRange(begin, tuple(statements))
 
     def check_all_ended(self) -> None:
         """Raise ``KprofError`` if a range is still open."""

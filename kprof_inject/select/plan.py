@@ -7,15 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from kprof_inject.capture.schema import SCOPE_IDS
+from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
-from kprof_inject.select.legality import check_module
 from kprof_inject.select.selectors import Selector, parse_selector
-from kprof_inject.select.sites import Findings, InsertPoint, Site
+from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
@@ -24,23 +25,29 @@ _STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One scope of the plan. ``record`` is its name in the IR, unique in the module; ``name`` the user's.
-
-    ``partition`` is the index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper
-    that several call. ``parent`` is the index of the innermost scope of that partition around it in ``Plan.scopes``, or
-    -1. ``lines`` are the first and the last line of the module that it goes around, from 1; of an instant, the line
-    that it stands before. ``crosses`` are the indices of the scopes that begin in this one and end behind it, or the
-    other way round.
-    """
+    """One scope of the plan."""
 
     record: str
+    """Its name in the IR, unique in the module."""
+
     name: str
+    """What the user calls it."""
+
     selector: str
     site: Site
     partition: int | None
+    """The index in ``Plan.partitions`` of whose warps run it: None without partitions, and in a helper that several
+    call."""
+
     parent: int
+    """The index in ``Plan.scopes`` of the innermost scope of its partition around it, or -1."""
+
     lines: tuple[int, int]
+    """The first and the last line of the module that it goes around, from 1; of an instant, the one that it stands
+    before."""
+
     crosses: tuple[int, ...] = ()
+    """The indices of the scopes that begin in this one and end behind it, or the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,7 @@ class Record:
 
     @property
     def line(self) -> str:
-        return f"{self.point.indent}proton.record {'start' if self.is_start else 'end'} {quote(self.name)}"
+        return f"{self.point.indent}{RECORD} {'start' if self.is_start else 'end'} {quote(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +69,28 @@ class Selection:
     it, else to the first."""
 
     selector: Selector
-    findings: Findings
+    findings: Found
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``scopes`` from outside in and in the order of the text; ``records`` in the order of insertion;
-    ``selections`` in the order of the selectors. ``inlined`` names the helpers that are calls in this module, and are
-    inlined when it runs with records. ``partitions`` are those of the kernel, none without ``ttg.warp_specialize``."""
+    """All that is to be inserted into one module."""
 
     kernel: str
     scopes: tuple[Scope, ...]
+    """From outside in, and in the order of the text."""
+
     records: tuple[Record, ...]
+    """In the order of insertion."""
+
     selections: tuple[Selection, ...]
+    """In the order of the selectors."""
+
     inlined: tuple[str, ...] = ()
+    """The helpers that are calls in this module, and are inlined when it runs with records."""
+
     partitions: tuple[Partition, ...] = ()
+    """Those of the kernel; none without ``ttg.warp_specialize``."""
 
 
 def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Plan:
@@ -89,7 +103,7 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = 
     selections = _select(view, selectors, spread) if selectors else _default_selections(view, spread)
     found = _choose(selections)
     if found:
-        check_module(view.module)
+        _check_no_records(view.module)
     _check_scope_ids(view, found)
     scopes = _nest(found, view)
     inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
@@ -122,6 +136,17 @@ def _choose(selections: Sequence[Selection]) -> list[tuple[Site, Selector]]:
             if site not in found or (is_named and not any((found[site][0].name, found[site][1].name))):
                 found[site] = site, selection.selector
     return list(found.values())
+
+
+def _check_no_records(module: Module) -> None:
+    """Ours would pair with those that the module has already."""
+    for operation in module.walk():
+        if operation.name == RECORD:
+            raise KprofError(
+                "this file already has records",
+                where=module.position(operation.start),
+                hint="remove them first: kprof-inject strip FILE -o CLEAN",
+            )
 
 
 def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -> None:
@@ -212,14 +237,10 @@ def _records(scopes: Sequence[Scope]) -> Iterator[Record]:
     return (record for _, record in sorted(placed, key=lambda item: item[0]))
 
 
-# The scope table: the JSON that tells the decoder and the reports what each record name means.
-
-SCOPE_TABLE_VERSION = 1
-
-
 def scope_table(plan: Plan) -> dict[str, Any]:
-    """The plan's scopes as JSON values; ``docs/capture-format.md`` describes every key. Those of partitions are there
-    only if the kernel has some."""
+    """What each record name means, for the decoder and the reports: the plan's scopes as JSON values.
+
+    ``docs/capture-format.md`` describes every key. Those of partitions are there only if the kernel has some."""
     partitions = [asdict(partition) for partition in plan.partitions]
     return {
         "version": SCOPE_TABLE_VERSION,
@@ -254,13 +275,11 @@ def _point(point: SourcePoint | None) -> dict[str, Any] | None:
     return {"file": point.file, "line": point.line, "column": point.column}
 
 
-# How many records a warp writes at most in one launch, where the module's text alone tells.
-
-
 def most_records(view: ModuleView, plan: Plan) -> int | None:
-    """The most records that a warp writes; None if a loop decides, or a helper that is called who knows how often.
+    """The most records that a warp writes in one launch, as far as the module's text alone tells.
 
-    Of a scope's ends, one is passed. Branches between blocks may lead backwards, so that nothing is known then."""
+    None if a loop decides, or a helper that is called who knows how often. Of a scope's ends, one is passed.
+    Branches between blocks may lead backwards, so that nothing is known then."""
     if len(view.functions) > 1:
         return None
     operations = list(view.module.walk())

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-# One Python text: its statements, its comments, and the place among the statements where a comment stands.
-
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 LoopNode = ast.For | ast.AsyncFor | ast.While
 
@@ -195,9 +193,6 @@ def _suites(node: ast.stmt) -> list[list[ast.stmt]]:
         getattr(node, "finalbody", []),
     ]
     return [suite for suite in suites if suite]
-
-
-# The user's source files as they were when the kernels were dumped, and the functions in them.
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,14 @@ from kprof_inject.select.targets import (
     Func,
     Helper,
     Iterations,
-    Lines,
     LoopPath,
     Loops,
     Markers,
     Ops,
-    Partitions,
+    OpsOfLines,
+    PartitionRegions,
+    SitePattern,
     SourceLines,
-    Target,
 )
 
 _FORMS = (
@@ -42,7 +42,7 @@ class Selector:
 
     text: str
     kernel: str
-    target: Target
+    target: SitePattern
     name: str
 
     @property
@@ -73,7 +73,7 @@ def parse_selector(text: str) -> Selector:
             hint=_did_you_mean(text) + _FORMS,
             exit_code=2,
         ) from None
-    if isinstance(parsed.target, Lines) and parsed.target.which.first > parsed.target.which.last:
+    if isinstance(parsed.target, OpsOfLines) and parsed.target.which.first > parsed.target.which.last:
         raise KprofError(
             f"the lines of {text!r} run backwards",
             where=Position("--at", 1, text.index("line(") + 1, text),
@@ -133,15 +133,15 @@ class _Builder(Transformer[Token, Any]):
     def op(self, children: list[Token]) -> Ops:
         return Ops(children[0].value.strip())
 
-    def lines(self, children: list[Token]) -> Lines:
+    def lines(self, children: list[Token]) -> OpsOfLines:
         file = children.pop(0).value if children[0].type == "FILE" else ""
-        return Lines(SourceLines(file, int(children[0]), int(children[-1])))
+        return OpsOfLines(SourceLines(file, int(children[0]), int(children[-1])))
 
-    def partition(self, children: list[Token]) -> Partitions:
-        return Partitions(f"partition[[]{int(children[0])}]" if children else "partition*")
+    def partition(self, children: list[Token]) -> PartitionRegions:
+        return PartitionRegions(f"partition[[]{int(children[0])}]" if children else "partition*")
 
-    def default(self, _: list[Any]) -> Partitions:
-        return Partitions("default")
+    def default(self, _: list[Any]) -> PartitionRegions:
+        return PartitionRegions("default")
 
     def marker(self, children: list[Token]) -> Markers:
         return Markers(children[0].value.strip() if children else "*")

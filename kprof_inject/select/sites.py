@@ -22,28 +22,39 @@ class InsertPoint:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One place to bracket.
-
-    ``kind`` is a ``ScopeKind``, ``label`` names the place
-    within its function (``loop[0.1]``). One of ``ends`` is passed on each way out. ``fills_block`` says that the scope
-    spans its whole block, so that it encloses every other scope that begins or ends at the same place.
-    ``source`` is the line that the code was written on; ``called_from`` the calls that inlined it, innermost first.
-    ``block`` says what block it stands in (see ``block_kind``). ``operations`` counts those that it was selected for,
-    ``other_operations`` those that stand between them. ``name`` is the user's name for it, if its source gives one.
-    """
+    """One place to bracket."""
 
     kind: str
+    """A ``ScopeKind``."""
+
     label: str
+    """What the place is called within its function: ``loop[0.1]``."""
+
     function: str
     start: InsertPoint
     ends: tuple[InsertPoint, ...]
+    """One of them is passed on each way out."""
+
     fills_block: bool
+    """The scope spans its whole block, so that it encloses every other one that begins or ends at the same place."""
+
     source: SourcePoint | None
+    """The line that the code was written on."""
+
     called_from: Chain
+    """The calls that inlined it, innermost first."""
+
     block: str
+    """What block it stands in (see ``block_kind``)."""
+
     operations: int
+    """How many of those that it was selected for it spans."""
+
     other_operations: int = 0
+    """How many others stand between them."""
+
     name: str = field(default="", compare=False)
+    """The user's, if the source gives one."""
 
     @property
     def is_instant(self) -> bool:
@@ -74,7 +85,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Found:
     """What one selector found: sites in the order of the text, and what they leave out.
 
     ``covered`` are the offsets of the operations that it found and that its sites span."""
@@ -85,12 +96,12 @@ class Findings:
     dropped: tuple[Dropped, ...] = ()
 
     @classmethod
-    def first_of(cls, attempts: Iterable[Findings]) -> Findings:
+    def first_of(cls, attempts: Iterable[Found]) -> Found:
         """The first that found something, whether or not a record can stand there; nothing if none did."""
         return next((found for found in attempts if found.sites or found.missed), cls())
 
     @classmethod
-    def together(cls, parts: list[Findings]) -> Findings:
+    def together(cls, parts: list[Found]) -> Found:
         """All of them; what one of them covers is not missed by another."""
         covered = frozenset[int]().union(*(part.covered for part in parts))
         missed = {miss.operation.start: miss for part in parts for miss in part.missed}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kprof_inject.select.functions import Function, block_kind
-from kprof_inject.select.sites import Findings, InsertPoint, Missed, Site
+from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Block, Operation
 
@@ -88,15 +88,15 @@ SPREADS: dict[str, Spread] = {"never": in_one_piece, "runs": in_runs}
 """By the words of the command line."""
 
 
-def span(group: Group, spread: Spread) -> Findings:
+def span(group: Group, spread: Spread) -> Found:
     """The sites of a group, and which of its operations no site spans."""
     starts = [_offset(operation) for operation in group.operations]
     sites = tuple(_span(group, segment, piece, starts) for segment in segments_of(group) for piece in spread(segment))
     missed = tuple(_missed(group, sites))
-    return Findings(sites, missed, frozenset(starts) - {miss.operation.start for miss in missed})
+    return Found(sites, missed, frozenset(starts) - {miss.operation.start for miss in missed})
 
 
-def instants_before(group: Group) -> Findings:
+def instants_before(group: Group) -> Found:
     """One instant before each segment of a group; where nothing is left but the end of a block, before that."""
     function = group.function
     segments = segments_of(group) or [
@@ -108,15 +108,15 @@ def instants_before(group: Group) -> Findings:
     return _instants(group, segments, points)
 
 
-def instants_after(group: Group) -> Findings:
+def instants_after(group: Group) -> Found:
     """One instant behind each segment of a group."""
     segments = segments_of(group)
     points = [group.function.after(segment.anchors[-1]) for segment in segments]
     return _instants(group, segments, points)
 
 
-def _instants(group: Group, segments: Sequence[Segment], points: Sequence[InsertPoint]) -> Findings:
-    return Findings(
+def _instants(group: Group, segments: Sequence[Segment], points: Sequence[InsertPoint]) -> Found:
+    return Found(
         tuple(_site(group, segment, point, point, 0, 0) for segment, point in zip(segments, points, strict=True))
     )
 

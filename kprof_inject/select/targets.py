@@ -11,13 +11,11 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
-from kprof_inject.select.sites import Dropped, Findings, Missed, Site
+from kprof_inject.select.sites import Dropped, Found, Missed, Site
 from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
-
-# Which loops a subscript means, and which operations come from given source lines.
 
 
 class LoopFilter(Protocol):
@@ -37,7 +35,7 @@ def accepted_loops(function: Function, which: LoopFilter) -> Iterator[Loop]:
             yield loop
 
 
-def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Function, Loop], Site]) -> Findings:
+def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Function, Loop], Site]) -> Found:
     """The same loops, each with the site that ``site_of`` makes of it."""
     sites, missed = [], []
     for loop in accepted_loops(function, which):
@@ -121,19 +119,16 @@ class SourceLines:
             yield Group(function, kind, label, tuple(found), SourcePoint(files[path], self.first, 0), path)
 
 
-# What each kind of marker comment brackets.
-
-
-def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Findings:
+def findings_of(marker: Marker, view: ModuleView, spread: Spread) -> Found:
     """The sites of one marker; if the compiler left nothing of what it marks, ``dropped`` says so."""
-    found = Findings.together(list(_find(marker, view, spread)))
+    found = Found.together(list(_find(marker, view, spread)))
     if found.sites or found.missed:
         return found
     what = "loop" if isinstance(marker, LoopMarker | IterationMarker) else "operation"
     return replace(found, dropped=(Dropped(f"{marker.name} ({marker.file}:{marker.line})", what),))
 
 
-def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Findings]:
+def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
     match marker:
         case RangeMarker(first_line=first, last_line=last):
             lines = SourceLines(marker.file, first, last)
@@ -175,22 +170,17 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
     return max(groups, key=rank)
 
 
-def _loops(
-    marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]
-) -> Iterator[Findings]:
+def _loops(marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Iterator[Found]:
     lines = SourceLines(marker.file, line, line)
     for function in view.functions:
         found = loop_findings(function, lines, site_of)
         yield replace(found, sites=tuple(replace(site, name=marker.name) for site in found.sites))
 
 
-# What each kind of selector finds in a module: one class for each.
-
-
-class Target(Protocol):
+class SitePattern(Protocol):
     """The SITE part of a selector."""
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         """The sites of this kind in a module, in the order of the text; ``spread`` is for those that lines select."""
         ...
 
@@ -199,8 +189,8 @@ class Target(Protocol):
 class Func:
     """``func``: the kernel function's whole body."""
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
-        return Findings.together([f.findings([f.body_site()]) for f in view.functions if f.is_public])
+    def find(self, view: ModuleView, spread: Spread) -> Found:
+        return Found.together([f.findings([f.body_site()]) for f in view.functions if f.is_public])
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +199,7 @@ class Helper:
 
     name: str
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         bodies = [f.findings([f.body_site()]) for f in view.functions if f.is_public and self._means(view, f)]
         inlined = [
             span(
@@ -227,7 +217,7 @@ class Helper:
             if fnmatchcase(call.name, self.name)
         ]
         kept = [call.findings() for call in view.kept_calls if fnmatchcase(call.name, self.name)]
-        return Findings.together([*bodies, *inlined, *kept])
+        return Found.together([*bodies, *inlined, *kept])
 
     def _means(self, view: ModuleView, function: Function) -> bool:
         return fnmatchcase(view.helper_names[function.symbol], self.name) or fnmatchcase(function.symbol, self.name)
@@ -239,7 +229,7 @@ class Loops:
 
     which: LoopFilter
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         return _loop_findings(self.which, view, Function.loop_site)
 
 
@@ -249,13 +239,13 @@ class Iterations:
 
     which: LoopFilter
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         return _loop_findings(self.which, view, Function.iteration_site)
 
 
-def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Findings:
-    return Findings.first_of(
-        Findings.together([loop_findings(function, reading, site_of) for function in view.functions])
+def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
+    return Found.first_of(
+        Found.together([loop_findings(function, reading, site_of) for function in view.functions])
         for reading in which.readings(view.kernel_file)
     )
 
@@ -266,7 +256,7 @@ class Ops:
 
     glob: str
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         sites: list[Site] = []
         missed: list[Missed] = []
         covered: set[int] = set()
@@ -279,19 +269,19 @@ class Ops:
                 else:
                     sites.append(function.operation_site(operation))
                     covered.add(operation.start)
-        return Findings(tuple(sites), tuple(missed), frozenset(covered))
+        return Found(tuple(sites), tuple(missed), frozenset(covered))
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class OpsOfLines:
     """``line(…)``: the operations that come from these source lines."""
 
     which: SourceLines
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         label = f"line({self.which.text})"
-        return Findings.first_of(
-            Findings.together(
+        return Found.first_of(
+            Found.together(
                 [span(group, spread) for f in view.functions for group in lines.groups_in(f, ScopeKind.LINES, label)]
             )
             for lines in self.which.readings(view.kernel_file)
@@ -299,13 +289,13 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class PartitionRegions:
     """``partition[N]`` and ``default``: regions of ``ttg.warp_specialize``, by what selectors call them."""
 
     glob: str
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
-        return Findings.together([function.findings(list(self._sites_in(function))) for function in view.functions])
+    def find(self, view: ModuleView, spread: Spread) -> Found:
+        return Found.together([function.findings(list(self._sites_in(function))) for function in view.functions])
 
     def _sites_in(self, function: Function) -> Iterator[Site]:
         for label, operation, region in function.partitions():
@@ -319,6 +309,6 @@ class Markers:
 
     glob: str
 
-    def find(self, view: ModuleView, spread: Spread) -> Findings:
+    def find(self, view: ModuleView, spread: Spread) -> Found:
         wanted = [marker for marker in view.markers if fnmatchcase(marker.name, self.glob)]
-        return Findings.together([findings_of(marker, view, spread) for marker in wanted])
+        return Found.together([findings_of(marker, view, spread) for marker in wanted])

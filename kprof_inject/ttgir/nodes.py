@@ -13,22 +13,27 @@ from kprof_inject.ttgir.dialect import FUNCTION, Traits, traits_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One operation, with its regions and the block that it stands in (None of a file's own operations).
-
-    ``start`` is the offset of its first character and ``end`` the offset after its last line's end, or where another
-    operation begins on that line. ``tail`` is what follows the name, up to the first region, and ``closing`` what
-    closes the last one (empty without regions); both are source text. ``results`` is the text before the name, up to
-    ``=``.
-    """
+    """One operation, with its regions."""
 
     name: str
     start: int
+    """The offset of its first character."""
+
     end: int
+    """The offset behind its last line's end, or where another operation begins on that line."""
+
     tail: str
+    """The source text that follows the name, up to the first region."""
+
     results: str = ""
+    """The source text before the name, up to ``=``."""
+
     closing: str = ""
+    """The source text that closes the last region; empty without regions."""
+
     regions: tuple[Region, ...] = ()
     block: Block | None = field(default=None, init=False, repr=False)
+    """The block that it stands in; None of a file's own operations."""
 
     @property
     def traits(self) -> Traits:
@@ -56,24 +61,29 @@ class Operation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Operations in a row. ``start`` is the offset where the first may stand, ``region`` what the block is of."""
+    """Operations in a row."""
 
     label: str
     start: int
+    """The offset where the first operation may stand."""
+
     operations: tuple[Operation, ...]
     region: Region = field(init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """A list of blocks. ``clause`` is the word before its ``{`` where the printer writes one: ``else``, ``do``,
-    ``default``, ``partition0``; otherwise it is empty. The entry block comes first, even when it is empty.
-    ``end`` is the offset of the ``}`` that closes it, and ``operation`` the one that it belongs to."""
+    """A list of blocks; the entry block comes first, even when it is empty."""
 
     clause: str
+    """The word before its ``{`` where the printer writes one: ``else``, ``do``, ``default``, ``partition0``."""
+
     blocks: tuple[Block, ...]
     end: int
+    """The offset of the ``}`` that closes it."""
+
     operation: Operation = field(init=False, repr=False)
+    """The one that it belongs to."""
 
     def walk(self) -> Iterator[Operation]:
         """All operations inside, in the order of the text."""

@@ -15,8 +15,6 @@ from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.grammar import GAP, after_gap, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 
-# What to say of a text that is no TTGIR, or none that we read.
-
 # What a file consists of, in a diagnostic's words.
 _WORDS = {
     "ALIASES": "an alias definition",

@@ -1,4 +1,4 @@
-"""MLIR's strings, and the file names that stand in them. Needs no parser."""
+"""MLIR's strings, and the names and places that are made of them. Needs no parser."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ def quote(text: str) -> str:
     return '"' + _UNPRINTED.sub(lambda found: f"\\{ord(found[0]):02X}", text) + '"'
 
 
-STRING = r'"(?:[^"\\]|\\.)*"'
+STRING = r'"(?:[^"\\\n]|\\.)*"'
 """Matches a string with its quotes."""
+
+POINT = rf"(?P<file>{STRING}):(?P<line>[0-9]+):(?P<column>[0-9]+)"
+"""Matches a line of a source file as a location has it."""
 
 SYMBOL = rf"{STRING}|[\w$.-]+"
 """Matches a symbol's name as it stands behind ``@``; it is quoted where it has other letters."""
@@ -36,9 +39,10 @@ def symbol_name(printed: str) -> str:
     return unquote(printed) if printed.startswith('"') else printed
 
 
-_SOURCE_FILE = re.compile(r'loc\((?:callsite\()?("(?:[^"\\\n]|\\.)+"):[0-9]+:[0-9]+')
+_SOURCE_FILE = re.compile(rf"loc\((?:callsite\()?{POINT}")
 
 
 def source_files(ttgir: str) -> tuple[str, ...]:
     """The source files that a module's locations name, in the order of the text."""
-    return tuple(dict.fromkeys(unquote(name) for name in _SOURCE_FILE.findall(ttgir)))
+    names = dict.fromkeys(unquote(found["file"]) for found in _SOURCE_FILE.finditer(ttgir))
+    return tuple(name for name in names if name)

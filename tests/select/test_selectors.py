@@ -11,14 +11,14 @@ from kprof_inject.select.targets import (
     Func,
     Helper,
     Iterations,
-    Lines,
     LoopPath,
     Loops,
     Markers,
     Ops,
-    Partitions,
+    OpsOfLines,
+    PartitionRegions,
+    SitePattern,
     SourceLines,
-    Target,
 )
 
 HINT = (
@@ -43,17 +43,17 @@ HINT = (
         ("func(kernel.py:9)", Helper("kernel.py:9")),
         ("op(tt.load)", Ops("tt.load")),
         ("op(*dot*)", Ops("*dot*")),
-        ("line(57)", Lines(SourceLines("", 57, 57))),
-        ("line(57-63)", Lines(SourceLines("", 57, 63))),
-        ("line(a/file.py:57-63)", Lines(SourceLines("a/file.py", 57, 63))),
-        ("partition[1]", Partitions("partition[[]1]")),
-        ("partition", Partitions("partition*")),
-        ("default", Partitions("default")),
+        ("line(57)", OpsOfLines(SourceLines("", 57, 57))),
+        ("line(57-63)", OpsOfLines(SourceLines("", 57, 63))),
+        ("line(a/file.py:57-63)", OpsOfLines(SourceLines("a/file.py", 57, 63))),
+        ("partition[1]", PartitionRegions("partition[[]1]")),
+        ("partition", PartitionRegions("partition*")),
+        ("default", PartitionRegions("default")),
         ("marker", Markers("*")),
         ("marker(load_*)", Markers("load_*")),
     ],
 )
-def test_a_site(text: str, target: Target) -> None:
+def test_a_site(text: str, target: SitePattern) -> None:
     selector = parse_selector(text)
 
     assert selector.target == target
@@ -73,7 +73,7 @@ def test_a_site(text: str, target: Target) -> None:
         ("func= padded ", "*", Func(), "padded"),
     ],
 )
-def test_a_kernel_and_a_name(text: str, kernel: str, target: Target, name: str) -> None:
+def test_a_kernel_and_a_name(text: str, kernel: str, target: SitePattern, name: str) -> None:
     selector = parse_selector(text)
 
     assert (selector.text, selector.kernel, selector.target, selector.name) == (text, kernel, target, name)

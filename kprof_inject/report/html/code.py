@@ -15,7 +15,7 @@ from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
 from kprof_inject.report.source_text import file_and_line
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.strings import STRING, unquote
+from kprof_inject.ttgir.strings import POINT, unquote
 
 # Of longer files, what stands around the scopes.
 _MOST_SOURCE_LINES = 4000
@@ -112,7 +112,7 @@ def ttgir_lines(timeline: Timeline) -> dict[str, Any] | None:
         return None
     all_lines = lines_of(text)
     lines = all_lines[:_MOST_TTGIR_LINES]
-    numbers: dict[Place, int] = {}
+    numbers: dict[SourceLine, int] = {}
     place_of = [numbers.setdefault(place, len(numbers)) if place else -1 for place in places_of(lines)]
     return {
         "lines": [shown_line(line) for line in lines],
@@ -130,24 +130,24 @@ def _ranges(scope: ScopeInfo, line_count: int) -> list[tuple[int, int]]:
     return [(first - 1, min(last, line_count) - 1)]
 
 
-Place = tuple[str, int]
+SourceLine = tuple[str, int]
 """A line of a source file."""
 
 _ALIAS = re.compile(r"(#loc\w*) = loc\((.*)\)\s*")
-_POINT_OR_ALIAS = re.compile(rf"({STRING}):(\d+):\d+|(#loc\w*)")
+_POINT_OR_ALIAS = re.compile(rf"{POINT}|(#loc\w*)")
 _LOCATION = re.compile(r" loc\((.*)\)\s*")
 # Deeper ones no compiler makes.
 _DEEPEST = 200
 
 
-def places_of(lines: Sequence[str]) -> list[Place | None]:
+def places_of(lines: Sequence[str]) -> list[SourceLine | None]:
     """The source line that each line of a TTGIR text comes from: the first that the location at its end names.
 
     No more of the text is understood than that: a capture is read without the parser, and texts that are not TTGIR do
     no harm. https://mlir.llvm.org/docs/Dialects/Builtin/#location-attributes"""
     found = [_ALIAS.fullmatch(line) if line.startswith("#loc") else None for line in lines]
     aliases = {alias[1]: alias[2] for alias in found if alias}
-    known: dict[str, Place | None] = {}
+    known: dict[str, SourceLine | None] = {}
     return [
         None if alias else _place(_location_at_end(line), aliases, known)
         for line, alias in zip(lines, found, strict=True)
@@ -160,11 +160,13 @@ def _location_at_end(line: str) -> str:
     return found[1] if found else ""
 
 
-def _place(location: str, aliases: dict[str, str], known: dict[str, Place | None], depth: int = 0) -> Place | None:
+def _place(
+    location: str, aliases: dict[str, str], known: dict[str, SourceLine | None], depth: int = 0
+) -> SourceLine | None:
     if location not in known:
         # For a location that leads to itself.
         known[location] = None
-        for file, line, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
+        for file, line, _, alias in _POINT_OR_ALIAS.findall(location) if depth < _DEEPEST else ():
             place = _place(aliases.get(alias, ""), aliases, known, depth + 1) if alias else (unquote(file), int(line))
             if place:
                 known[location] = place
