@@ -26,8 +26,6 @@ from kprof_inject.files import write_bytes, write_json
 from kprof_inject.runtime.session import SESSION_VARIABLE
 from kprof_inject.workspace import Workspace
 
-# What is to be measured, and where the process that does it finds that and leaves what came out: files of a folder.
-
 _REQUEST_FILE = "request.json"
 _RESULT_FILE = "result.json"
 
@@ -78,8 +76,6 @@ def read_result(folder: Path) -> MeasuredCost | None:
         raise KprofError(failure.error)
     return decode(answer, MeasuredCost, str(path))
 
-
-# Has a process of its own measure what a record costs: what goes wrong there is not the user's.
 
 LIMIT_S = 60.0
 
@@ -136,9 +132,6 @@ def _obituary(status: int, said: bytes) -> str:
     last = [line for line in said.decode(errors="replace").splitlines() if line.strip()][-1:]
     how = f"exit code {status}" if status >= 0 else f"signal {-status}"
     return ": ".join([f"the calibration ended with {how}", *last])
-
-
-# Gives a capture the cost of its records: measured once for each machine and mode, and kept in the workspace.
 
 
 def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str]:

@@ -87,16 +87,16 @@ def _prove_that_it_lowers(kernel: Kernel) -> None:
     """Insert into the capture's own module, compile it for the GPU that it ran on, and say what came out."""
     from kprof_inject.runtime.instrumentation import lower, target_of
 
-    target = kernel.metadata["target"]
+    target = Target(**kernel.metadata["target"])
     done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(()))
     lowered = lower(
         done.text,
-        target_of(target["backend"], target["arch"], target["warp_size"]),
+        target_of(target),
         {"num_warps": kernel.num_warps},
         kernel.mode,
     )
     say(
         f"inserted {len(done.plan.records)} records into {kernel.name} and compiled it for "
-        f"{target['backend']}:{target['arch']}: {len(lowered.binary)} bytes of machine code, "
+        f"{target}: {len(lowered.binary)} bytes of machine code, "
         f"{lowered.clock_reads} clock reads"
     )

@@ -1,4 +1,7 @@
-"""A child process for Triton to work in: on bad input its compiler may end the process, or never come back."""
+"""A child process for Triton to work in, and what the compiler says on stderr, read back.
+
+On bad input Triton's compiler may end the process, or never come back.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
 from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.ttgir.strings import POINT, unquote
-
-# Keeps a false alarm of Proton's off the program's stderr.
-#
-# Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
-# end without a start. It prints that as an error and goes on; the machine code is right (the entry gets an id of its
-# own, and we match by name). A user would take it for a failure.
 
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
@@ -88,11 +85,13 @@ def without_false_alarms() -> Iterator[HeldMessages]:
 
 
 def drop_false_alarms(written: bytes) -> bytes:
-    """What the compiler wrote to stderr, less the false alarms and the excerpts that belong to them."""
+    """What the compiler wrote to stderr, less the false alarms and the excerpts that belong to them.
+
+    Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
+    end without a start. It prints that as an error and goes on; the machine code is right (the entry gets an id of its
+    own, and we match by name). A user would take it for a failure."""
     return _FALSE_ALARM.sub(b"", written)
 
-
-# What the compiler writes to stderr, read back: MLIR's diagnostics with their places.
 
 # MLIR writes ``loc("a.py":3:4): error: …``, also with nested locations, and with a handler ``a.py:3:4: error: …``.
 _MESSAGE = re.compile(

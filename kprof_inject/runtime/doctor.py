@@ -1,4 +1,4 @@
-"""All that ``doctor`` looks at: this machine, and how we get into a program."""
+"""All that ``doctor`` looks at: what this machine has, and what gets in the way of our start-up hook."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
 from kprof_inject.runtime.packages import Finding, Status
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session, read_reports
 from kprof_inject.workspace import Workspace
-
-# What this machine has: GPUs, their driver, a compiler that works, a folder to write to.
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _WITHOUT_GPU = "dump, insert, check, trace and demo work without one; run and profile need it"
@@ -91,10 +90,9 @@ def compiler() -> Iterator[Finding]:
     except ImportError:
         return  # said of Triton already
     from kprof_inject.runtime.compiler_process import CompilerProcess
-    from kprof_inject.runtime.instrumentation import ModuleTarget
     from kprof_inject.runtime.module_check import Lower
 
-    target = ModuleTarget(*(_present_target() or ("cuda", 90, 32)))
+    target = _present_target() or Target("cuda", 90)
     text = _KERNEL.format(target=target, warp_size=target.warp_size)
     with CompilerProcess() as process:
         try:
@@ -110,15 +108,15 @@ def compiler() -> Iterator[Finding]:
         yield Finding("compiler", Status.PROBLEM, fact, advice)
 
 
-def _present_target() -> tuple[str, int | str, int] | None:
-    """Backend, architecture and warp size of this machine's first GPU, if there is one."""
+def _present_target() -> Target | None:
+    """This machine's first GPU, if there is one."""
     try:
         if not import_module("torch").cuda.is_available():
             return None
     except ImportError:
         return None
     target = import_module("triton.runtime.driver").driver.active.get_current_target()
-    return target.backend, target.arch, target.warp_size
+    return Target(target.backend, target.arch, target.warp_size)
 
 
 def current_folder() -> Iterator[Finding]:
@@ -137,8 +135,6 @@ def current_folder() -> Iterator[Finding]:
     else:
         yield Finding("current folder", Status.OK, fact)
 
-
-# How we get into a program: the start-up hook, tried out, and environment variables that get in its way.
 
 _PROGRAM = """\
 import sys
@@ -217,8 +213,6 @@ def _is_on(name: str) -> bool:
 def _value(name: str) -> str:
     return f"is set to {os.environ[name]!r}"
 
-
-# All that ``doctor`` looks at.
 
 Check = Callable[[], Iterable[Finding]]
 

@@ -13,15 +13,13 @@ from kprof_inject.runtime import faults, process_end
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.session import ProcessReport, Session
 
-# What we ask of Inductor, torch's compiler, and where in it we are.
-
 ENVIRONMENT = {
     # A kernel that a worker process compiled arrives as a pickle: records would come without a launcher for them.
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
     # Launches by a path that knows neither Triton's launcher nor its profile buffer.
     "TORCHINDUCTOR_USE_STATIC_CUDA_LAUNCHER": "0",
 }
-"""For the program: Inductor compiles in its own process, and launches through Triton."""
+"""For the program: Inductor, torch's compiler, compiles in its own process, and launches through Triton."""
 
 INDUCTOR_AUTOTUNER = "torch._inductor.runtime.triton_heuristics"
 """The module of Inductor's own autotuner."""
@@ -42,10 +40,6 @@ def is_compile_worker() -> bool:
     return _WORKER in words or (utilities is not None and not utilities.in_toplevel_process())
 
 
-# Programs that use Proton themselves: under us their session never begins, for there is one Proton in a process.
-#
-# Proton's own command line treats a script's ``proton.start`` in the same way.
-
 # By module: what begins a session, and what works on one. Triton up to 3.6 has no ``data``.
 _STARTS = {"triton.profiler.profile": ("start",)}
 _ON_SESSIONS = {
@@ -59,6 +53,8 @@ PROTON_MODULES = tuple(_ON_SESSIONS)
 
 def withhold_sessions(module: ModuleType) -> None:
     """Turn the calls that begin a session of Proton's, or work on one, into calls that do nothing and return None.
+
+    There is one Proton in a process. Its own command line treats a script's ``proton.start`` in the same way.
 
     Call it right after the module was executed, before anyone copies a name out of it. Scopes and states need
     nothing: without a session they do nothing by themselves.

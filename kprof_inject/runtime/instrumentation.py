@@ -20,68 +20,10 @@ from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import limits_of
+from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler_process import without_false_alarms
 from kprof_inject.runtime.versions import inline_helpers, installed_version
-from kprof_inject.ttgir.dialect import MODULES
-from kprof_inject.ttgir.nodes import Module
-
-# The machine that a module was compiled for, by the module's own attributes.
-
-_TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
-_WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
-_KNOWN = re.compile(r"(?:(cuda):(\d+)|(hip):(gfx\w+))")
-
-# What Triton takes where the attribute is missing.
-_DEFAULT_WARP_SIZE = 32
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleTarget:
-    """``backend`` is ``cuda`` or ``hip``; ``arch`` is a compute capability (90) or the name of an architecture."""
-
-    backend: str
-    arch: int | str
-    warp_size: int
-
-    def __str__(self) -> str:
-        return f"{self.backend}:{self.arch}"
-
-
-def module_target(module: Module) -> ModuleTarget:
-    """What stands in ``ttg.target`` and ``ttg.threads-per-warp``. Raises ``KprofError`` for a file without a target,
-    or with one that we cannot compile for."""
-    root = module.operations[0]
-    if len(module.operations) != 1 or root.name not in MODULES:
-        raise KprofError(
-            "the functions of this file stand in no module, so nothing says what they were compiled for",
-            where=module.position(root.start),
-            hint="give the whole file as Triton writes it",
-        )
-    # The generic form has the attributes behind the region.
-    attributes = f"{root.tail} {root.closing}"
-    found = _TARGET.search(attributes)
-    if found is None:
-        raise KprofError(
-            "the module does not say what it was compiled for",
-            where=module.position(root.start),
-            hint='its attributes must name it: ttg.target = "cuda:90"',
-        )
-    known = _KNOWN.fullmatch(found[1])
-    if known is None:
-        raise KprofError(
-            f"the target {found[1]!r} is none that kprof-inject can compile for",
-            where=module.position(root.start),
-            hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
-        )
-    warp_size = _WARP_SIZE.search(attributes)
-    size = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE
-    if known[1]:
-        return ModuleTarget("cuda", int(known[2]), size)
-    return ModuleTarget("hip", known[4], size)
-
-
-# Proton's lowering of records, switched on around one compilation.
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
@@ -165,8 +107,6 @@ def read_module(ttgir_path: str, target: GPUTarget) -> Any:
     return module
 
 
-# Compile a TTGIR file to machine code, with its records or as it is. No GPU is needed.
-
 # Each of these reads one clock register once: PTX ISA "Special Registers"; AMD CDNA3 ISA, section 6.
 _CLOCK_READ = {
     "cuda": re.compile(r"mov\.u32\s+%r\d+, %clock;"),
@@ -187,8 +127,8 @@ class Lowered:
     metadata: dict[str, Any]
 
 
-def target_of(backend: str, arch: int | str, warp_size: int) -> GPUTarget:
-    return GPUTarget(backend, arch, warp_size)
+def target_of(target: Target) -> GPUTarget:
+    return GPUTarget(target.backend, target.arch, target.warp_size)
 
 
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:

@@ -1,4 +1,7 @@
-"""Has Triton judge a module that we have parsed: is it valid, do both parsers see the same, does it lower?"""
+"""Has Triton judge a module that we have parsed: is it valid, do both parsers see the same, does it lower?
+
+Imports no Triton: that is done in the child process that compiles, and may not be installed.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +15,60 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
-from kprof_inject.runtime.instrumentation import ModuleTarget, module_target
-from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, RECORD, WARP_SPECIALIZE, YIELD
+from kprof_inject.ttgir.dialect import FUNCTION, MODULES, PARTITIONS, RECORD, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
 
-# Which operations a module holds and how they nest: as our parser sees it, and as Triton's own does.
-#
-# Both sides leave out what printing may leave out: the ``scf.yield`` of nothing, a region of nothing, and the operation
-# that holds the partitions of ``ttg.warp_specialize``.
+_TARGET = re.compile(r'\bttg\.target"?\s*=\s*"([^"]*)"')
+_WARP_SIZE = re.compile(r'\bttg\.threads-per-warp"?\s*=\s*(\d+)')
+_KNOWN = re.compile(r"(?:(cuda):(\d+)|(hip):(gfx\w+))")
+
+# What Triton takes where the attribute is missing.
+_DEFAULT_WARP_SIZE = 32
+
+
+def module_target(module: Module) -> Target:
+    """What stands in ``ttg.target`` and ``ttg.threads-per-warp``. Raises ``KprofError`` for a file without a target,
+    or with one that we cannot compile for."""
+    root = module.operations[0]
+    if len(module.operations) != 1 or root.name not in MODULES:
+        raise KprofError(
+            "the functions of this file stand in no module, so nothing says what they were compiled for",
+            where=module.position(root.start),
+            hint="give the whole file as Triton writes it",
+        )
+    # The generic form has the attributes behind the region.
+    attributes = f"{root.tail} {root.closing}"
+    found = _TARGET.search(attributes)
+    if found is None:
+        raise KprofError(
+            "the module does not say what it was compiled for",
+            where=module.position(root.start),
+            hint='its attributes must name it: ttg.target = "cuda:90"',
+        )
+    known = _KNOWN.fullmatch(found[1])
+    if known is None:
+        raise KprofError(
+            f"the target {found[1]!r} is none that kprof-inject can compile for",
+            where=module.position(root.start),
+            hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
+        )
+    warp_size = _WARP_SIZE.search(attributes)
+    size: Any = int(warp_size[1]) if warp_size else _DEFAULT_WARP_SIZE  # Triton refuses one that no GPU has
+    if known[1]:
+        return Target("cuda", int(known[2]), size)
+    return Target("hip", known[4], size)
 
 
 class NestedName(NamedTuple):
-    """One operation of the list that a module is: how deep it stands, in which region of its parent, in which block."""
+    """One operation of the list that a module is: how deep it stands, in which region of its parent, in which block.
+
+    Our parser's list and Triton's leave out what printing may leave out: the ``scf.yield`` of nothing, a region of
+    nothing, and the operation that holds the partitions of ``ttg.warp_specialize``."""
 
     depth: int
     region: int
@@ -137,7 +178,7 @@ class ModuleCheck:
     """What is known of one file. A number is None if a step before it failed; ``error`` says which and why."""
 
     file: str
-    target: ModuleTarget | None = None
+    target: Target | None = None
     functions: int | None = None
     operations: int | None = None
     records: int | None = None
@@ -191,7 +232,7 @@ class Verify:
 
     text: str
     file: str
-    target: ModuleTarget
+    target: Target
 
     def run(self, written: Path) -> Sequence[NestedName]:
         import triton
@@ -202,7 +243,7 @@ class Verify:
             path = Path(folder, "kernel.ttgir")
             path.write_bytes(self.text.encode())
             try:
-                module = read_module(str(path), target_of(self.target.backend, self.target.arch, self.target.warp_size))
+                module = read_module(str(path), target_of(self.target))
             except RuntimeError as error:
                 raise _refusal(
                     f"Triton {triton.__version__} does not take this file", error, _INVALID_HINT, self.file, written
@@ -216,7 +257,7 @@ class Lower:
 
     text: str
     file: str
-    target: ModuleTarget
+    target: Target
     has_records: bool
 
     def run(self, written: Path) -> tuple[int, int]:
@@ -224,7 +265,7 @@ class Lower:
 
         from kprof_inject.runtime.instrumentation import lower, lower_without_records, target_of
 
-        target = target_of(self.target.backend, self.target.arch, self.target.warp_size)
+        target = target_of(self.target)
         try:
             if self.has_records:
                 lowered = lower(self.text, target, {}, Mode())

@@ -16,11 +16,11 @@ from pathlib import Path
 from kprof_inject.errors import KprofError
 from kprof_inject.version import __version__
 
-# What ``doctor`` says of one thing.
-
 
 class Status(StrEnum):
-    """Without what is ``missing``, and beside a ``problem``, ``run`` or decoding do not work here."""
+    """What ``doctor`` says of one thing.
+
+    Without what is ``missing``, and beside a ``problem``, ``run`` or decoding do not work here."""
 
     OK = "ok"
     WARNING = "warning"

@@ -1,4 +1,4 @@
-"""Runs the user's program with the start-up hook in its environment."""
+"""Runs the user's program with the start-up hook in its environment, and gives each run of it the same stdin."""
 
 from __future__ import annotations
 
@@ -20,11 +20,6 @@ from typing import IO, Protocol
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
-
-# What the program reads from its stdin, once more for each run of it.
-#
-# A terminal, a device or a closed stdin is the same for each run, and a file is rewound. What comes by a pipe is copied
-# to disk on its way: the next run gets that first, and then what is still to come.
 
 MOST_KEPT_BYTES = 1 << 30
 """How much of a pipe is kept for the next run."""
@@ -51,7 +46,11 @@ def own_input() -> ProgramInput:
 
 
 def kept_input(folder: Path) -> ProgramInput:
-    """For a program that is run more than once. What has to be kept is kept in ``folder``, in a file without a name."""
+    """For a program that is run more than once.
+
+    A terminal, a device or a closed stdin is the same for each run, and a file is rewound. What comes by a pipe is
+    copied to disk on its way: the next run gets that first, and then what is still to come. What has to be
+    kept is kept in ``folder``, in a file without a name."""
     try:
         mode = os.fstat(_STDIN).st_mode
     except OSError:  # it is closed

@@ -295,7 +295,7 @@ def remove_binaries(workspace: Workspace) -> None:
 
 def _gpu_target(info: DumpedKernelRecord) -> GPUTarget:
     assert info.target is not None  # those of kernels that are being compiled are known
-    return target_of(info.target.backend, info.target.arch, info.target.warp_size)
+    return target_of(info.target)
 
 
 def _device_properties(target: GPUTarget) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from planning import fixture_view, insertion_of, plans_of
 from triton.backends.compiler import GPUTarget
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import apply
 from kprof_inject.runtime.instrumentation import Lowered, lower, lower_without_records, target_of
@@ -85,7 +86,7 @@ def cannot_take(path: Path) -> bool:
 def described(path: Path) -> tuple[GPUTarget, dict[str, Any]]:
     """The target and the options that a fixture is compiled for."""
     values = json.loads(beside(path, ".json").read_text())
-    return target_of(**values["target"]), values["options"]
+    return target_of(Target(**values["target"])), values["options"]
 
 
 def shared_bytes(path: Path) -> int:

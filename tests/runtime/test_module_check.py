@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 from golden import fixture_id, installed_fixtures, kernel_of, read
 
+from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler_process import CompilerProcess, Message, errors_in
-from kprof_inject.runtime.instrumentation import ModuleTarget, module_target
-from kprof_inject.runtime.module_check import Verify, check_module, disagreement
+from kprof_inject.runtime.module_check import Verify, check_module, disagreement, module_target
 from kprof_inject.ttgir.parser import parse
 
 KERNELS = ("ws_matmul", "noinline_helper", "while_if", "attention")
 CASES = [path for path in installed_fixtures() if kernel_of(path) in KERNELS]
-HOPPER = ModuleTarget("cuda", 90, 32)
+HOPPER = Target("cuda", 90, 32)
 
 TEXT = """\
 module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {

@@ -16,15 +16,12 @@ from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launching.launch_buffers import FullBuffer, LaunchInfo, Tally
 from kprof_inject.runtime.session import ProcessReport
 
-# Saves what devices' timers read beside the host's clock, often enough to follow how they drift apart.
-
 _READ_EVERY_NS = 5_000_000_000
 
 
 class DeviceClocks:
-    """Saves a reading of each device's timer when it is first seen, and another every few seconds.
-
-    ``read_clock`` reads one device's."""
+    """Saves a reading of each device's timer when it is first seen, and another every few seconds, to follow how it and
+    the host's clock drift apart. ``read_clock`` reads one device's."""
 
     def __init__(self, read_clock: Callable[[int], ClockReading | None], writer: CaptureWriter) -> None:
         self._read_clock = read_clock

@@ -19,10 +19,6 @@ from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
 from kprof_inject.runtime.launching.timing import LaunchTimer
 
-# Stands where Triton loads a compiled kernel onto the device, which it does at the kernel's first launch.
-#
-# The place is the class, not the object: Inductor pickles kernels with all that they hold.
-
 Load = Callable[[], None]
 
 _lock = threading.RLock()  # a forked child has one of its own
@@ -30,7 +26,10 @@ _around: WeakKeyDictionary[Any, Callable[[Load], None]] = WeakKeyDictionary()
 
 
 def wrap_loading() -> None:
-    """Called once, right after Triton was imported."""
+    """Stand where Triton loads a compiled kernel onto the device, which it does at the kernel's first launch. Called
+    once, right after Triton was imported.
+
+    We stand in the class, not in the object: Inductor pickles kernels with all that they hold."""
     original = CompiledKernel._init_handles
 
     @functools.wraps(original)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# The names of ``runtime.session``, ``proton_scripts`` and ``inductor``: to ask these would be to import them.
+# The names that stand in ``runtime.session`` and ``runtime.hook``: to ask these would be to import them.
 _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 _AWAITED = (
     "triton",
