@@ -15,8 +15,6 @@ from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
-# The facts of a launch and its kernel, as texts.
-
 _CLOCK_SOURCES = {
     "fitted": "fitted to the timer",
     "assumed": "assumed: the timer readings cannot tell",
@@ -28,7 +26,7 @@ Row = tuple[str, str]
 
 
 def facts(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
-    """Groups of rows, in the order in which they are read."""
+    """The facts of a launch and its kernel, as texts: groups of rows, in the order in which they are read."""
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),
