@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
-from kprof_inject.analysis.findings.rules import Judgement, findings_of, judge_by_rules, unjudged_by
+from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.timeline import Timeline
@@ -32,12 +32,18 @@ class LaunchReport:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What limits the launch, that which explains most of its time first."""
-        return findings_of(self.judgements)
+        found = [finding for judgement in self.judgements for finding in judgement.findings]
+        # Those that explain as much stay in the order of the rules.
+        return tuple(sorted(found, key=lambda finding: -finding.share))
 
     @property
     def unjudged(self) -> dict[Unjudged, tuple[str, ...]]:
         """Why rules could not judge, and for each reason which these are."""
-        return unjudged_by(self.judgements)
+        found: dict[Unjudged, tuple[str, ...]] = {}
+        for judgement in self.judgements:
+            if judgement.unjudged:
+                found[judgement.unjudged] = (*found.get(judgement.unjudged, ()), judgement.rule)
+        return found
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -20,12 +20,11 @@ from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistic
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
 
-# How much of what the warps wrote is missing or of no use, and of which.
-
 
 @dataclass(frozen=True, slots=True)
 class RecordFaults:
-    """``records`` of ``warps`` warps in ``ctas`` CTAs; most, ``worst_records``, of one that wrote ``worst_written``."""
+    """How many records are missing or of no use, of how many warps and CTAs; and the warp that has most of them, with
+    all that it wrote."""
 
     records: int
     warps: int
@@ -55,28 +54,30 @@ def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | N
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ScopeSummary(ScopeStatistics):
-    """One scope of one launch with its statistics. ``depth`` is how many scopes of the table stand around it,
-    ``without_partner`` how many records of it have none, ``partition`` the name of the partition that runs it, None if
-    there are no partitions. The self time of a loop whose iterations were recorded is ``between_iterations_ns``; None
-    of any other scope."""
+    """One scope of one launch with its statistics."""
 
     scope: str
     kind: str
     depth: int
+    """How many scopes of the table stand around it."""
     source: str
     without_partner: int
+    """How many of its records have none."""
     between_iterations_ns: int | None
+    """The self time of a loop whose iterations were recorded; None of any other scope."""
     partition: str | None
+    """The name of the partition that runs it, None if there are no partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary(PartitionScopes):
-    """One partition of a launch: all its warps' time is ``whole_ns``, of which ``outside_ns`` are in none of its
-    scopes: None where rings of its warps lost records, for nobody knows what these were of. Shares of its scopes are of
-    that whole."""
+    """One partition of a launch."""
 
     whole_ns: int
+    """All its warps' time: shares of its scopes are of that."""
     outside_ns: int | None
+    """What of it is in none of its scopes: None where rings of its warps lost records, for nobody knows what these were
+    of."""
 
     @property
     def title(self) -> str:
@@ -91,20 +92,15 @@ class PartitionSummary(PartitionScopes):
 
 @dataclass(frozen=True, slots=True)
 class LaunchSummary:
-    """One launch: the clock that was fitted, what was lost, and its scopes. ``graph`` says that it is the last replay
-    of a CUDA graph, ``place`` on which process and device it ran, and ``nominal_mhz`` is that device's nominal clock,
-    None if unknown.
-
-    ``subtracted_ns`` of the warps' time, ``warp_time_ns``, is reckoned to be what records cost by ``record_cost``. Of
-    what is missing, ``lost`` and the three after it say in which warps, None if nothing is. ``waves`` and ``ending``
-    are None where no timer says when CTAs ran. ``partitions`` begin with the default one; there are none unless
-    the kernel is warp specialised."""
+    """One launch: the clock that was fitted, what was lost, and its scopes."""
 
     kernel: str
     variant: str
     launch: int
     graph: bool
+    """It is the last replay of a CUDA graph."""
     place: Place
+    """On which process and device it ran."""
     grid: tuple[int, int, int]
     warps: int
     ctas: int
@@ -114,8 +110,10 @@ class LaunchSummary:
     residual_ns: float
     clock_source: ClockSource
     nominal_mhz: float | None
+    """The device's nominal clock, None if unknown."""
     record_cost: RecordCost | None
     subtracted_ns: int
+    """How much of ``warp_time_ns`` is reckoned to be what records cost by ``record_cost``."""
     warp_time_ns: int
     records_written: int
     records_lost: int
@@ -124,12 +122,15 @@ class LaunchSummary:
     open_starts: RecordFaults | None
     stray_ends: RecordFaults | None
     damaged: RecordFaults | None
+    """Of what is missing, these four say in which warps, None if nothing is."""
     ctas_never_ran: int
     ctas_damaged: int
     waves: Waves | None
+    """None where no timer says when CTAs ran, as ``ending``."""
     ending: Ending | None
     phases: Phases | None
     partitions: tuple[PartitionSummary, ...]
+    """The default one first; there are none unless the kernel is warp specialised."""
     scopes: tuple[ScopeSummary, ...]
 
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:

@@ -12,14 +12,12 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
 
-# Which warps, CTAs and SMs stand out in a scope.
-
 # A quarter more than the median: less is how any kernel's CTAs differ.
 _NOTABLE = 1.25
 
 
 def spread_notes(scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """A line for each scope in which something stands out, and one for all that is even."""
+    """A line for each scope in which warps, CTAs or SMs stand out, and one for all that is even."""
     even: list[GroupSpread] = []
     rest = "all warps, CTAs and SMs"
     for scope in scopes:

@@ -11,8 +11,17 @@ _FIXTURES = Path(__file__).parents[2] / "ttgir_fixtures"
 _TTGIR = _FIXTURES / "3.6.0" / "cuda-90" / "attention.ttgir"
 _SOURCE = _FIXTURES / "kernels" / "attention.py"
 _PATH = "/kprof-inject/ttgir_fixtures/kernels/attention.py"
-# Of each scope the line, and the line of the call that inlined it.
-_LINES = [(44, 0), (27, 81), (27, 81), (28, 81), (29, 81), (33, 81), (38, 81), (90, 0)]
+# Of each scope the line, the line of the call that inlined it, and its first and last line of the TTGIR.
+_LINES = [
+    (44, 0, (32, 290)),
+    (27, 81, (121, 176)),
+    (27, 81, (121, 176)),
+    (28, 81, (127, 169)),
+    (29, 81, (129, 131)),
+    (33, 81, (137, 137)),
+    (38, 81, (152, 157)),
+    (90, 0, (283, 289)),
+]
 
 
 def give_code(folder: Path) -> None:
@@ -20,9 +29,10 @@ def give_code(folder: Path) -> None:
     make_format_1(folder)
     for path in folder.glob("*/kernels/*/kernel.json"):
         kernel = json.loads(path.read_text())
-        for scope, (line, call) in zip(kernel["scope_table"]["scopes"], _LINES, strict=True):
+        for scope, (line, call, lines) in zip(kernel["scope_table"]["scopes"], _LINES, strict=True):
             scope["source"] = _point(line)
             scope["called_from"] = [_point(call)] if call else []
+            scope["lines"] = lines
         path.write_text(json.dumps(kernel))
         (path.parent / "kernel.ttgir").write_text(_TTGIR.read_text())
         (path.parent / "sources.json").write_text(json.dumps({_PATH: _SOURCE.read_text()}))

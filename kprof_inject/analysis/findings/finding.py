@@ -1,4 +1,7 @@
-"""What a rule says of a launch: one thing that limits it, with the figures that say so; or why it could not judge."""
+"""What a rule says of a launch: one thing that limits it, with the figures that say so; or why it could not judge.
+
+Rules need all of a launch: of what is missing, nothing is said.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +13,23 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.quantities import counted, numbered, percent
 from kprof_inject.timeline.timeline import Timeline
 
-# What a rule says of a launch: one thing that limits it, with the figures that say so; or why it could not judge.
+Figures = dict[str, float | int | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``rule`` is the name of the rule that found it, ``scope`` the scope of the table that it is about, if it is about
-    one. It explains ``share`` of the launch's time, 0 to 1: what could at most be won by its removal.
-
-    ``text`` is one sentence with its figures, which ``figures`` has as numbers, and ``advice`` what to look at next."""
-
     rule: str
+    """The name of the rule that found it."""
     scope: str | None
+    """The scope of the table that it is about, if it is about one."""
     share: float
+    """The part of the launch's time that it explains, 0 to 1: what could at most be won by its removal."""
     text: str
+    """One sentence with its figures."""
     advice: str
-    figures: dict[str, float | int | str]
+    """What to look at next."""
+    figures: Figures
+    """Those of the text, as numbers."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -33,17 +37,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """``reason`` is what a rule lacks to judge a launch. ``remedy`` says what to do so that it has it; empty if nothing
-    helps."""
-
     reason: str
+    """What a rule lacks to judge a launch."""
     remedy: str
+    """What to do so that it has it; empty if nothing helps."""
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
-
-# What is missing of a launch that rules need all of: of what is missing, nothing is said.
 
 # A smaller share would round to nothing.
 _LEAST_SHARE_SHOWN = 0.001

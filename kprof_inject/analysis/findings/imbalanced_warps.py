@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, missing_warps, unpaired_records
+from kprof_inject.analysis.findings.finding import (
+    Figures,
+    Finding,
+    Unjudged,
+    missing_records,
+    missing_warps,
+    unpaired_records,
+)
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
@@ -142,7 +149,7 @@ def _ctas_of(summary: LaunchSummary, scope: ScopeSummary) -> tuple[int, str]:
     return ctas, "in each CTA" if ctas == summary.ctas else f"in each of {counted(ctas, 'CTA')} that ran it"
 
 
-def _figures(apart: _Apart, few_ns: float, many_ns: float) -> dict[str, float | int | str]:
+def _figures(apart: _Apart, few_ns: float, many_ns: float) -> Figures:
     return {
         "slow_warp_ids": ", ".join(map(str, apart.few.tolist())),
         "slow_warps": len(apart.few),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.findings.finding import Figures, Finding, Unjudged, missing_records, unpaired_records
 from kprof_inject.analysis.findings.loops import (
     has_no_loop,
     loops_around,
@@ -92,5 +92,5 @@ def _steady_loops(timeline: Timeline, summary: LaunchSummary) -> Iterator[tuple[
             yield scope, series, series.steady_ns
 
 
-def _figures(series: IterationSeries, steady_ns: float) -> dict[str, float | int | str]:
+def _figures(series: IterationSeries, steady_ns: float) -> Figures:
     return {"steady_ns": steady_ns, "runs": series.runs, "iterations": series.median}

@@ -1,4 +1,7 @@
-"""What rules ask of a kernel's scopes: its loops, its waits, and whose time they are."""
+"""What rules ask of a kernel's scopes: its loops, its waits, and whose time they are.
+
+In a wait a warp does nothing else. Which waits are lost time depends on what goes on meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ from kprof_inject.timeline.phases import LOOPS, outermost
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
-
-# What is known of a kernel's loops: whether it has any, which have others in them, and which were not recorded.
 
 _NUMBERED = re.compile(r"(?:loop|iter)\[(\d+(?:\.\d+)*)\]")
 
@@ -68,8 +69,6 @@ def _path(scope: ScopeInfo) -> tuple[int, ...]:
     return tuple(map(int, numbers[1].split("."))) if numbers else ()
 
 
-# Which scopes are waits, in which a warp does nothing else, and which of these are lost time.
-
 # From here on the tensor cores tell by a barrier that they are done, as loads do.
 _BARRIERS_OF_DOTS = 100
 # Scopes around some operations or lines, which the user may have named.
@@ -119,9 +118,6 @@ def is_of_dot(scope: ScopeInfo) -> bool:
 
 def _operation(scope: ScopeInfo) -> str:
     return (scope.label or scope.name) if scope.kind == ScopeKind.OPERATION else ""
-
-
-# The warps that a scope is of, and what part of their time something takes.
 
 
 def time_of_a_warp_ns(timeline: Timeline, summary: LaunchSummary) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.findings.finding import Figures, Finding, Unjudged, missing_records, unpaired_records
 from kprof_inject.analysis.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
@@ -120,8 +120,8 @@ def _look(summary: LaunchSummary, phase: _Phase) -> str:
     return look if part >= _MOST else f"{look}, and record what else stands {phase.where}"
 
 
-def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> dict[str, float | int | str]:
-    figures: dict[str, float | int | str] = {
+def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> Figures:
+    figures: Figures = {
         "mean_ns": phase.time_ns / phases.warps,
         "cta_ns": phases.whole_ns / phases.warps,
         "cta_share": phase.share_of_cta,

@@ -78,24 +78,3 @@ def _judgement(rule: str, said: Sequence[Finding | Unjudged]) -> Judgement:
     unjudged = next((one for one in said if isinstance(one, Unjudged)), None)
     # What was found is there, whatever else may be.
     return Judgement(rule, findings, None if findings else unjudged)
-
-
-def findings_of(judgements: Sequence[Judgement]) -> tuple[Finding, ...]:
-    """What limits the launch, that which explains most of its time first."""
-    found = [finding for judgement in judgements for finding in judgement.findings]
-    # Those that explain as much stay in the order of the rules.
-    return tuple(sorted(found, key=lambda finding: -finding.share))
-
-
-def find(timeline: Timeline, summary: LaunchSummary) -> tuple[Finding, ...]:
-    """The findings of all rules, that which explains most of the launch's time first."""
-    return findings_of(judge_by_rules(timeline, summary))
-
-
-def unjudged_by(judgements: Sequence[Judgement]) -> dict[Unjudged, tuple[str, ...]]:
-    """Why rules could not judge, and for each reason which these are."""
-    found: dict[Unjudged, tuple[str, ...]] = {}
-    for judgement in judgements:
-        if judgement.unjudged:
-            found[judgement.unjudged] = (*found.get(judgement.unjudged, ()), judgement.rule)
-    return found

@@ -16,8 +16,6 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
 
-# The facts of a launch and its kernel, as texts.
-
 _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
     ClockSource.ASSUMED: "assumed: the timer readings cannot tell",
@@ -29,7 +27,7 @@ Row = tuple[str, str]
 
 
 def facts(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
-    """Groups of rows, in the order in which they are read."""
+    """The facts of a launch and its kernel, as texts: groups of rows, in the order in which they are read."""
     groups = {
         "Launch": _launch(timeline, summary),
         "Device and clock": _device(timeline, summary),

@@ -1,4 +1,4 @@
-"""The page's own files: styles, and modules that find each other by ``#name``."""
+"""The page's own files, styles and modules that find each other by ``#name``, and its data."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ def _data_url(module: str) -> str:
     return f"data:text/javascript;base64,{base64.b64encode(module.encode()).decode()}"
 
 
-# Data in a page: compressed, in base64, in a script element that no browser runs.
-
 _TYPE = "application/octet-stream;base64"
 _LEVEL = 6
 # Base64 makes 4 characters of 3 bytes: whole triples can be written one after the other.
@@ -59,7 +57,8 @@ _AT_ONCE = _TRIPLE << 16
 
 
 def data_element(identifier: str, parts: Iterable[bytes]) -> Iterator[bytes]:
-    """An element with what the parts are together; ``identifier`` is ours, and plain."""
+    """What the parts are together, compressed, in base64, in a script element that no browser runs; ``identifier`` is
+    ours, and plain."""
     yield f'<script type="{_TYPE}" id="{identifier}">'.encode()
     left = b""
     for packed in _packed(parts):

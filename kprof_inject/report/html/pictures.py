@@ -17,27 +17,30 @@ from kprof_inject.timeline.spread import Groups, IterationSeries
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, end_of_work_ns
 
-# Columns of numbers as the page's JSON holds them: bytes in base64, of which ``packed.js`` makes typed arrays.
-
-# What the page calls each type: by it, it chooses the typed array.
 _TYPES: dict[str, np.dtype[np.integer[Any]]] = {"u1": np.dtype("u1"), "i4": np.dtype("<i4")}
 
 
 def packed(values: NDArray[Any], kind: str) -> dict[str, str]:
-    """The values as ``kind``: ``u1`` or ``i4``, little-endian, row by row. They have to fit."""
+    """The values as the page's JSON holds them, in base64, of which ``packed.js`` makes typed arrays. They are of a
+    ``kind``, ``u1`` or ``i4``, little-endian, row by row, and have to fit."""
     return {"type": kind, "base64": b64encode(values.astype(_TYPES[kind]).tobytes()).decode()}
 
 
-# How the CTAs fill the SMs over time: a matrix with a row for each SM.
-
 _COLUMNS = 400
-# No device has as many; a damaged header may name any.
-_MOST_ROWS = 512
+# No device has as many SMs; a damaged header may name any.
+_MOST_SMS = 512
 _FULL = 255
+
+_FIGURES = (
+    *("count", "share", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns"),
+    *("mean_cycles", "without_partner", "cut", "crossing"),
+)
+"""Of ``ScopeSummary``, what the page shows as it is."""
 
 
 def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | None:
-    """None where no timer says when CTAs ran. All times are nanoseconds since ``Timeline.first_ns``.
+    """How the CTAs fill the SMs over time: a matrix with a row for each SM. None where no timer says when CTAs ran. All
+    times are nanoseconds since ``Timeline.first_ns``.
 
     ``cells`` has a byte for each SM (ascending, those of ``sms``) and each of ``columns`` parts of the time from
     ``begin_ns`` to ``end_ns``: how many CTAs were at work on the average, of which 255 are ``most``. ``done_ns`` is
@@ -49,8 +52,8 @@ def sm_heat_map(timeline: Timeline, summary: LaunchSummary) -> dict[str, Any] | 
     if waves is None:
         return None
     work = SmWork.of(timeline.ctas)
-    shown = work.row_of < _MOST_ROWS
-    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MOST_ROWS)
+    shown = work.row_of < _MOST_SMS
+    ctas, row, rows = timeline.ctas[shown], work.row_of[shown], min(len(work.ids), _MOST_SMS)
     begin_ns = ctas["init_ns"] - timeline.first_ns
     end_ns = end_of_work_ns(ctas) - timeline.first_ns
     first_ns, last_ns = int(begin_ns.min()), int(end_ns.max())
@@ -96,8 +99,6 @@ def _running(row: NDArray[np.int64], since: NDArray[np.float64], rows: int, colu
     return running[:, :columns]
 
 
-# How often a scope took how long: exact counts in bins with edges at whole nanoseconds.
-
 _BINS = 96
 # Where the longest takes more times the median than this, equal bins would show a single bar and nothing.
 _LOG_FROM = 8
@@ -126,7 +127,7 @@ class Bins:
 
 
 class Histograms:
-    """The durations of each scope of a launch, counted block by block."""
+    """How often each scope of a launch took how long: exact counts in bins, gathered block by block."""
 
     def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
         self._bins = [_bins_of(scope) for scope in scopes]
@@ -153,8 +154,6 @@ def _bins_of(scope: ScopeSummary) -> Bins | None:
     return Bins.holding(scope.min_ns, scope.max_ns, scope.p50_ns)
 
 
-# How an iteration's time goes over its loop: the middle and the outer tenths, by the number of the iteration.
-
 _MOST_POINTS = 512
 # The first iterations fill the pipeline: they keep a point each.
 _SINGLE = 64
@@ -165,7 +164,8 @@ _LONGEST_NS = (1 << _DURATION_BITS) - 1
 
 
 class IterationBands:
-    """The iterations of each scope of a launch, gathered block by block: 8 bytes each."""
+    """How an iteration's time goes over its loop: the middle and the outer tenths, by the number of the iteration.
+    Gathered block by block, 8 bytes for each iteration."""
 
     def __init__(self, scopes: Sequence[ScopeSummary]) -> None:
         self._series = [scope.iterations for scope in scopes]
@@ -232,10 +232,6 @@ def _quantile(
     return quantiles
 
 
-# No device has as many SMs; a damaged header may name any.
-_MOST_GROUPS = 512
-
-
 class ScopePictures:
     """Each scope by itself: how its durations are spread, where it ran, and how its iterations go."""
 
@@ -277,30 +273,17 @@ def _facts(scope: ScopeSummary) -> dict[str, Any]:
         "kind": scope.kind,
         "depth": scope.depth,
         "source": printable(scope.source),
-        "count": scope.count,
-        "share": scope.share,
-        "total_ns": scope.total_ns,
-        "self_ns": scope.self_ns,
-        "mean_ns": scope.mean_ns,
-        "min_ns": scope.min_ns,
-        "p50_ns": scope.p50_ns,
-        "p90_ns": scope.p90_ns,
-        "p99_ns": scope.p99_ns,
-        "max_ns": scope.max_ns,
-        "mean_cycles": scope.mean_cycles,
-        "without_partner": scope.without_partner,
-        "cut": scope.cut,
-        "crossing": scope.crossing,
+        **{name: getattr(scope, name) for name in _FIGURES},
     }
 
 
 def _means(groups: Groups) -> dict[str, Any]:
     """What the scope took on the average in each warp or SM."""
     means_ns = groups.totals_ns / np.maximum(groups.counts, 1)
-    part = slice(_MOST_GROUPS)
+    part = slice(_MOST_SMS)
     return {
         "ids": groups.ids[part].tolist(),
         "counts": groups.counts[part].tolist(),
         "means_ns": np.round(means_ns[part], 1).tolist(),
-        "left_out": max(len(groups.ids) - _MOST_GROUPS, 0),
+        "left_out": max(len(groups.ids) - _MOST_SMS, 0),
     }

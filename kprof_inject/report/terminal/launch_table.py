@@ -20,18 +20,17 @@ from kprof_inject.report.launch_notes import launch_notes
 from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
 from kprof_inject.timeline.clock import ClockSource
 
-# Shares, drawn.
-
 _WIDTH, _NARROW_WIDTH = 16, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """What bars of ``width`` cells are drawn with: ``inner`` for what a scope takes itself, ``outer`` for those in
-    it."""
+    """Shares, drawn."""
 
     inner: str
+    """Stands for what a scope takes itself."""
     outer: str
+    """Stands for the scopes in it."""
     width: int = _WIDTH
 
     @property
@@ -57,14 +56,12 @@ PLAIN = Bars("#", ".")
 """For terminals whose encoding has no blocks."""
 
 
-# What limits a launch, as it stands right under its header.
-
 _HEALTHY, _DOUBTFUL = "green", "yellow"
 
 
 def findings_shown(report: LaunchReport, console: Console) -> RenderableType:
-    """The findings, numbered, that with the largest share first, or that there are none; and what was not judged. None
-    are good news only if every rule could judge."""
+    """What limits the launch: the findings, numbered, that with the largest share first, or that there are none; and
+    what was not judged. None are good news only if every rule could judge."""
     doubts = [shown(f"  {doubt}", console, _DOUBTFUL) for doubt in report.doubts]
     if report.findings:
         return Group(shown("findings:", console), _table(report, console), *doubts)
@@ -86,8 +83,6 @@ def _table(report: LaunchReport, console: Console) -> Table:
     return table
 
 
-# What stands over a launch's table: which launch it is, what its kernel takes, and how far to trust the figures.
-
 # By the clock's source.
 _CLOCK_TITLES = {
     ClockSource.FITTED: "SM clock",
@@ -97,7 +92,7 @@ _CLOCK_TITLES = {
 
 
 def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
-    """``place_name`` is where the launch ran, empty if there is but one place."""
+    """What stands over a launch's table. ``place_name`` is where it ran, empty if there is but one place."""
     yield _title(report, kernel_name, place_name)
     yield from _build(report.launch.kernel)
     yield f"  trust: {report.verdict.headline}"

@@ -11,8 +11,7 @@ from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.findings.rules import find
-from kprof_inject.analysis.summary import summarise
+from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.timeline import Timeline
 
@@ -102,7 +101,7 @@ def launched(
 
 
 def found_in(timeline: Timeline) -> tuple[Finding, ...]:
-    return find(timeline, summarise(timeline))
+    return report_on(timeline).findings
 
 
 def rules_of(timeline: Timeline) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from buffers import Cta, Scope, end, save_launch, start
 from known_kernels import Known, launched
 
-from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules, unjudged_by
+from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.schema import TTGIR_FILE
@@ -27,7 +27,8 @@ LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
 
 def unjudged(timeline: Timeline, **changes: Any) -> dict[str, tuple[str, ...]]:
     summary = replace(summarise(timeline), **changes)
-    return {str(why): rules for why, rules in unjudged_by(judge_by_rules(timeline, summary)).items()}
+    report = replace(report_on(timeline), judgements=judge_by_rules(timeline, summary))
+    return {str(why): rules for why, rules in report.unjudged.items()}
 
 
 def whole(folder: Path, known: Known = HEALTHY, **changes: Any) -> Timeline:
