@@ -11,6 +11,7 @@ from golden import (
     fixtures,
     form_of,
     installed_fixtures,
+    one_of_each_kernel,
     our_tree,
     parse_with_triton,
     read,
@@ -40,7 +41,7 @@ def test_a_fixture(path: Path) -> None:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
+@pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_a_fixture_printed_without_locations(path: Path) -> None:
     bare = parse_with_triton(path).str_nodebug()
 
