@@ -19,11 +19,9 @@ from golden import (
 )
 from ttgir_forms import FORMS, Form
 
-from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
 
 INSTALLED = installed_fixtures()
-OF_OTHER_VERSIONS = [path for path in fixtures() if path not in INSTALLED]
 AS_USUAL = {beside(path, ""): path for path in fixtures() if not form_of(path)}
 IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
 TARGETS = {"cuda-80", "cuda-90", "cuda-100", "hip-gfx942", "hip-gfx950"}
@@ -47,14 +45,6 @@ def test_a_fixture_printed_without_locations(path: Path) -> None:
 
     assert "loc(#loc" not in bare
     assert our_tree(parse(bare)) == triton_tree(path)
-
-
-@pytest.mark.parametrize("path", OF_OTHER_VERSIONS, ids=fixture_id)
-def test_a_fixture_that_the_installed_triton_cannot_judge(path: Path) -> None:
-    module = parse(read(path))
-
-    assert strip(module) == read(path)
-    assert {"tt.func", "tt.return"} < {operation.name for operation in module.walk()}
 
 
 @pytest.mark.parametrize("path", IN_ANOTHER_FORM, ids=fixture_id)
