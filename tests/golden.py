@@ -31,6 +31,15 @@ def installed_fixtures() -> list[Path]:
     return fixtures(triton.__version__)
 
 
+def one_of_each_kernel() -> list[Path]:
+    """Those of the installed Triton, of each kernel and form for one target: for another with each version."""
+    version = sorted({path.parts[-3] for path in fixtures()}).index(triton.__version__)
+    of_kernel: dict[str, list[Path]] = {}
+    for path in installed_fixtures():
+        of_kernel.setdefault(path.name.removesuffix(".gz"), []).append(path)
+    return sorted(paths[(number + version) % len(paths)] for number, paths in enumerate(of_kernel.values()))
+
+
 def fixture_id(path: Path) -> str:
     """``version/target/kernel``, and ``.form`` where a kernel is printed in another than the usual one."""
     return str(path.relative_to(FIXTURES)).removesuffix(".gz").removesuffix(".ttgir")

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, fixtures, installed_fixtures, kernel_of, parse_with_triton, read
+from golden import fixture_id, fixtures, installed_fixtures, kernel_of, one_of_each_kernel, parse_with_triton, read
 from planning import fixture_view, plans_of, view_of_text
 
 from kprof_inject.rewrite import apply, strip
@@ -95,7 +95,7 @@ def test_triton_sees_the_plans_records_and_nothing_else_new(path: Path, tmp_path
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
+@pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_records_that_triton_printed_are_stripped(path: Path, tmp_path: Path) -> None:
     plan = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
     instrumented = tmp_path / "instrumented.ttgir"

@@ -302,7 +302,7 @@ def test_a_buffer_of_a_later_version_is_told_to_be_one(tmp_path: Path) -> None:
 any_word = st.integers(0, 0xFFFFFFFF) | st.integers(0, 300) | st.sampled_from([512, 1024, 1 << 31])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(
     st.dictionaries(st.sampled_from(FIELDS[1:]), any_word, max_size=3),
     st.lists(st.tuples(st.integers(0, 255), any_word), max_size=6),

@@ -6,8 +6,6 @@ import pytest
 from fake_gpu.captured import ends_of
 from fake_runs import FakeRuns
 
-pytestmark = pytest.mark.triton
-
 CTA_BYTES = 8192 + 128
 """The rings, and the header before them."""
 LAUNCH_BYTES = 16 * CTA_BYTES

@@ -20,8 +20,6 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.recording import PlannedKernel
 
-pytestmark = pytest.mark.triton
-
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk refused: No space left on device"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on.
@@ -61,6 +59,7 @@ def test_memory_that_runs_out_later_does_so_too(fake_runs: FakeRuns) -> None:
     assert [n for _, n in sorted(run.saved(), key=lambda pair: pair[1])] == [1, 2, 3, 4]
 
 
+@pytest.mark.triton
 def test_no_device_memory_at_all_runs_clean(fake_runs: FakeRuns) -> None:
     with fake_runs.here() as run:
         run.gpu.largest_block_bytes = 100
@@ -69,6 +68,7 @@ def test_no_device_memory_at_all_runs_clean(fake_runs: FakeRuns) -> None:
     assert run.states_in_short()["scale", "left alone"] == 1
 
 
+@pytest.mark.triton
 def test_memory_that_runs_out_in_a_graph_does_not_break_it(fake_runs: FakeRuns) -> None:
     """Another build is compiled and loaded while the program captures."""
     with fake_runs.here() as run:
@@ -103,6 +103,7 @@ def test_a_thread_that_takes_a_smaller_buffer_leaves_others_theirs(
     assert sorted(n for _, n in run.saved()) == [1, 2, 3]
 
 
+@pytest.mark.triton
 def test_a_kernel_that_does_not_load_with_records_runs_clean(fake_runs: FakeRuns) -> None:
     with fake_runs.here() as run:
         run.gpu.refuses = lambda kernel: bool(kernel.records)
@@ -115,6 +116,7 @@ def test_a_kernel_that_does_not_load_with_records_runs_clean(fake_runs: FakeRuns
     assert "proton" not in kernel.asm["ttgir"]
 
 
+@pytest.mark.triton
 def test_a_kernel_that_does_not_load_at_all_fails_as_without_us(fake_runs: FakeRuns) -> None:
     with fake_runs.here() as run:
         run.gpu.refuses = lambda kernel: True
@@ -124,6 +126,7 @@ def test_a_kernel_that_does_not_load_at_all_fails_as_without_us(fake_runs: FakeR
     assert run.ran() == []
 
 
+@pytest.mark.triton
 def test_a_launch_that_fails_is_the_programs_own_failure(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_runs.here(launches="all") as run:
         run.launch(1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import triton
-from golden import beside, fixture_id, form_of, installed_fixtures, kernel_of, read
+from golden import beside, fixture_id, form_of, installed_fixtures, kernel_of, one_of_each_kernel, read
 from planning import fixture_view, insertion_of, plans_of
 from triton.backends.compiler import GPUTarget
 
@@ -28,7 +28,8 @@ SHARED = Mode("shared")
 GLOBAL = Mode("global", 16384)
 
 FIXTURES = installed_fixtures()
-TARGETS = sorted({path.parent.name for path in FIXTURES})
+# In another form than the usual, one is enough.
+LOWERED = [path for path in one_of_each_kernel() if not form_of(path) or kernel_of(path) == "matmul"]
 ON_CUDA = [path for path in FIXTURES if path.parent.name.startswith("cuda")]
 ON_HIP = [path for path in FIXTURES if path.parent.name.startswith("hip")]
 ON_HOPPER = [path for path in FIXTURES if path.parent.name == "cuda-90"]
@@ -64,18 +65,6 @@ def for_records(paths: list[Path]) -> list[Any]:
     """The fixtures as parameters; those that the installed Proton does not take must fail."""
     declaring = pytest.mark.xfail(raises=KprofError, strict=True, reason="Proton takes a declaration for a function")
     return [pytest.param(path, marks=declaring if cannot_take(path) else (), id=fixture_id(path)) for path in paths]
-
-
-def lowered_always() -> list[Path]:
-    """Each kernel for the H200 and, in turn, for one of the other targets; one of them in every form."""
-    others = [target for target in TARGETS if target != "cuda-90"]
-    kernels = sorted({kernel_of(path) for path in FIXTURES})
-    turns = {kernel: ("cuda-90", others[number % len(others)]) for number, kernel in enumerate(kernels)}
-    return [
-        path
-        for path in FIXTURES
-        if path.parent.name in turns[kernel_of(path)] and (not form_of(path) or kernel_of(path) == "matmul")
-    ]
 
 
 def cannot_take(path: Path) -> bool:
@@ -114,7 +103,7 @@ def lowered(path: Path, view: ModuleView, plan: Plan, mode: Mode) -> Lowered:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", for_records(lowered_always()))
+@pytest.mark.parametrize("path", for_records(LOWERED))
 def test_a_fixture_with_the_default_records(path: Path) -> None:
     default_records_lower(path)
 

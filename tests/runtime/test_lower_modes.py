@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ OF_EVERY_SIZE = [
 ]
 
 
+@cache
 def made(path: Path, mode: Mode) -> Lowered:
     return lower(insertion_of(read(path), "func").text, *described(path), mode)
 

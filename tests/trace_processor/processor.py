@@ -154,7 +154,8 @@ def _requests(trace: bytes, sqls: Iterable[str]) -> Iterator[bytes]:
 
 def _exchange(requests: bytes, timeout: float) -> bytes:
     """Run a fresh engine on an RPC stream and return the stream of its replies."""
-    command = [str(_node()), str(_DRIVER), str(_web_dir())]
+    # Optimising its code takes longer than our traces do.
+    command = [str(_node()), "--liftoff-only", str(_DRIVER), str(_web_dir())]
     try:
         done = subprocess.run(command, input=requests, capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:

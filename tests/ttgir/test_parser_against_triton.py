@@ -11,6 +11,7 @@ from golden import (
     fixtures,
     form_of,
     installed_fixtures,
+    one_of_each_kernel,
     our_tree,
     parse_with_triton,
     read,
@@ -18,11 +19,9 @@ from golden import (
 )
 from ttgir_forms import FORMS, Form
 
-from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
 
 INSTALLED = installed_fixtures()
-OF_OTHER_VERSIONS = [path for path in fixtures() if path not in INSTALLED]
 AS_USUAL = {beside(path, ""): path for path in fixtures() if not form_of(path)}
 IN_ANOTHER_FORM = [path for path in fixtures() if form_of(path)]
 TARGETS = {"cuda-80", "cuda-90", "cuda-100", "hip-gfx942", "hip-gfx950"}
@@ -40,20 +39,12 @@ def test_a_fixture(path: Path) -> None:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", INSTALLED, ids=fixture_id)
+@pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_a_fixture_printed_without_locations(path: Path) -> None:
     bare = parse_with_triton(path).str_nodebug()
 
     assert "loc(#loc" not in bare
     assert our_tree(parse(bare)) == triton_tree(path)
-
-
-@pytest.mark.parametrize("path", OF_OTHER_VERSIONS, ids=fixture_id)
-def test_a_fixture_that_the_installed_triton_cannot_judge(path: Path) -> None:
-    module = parse(read(path))
-
-    assert strip(module) == read(path)
-    assert {"tt.func", "tt.return"} < {operation.name for operation in module.walk()}
 
 
 @pytest.mark.parametrize("path", IN_ANOTHER_FORM, ids=fixture_id)

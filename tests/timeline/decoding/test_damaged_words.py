@@ -71,7 +71,7 @@ def read_all(timeline: Timeline) -> NDArray[np.void]:
     return scopes
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.data(), launches())
 def test_any_words_decode_to_something(data: st.DataObject, launch: KnownLaunch) -> None:
     words = data.draw(damages(launch.words(), 0, most=40))
@@ -79,7 +79,7 @@ def test_any_words_decode_to_something(data: st.DataObject, launch: KnownLaunch)
         read_all(timeline)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(launches(), st.integers(0, 1 << 32), st.sampled_from([0.001, 0.01, 0.1, 1]))
 def test_any_bytes_decode_to_something(launch: KnownLaunch, seed: int, share: float) -> None:
     random = np.random.default_rng(seed)
@@ -114,7 +114,7 @@ def check(judge: Judge, scopes: NDArray[np.void]) -> None:
             assert mine[columns].tolist() == [(row[2], *row[5:]) for row in left.scopes if row[:2] == (number, warp)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.data(), launches(long=False))
 def test_damaged_counts_and_entries_invent_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
@@ -123,7 +123,7 @@ def test_damaged_counts_and_entries_invent_no_scope(data: st.DataObject, launch:
         check(Judge(launch, words, damaged), read_all(timeline))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.data(), launches(long=False))
 def test_one_damaged_word_invents_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
@@ -132,7 +132,7 @@ def test_one_damaged_word_invents_no_scope(data: st.DataObject, launch: KnownLau
         check(Judge(launch, words, damaged), read_all(timeline))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(st.data(), launches(long=False))
 def test_a_record_that_became_another_invents_no_scope(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()
@@ -148,7 +148,7 @@ def test_a_record_that_became_another_invents_no_scope(data: st.DataObject, laun
         check(Judge(launch, words, damaged), read_all(timeline))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(st.data(), launches(long=False))
 def test_a_damaged_header_spoils_no_other_cta(data: st.DataObject, launch: KnownLaunch) -> None:
     words = launch.words()

@@ -46,7 +46,7 @@ def shifts(launch: KnownLaunch, scopes: NDArray[np.void]) -> NDArray[np.int64]:
     return shift
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(launches())
 def test_every_scope_that_is_left_is_found_as_it_was(launch: KnownLaunch) -> None:
     assert found_in(launch) == survivors(launch)

@@ -203,7 +203,7 @@ def any_ctas(draw: st.DrawFn) -> list[Cta | None]:
     return draw(st.lists(any_cta, min_size=1, max_size=4))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=150)
 @given(
     any_ctas(),
     st.integers(1, 12),
