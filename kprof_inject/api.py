@@ -17,12 +17,12 @@ from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import trace_writer, write_trace
-from kprof_inject.insertion import insert_kernel, require_sites, write_insertion
-from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.export.registry import TraceFile
+from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
+from kprof_inject.runtime.launching.launches import LaunchFilter, parse_launches
 from kprof_inject.runtime.session import SESSION_VARIABLE, ProcessReport, Session, read_reports
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.spans import SPREADS
+from kprof_inject.select.spans import SPREADS, Spread
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace, held
 
@@ -41,10 +41,13 @@ class Profile:
     the context stay as they are.
     """
 
-    def __init__(self, session: Session, selectors: Sequence[Selector], split: str, folder: Path) -> None:
+    def __init__(
+        self, session: Session, launches: LaunchFilter, selectors: Sequence[Selector], spread: Spread, folder: Path
+    ) -> None:
         self._session = session
+        self._launches = launches
         self._selectors = selectors
-        self._spread = SPREADS[split]
+        self._spread = spread
         self._folder = folder
         self._running = ExitStack()
         self._capture: LiveCapture | None = None
@@ -121,13 +124,12 @@ class Profile:
     def export(self, path: str | Path) -> Path:
         """Write a trace of all launches that were kept; the ending says the format. Raises ``KprofError`` if there is
         none."""
-        target = Path(path)
-        trace_writer(target)
+        trace = TraceFile.at(Path(path))
         timelines = self.timelines
         if not timelines:
             raise self._nothing_kept()
-        write_trace(target, timelines)
-        return target
+        trace.write(timelines)
+        return trace.path
 
     def reset(self) -> None:
         """Forget all launches so far."""
@@ -141,7 +143,7 @@ class Profile:
         if not is_capture(folder):
             return
         fresh = [decode_launch(launch) for launch in read_capture(folder).launches]
-        if parse_launches(self._session.launches).replaces:
+        if self._launches.replaces:
             variants = {timeline.launch.kernel.variant for timeline in fresh}
             self._timelines = [old for old in self._timelines if old.launch.kernel.variant not in variants]
         self._timelines += fresh
@@ -185,7 +187,7 @@ def profile(
         prof.export("trace.json")
     """
     selectors = parse_selectors(tuple(at))
-    parse_launches(launches)
+    kept = parse_launches(launches)
     if split not in SPREADS:
         raise KprofError(f"there is no split {split!r}", hint=f"choose {' or '.join(SPREADS)}")
     workspace_folder = Path(folder) if folder is not None else _temporary_folder()
@@ -197,12 +199,12 @@ def profile(
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
         kernel=kernel,
-        launches=launches,
+        launches=kept.text,
         max_bytes=max_bytes,
         max_launches=max_launches,
         mode=mode,
     )
-    return Profile(session, selectors, split, workspace.folder)
+    return Profile(session, kept, selectors, SPREADS[split], workspace.folder)
 
 
 def _temporary_folder() -> Path:

@@ -13,9 +13,9 @@ from planning import fixture_sources, insertion_of
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.cli.console import diff_of
-from kprof_inject.cli.insert import plan_json
+from kprof_inject.cli.plans import plan_json
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import (
+from kprof_inject.pipeline.insertion import (
     KernelInsertion,
     empty_handed,
     insert_kernels,

@@ -1,98 +1,48 @@
-"""Opens and decodes what a command is to show, and says what it lacks."""
+"""What commands print of a capture: its report, the trace that was written of it, and what both lack."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from kprof_inject.capture.model import Capture, place_names, redacted
-from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
-from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.capture.reader import is_capture, read_capture
-from kprof_inject.capture.schema import CLOCK_FILE
-from kprof_inject.cli.console import say
-from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import is_format
-from kprof_inject.quantities import counted, time_text
-from kprof_inject.timeline.axis import PlacedLaunch
-from kprof_inject.timeline.choice import EVERYTHING, Choice
+import click
+
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.capture.model import place_names
+from kprof_inject.cli.console import say, table_console
+from kprof_inject.export.registry import TraceFile
+from kprof_inject.pipeline.captures import run_to_write
+from kprof_inject.quantities import counted, size_text, time_text
+from kprof_inject.report.terminal.launch_table import print_launches
+from kprof_inject.report.terminal.tables import print_trust
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.launches import decode_launches, run_to_decode
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import Workspace
-
-# Opens and decodes what a command is to show.
-
-
-def open_shared(place: Path, names_path: Path | None, *, redact: bool) -> Capture:
-    """``open_capture`` for what others may get to see."""
-    capture = open_capture(place, names_path)
-    return redacted(capture) if redact else capture
-
-
-def open_capture(place: Path, names_path: Path | None = None) -> Capture:
-    """A capture's folder; a workspace: then its last capture; or a file with Proton's ``host_buffer``, for which
-    ``names_path`` may have the names of its scopes. Raises ``KprofError`` for anything else."""
-    if is_proton_buffer(place):
-        return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
-    if not place.exists():
-        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a Proton buffer")
-    if not place.is_dir():
-        raise KprofError(f"{place} is no Proton buffer", hint=_what_to_give(place))
-    if names_path is not None:
-        raise KprofError(
-            f"--scope-names is for a file with Proton's host_buffer, and {place} is none",
-            hint="leave it out: a capture has the names of its scopes",
-            exit_code=2,
-        )
-    return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
-
-
-def _what_to_give(file: Path) -> str:
-    if is_format(file):
-        return "this is what a capture was written as; give the capture, or its workspace"
-    return "save one: host_buffer.numpy().tofile(PATH)"
-
-
-def decode_capture(capture: Capture, choice: Choice = EVERYTHING) -> list[Timeline]:
-    """Decode every launch that is chosen. One whose buffer is damaged is told of and passed over, unless none is
-    left."""
-    timelines: list[Timeline] = []
-    failures: list[KprofError] = []
-    launches = choice.wanted(capture.launches)
-    for decoded in decode_launches(launches, run_to_decode(launches)):
-        if isinstance(decoded, Timeline):
-            timelines.append(decoded)
-        else:
-            failures.append(decoded)
-            say(f"passed over a launch: {decoded}")
-    _say_what_is_missing(capture)
-    if not timelines:
-        raise (
-            failures[0]
-            if failures
-            else KprofError(f"{capture.folder} holds no launch", hint="capture again: kprof-inject run")
-        )
-    choice.require_ctas([timeline.ctas for timeline in timelines])
-    if choice == EVERYTHING:
-        return timelines
-    parts = [timeline.chosen(choice) for timeline in timelines]
-    return [part for part in parts if part.ctas.size or not choice.names_ctas]
-
-
-def _say_what_is_missing(capture: Capture) -> None:
-    for process in capture.processes:
-        for reason, count in process.left_out.items():
-            say(f"left out {count} launch(es) of process {process.pid}: {reason}")
-        if process.damaged_readings:
-            say(f"passed over {process.damaged_readings} damaged line(s) of {CLOCK_FILE} of process {process.pid}")
-        if not process.ended:
-            say(f"process {process.pid} was ended before it could finish its capture; this is what it had saved")
-
-
-# What is said of launches that lack something, whatever is made of them.
 
 _MOST_LAUNCHES = 20
+_MOST_NAMES = 4
+
+
+def print_report(reports: Sequence[LaunchReport], as_json: bool) -> None:
+    """The launches and the verdicts on stdout: JSON, or tables that are never cut when they are piped."""
+    if as_json:
+        click.echo(json.dumps([report.to_json() for report in reports], indent=1))
+        return
+    console = table_console()
+    print_launches(reports, console)
+    print_trust([(report.launch, report.verdict) for report in reports], console)
+
+
+def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
+    """Write the file and say how to read it."""
+    size = trace.write(timelines, run_to_write(timelines))
+    scopes = sum(timeline.scope_count for timeline in timelines)
+    say(f"wrote {trace.path}: {len(timelines)} launch(es), {scopes} scopes, {size_text(size)}")
+    if trace.format.on_axis:
+        for line in axis_lines(place_launches(timelines)):
+            say(line)
+    say(trace.format.advice.format(file=shlex.quote(str(trace.path))))
 
 
 def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
@@ -119,11 +69,6 @@ def _missing(timeline: Timeline) -> Iterator[str]:
         yield f"{counted(timeline.ctas_never_ran, 'CTA')} never ran"
     if timeline.ctas_damaged:
         yield f"{counted(timeline.ctas_damaged, 'damaged CTA')} left out"
-
-
-# What is said of a trace's axes: whose times can be compared, and how well.
-
-_MOST_NAMES = 4
 
 
 def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import difflib
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -30,7 +30,6 @@ INTERRUPTED = 130
 
 # Wider than any table: what is piped is read by programs, and must not be cut.
 _PIPE_WIDTH = 2000
-_MOST_UNREACHED = 5
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -38,20 +37,6 @@ def say(message: str) -> None:
     """A line of progress. A stderr that is full or closed keeps nothing from being done."""
     with suppress(OSError):
         click.echo(printable_lines(f"kprof-inject: {message}"), err=True)
-
-
-def say_faults(errors: Iterable[str]) -> None:
-    """Failures of ours inside the program, which went on."""
-    for error in errors:
-        say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
-
-
-def say_unreached(commands: Sequence[str]) -> None:
-    """Python processes of the program that we are not in: what they launch is missing."""
-    for command in commands[:_MOST_UNREACHED]:
-        say(f"a Python process was started without us, and none of its launches is here: {command}")
-    if len(commands) > _MOST_UNREACHED:
-        say(f"so were {len(commands) - _MOST_UNREACHED} more")
 
 
 def print_error(error: KprofError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -11,14 +12,13 @@ from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.cli.captures import decode_capture
+from kprof_inject.cli.captures import print_report, write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
-from kprof_inject.cli.profile import command as profile_command
-from kprof_inject.cli.report import print_report
-from kprof_inject.cli.trace import write_and_say
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import insert_module, view_of
+from kprof_inject.export.registry import TraceFile
+from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
@@ -38,7 +38,8 @@ def command(ctx: click.Context, workspace: Path) -> None:
     compiling if Triton is there."""
     missing = missing_to_run()
     if not missing and has_gpu():
-        ctx.invoke(profile_command, workspace=workspace, program=(str(_example()),))
+        profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")
+        ctx.invoke(cast(click.Command, profile), workspace=workspace, program=(str(_example()),))
         return
     if missing:
         say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
@@ -63,8 +64,8 @@ def _replay(workspace: Path, reason: str) -> None:
     _keep(opened, kernel)
     if is_installed("triton"):
         _prove_that_it_lowers(kernel)
-    timelines = decode_capture(capture)
-    write_and_say(opened.folder / "trace.json", timelines)
+    timelines = decode_capture(capture, say)
+    write_and_say(TraceFile.at(opened.folder / "trace.json"), timelines)
     print_report([report_on(timeline) for timeline in timelines], as_json=False)
 
 

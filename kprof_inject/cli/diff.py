@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.model import Capture
-from kprof_inject.cli.captures import decode_capture, open_shared
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import choice_options, json_option, path_type, redact_option, scope_names_option
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
@@ -84,7 +84,7 @@ def _captures(side: str, places: tuple[Path, ...], names_path: Path | None, reda
     """What ``places`` are, each once: a capture that is given twice shows nothing of what captures differ by."""
     found: dict[Path, Capture] = {}
     for place in places:
-        capture = open_shared(place, names_path, redact=redact)
+        capture = open_capture(place, names_path, redact=redact)
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
             say(f"left out {place}: {side} has this capture already")
     return list(found.values())
@@ -93,7 +93,7 @@ def _captures(side: str, places: tuple[Path, ...], names_path: Path | None, reda
 def _timelines(captures: list[Capture], choice: Choice) -> list[Timeline]:
     # Which scopes are compared is decided once both sides are known: what is theirs in B may be called otherwise in A.
     wanted = replace(choice, scopes=())
-    return [timeline for capture in captures for timeline in decode_capture(capture, wanted)]
+    return [timeline for capture in captures for timeline in decode_capture(capture, say, wanted)]
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from rich.text import Text
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import view_of, views_in
+from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint

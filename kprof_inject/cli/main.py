@@ -10,7 +10,6 @@ import sys
 import click
 
 from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
-from kprof_inject.cli.settings import apply_settings
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.version import __version__
 
@@ -53,6 +52,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
+            # With the options comes numpy, which the help of the whole program does without.
+            from kprof_inject.cli.settings import apply_settings
+
             apply_settings(ctx, name, command, rest)
         return name, command, rest
 

@@ -14,7 +14,7 @@ from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.registry import Drawing, format_of
+from kprof_inject.export.registry import Drawing, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
 from kprof_inject.timeline.choice import Choice
@@ -84,7 +84,7 @@ def _offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomple
 
 
 def _selectors_of(place: Path) -> list[str]:
-    from kprof_inject.insertion import view_of, views_in
+    from kprof_inject.pipeline.insertion import view_of, views_in
     from kprof_inject.select.candidates import candidates
     from kprof_inject.workspace import Workspace, snapshot_beside
 
@@ -96,7 +96,7 @@ def _selectors_of(place: Path) -> list[str]:
 
 
 def _scopes_of(place: Path) -> list[str]:
-    from kprof_inject.cli.captures import open_capture
+    from kprof_inject.pipeline.captures import open_capture
 
     tables = [launch.kernel.scopes for launch in open_capture(place).launches]
     return list(dict.fromkeys(scope.name for table in tables for scope in table.scopes))
@@ -171,8 +171,7 @@ def capture_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_choice(*args: Any, launches: str, max_launches: int, max_bytes: int, kernel: str, **others: Any) -> Any:
-        parse_launches(launches)  # a bad one is found before the program starts
-        choice = LaunchChoice(launches, kernel, max_launches, max_bytes)
+        choice = LaunchChoice(parse_launches(launches), kernel, max_launches, max_bytes)
         return function(*args, choice=choice, **others)
 
     decorated: Any = with_choice
@@ -339,8 +338,8 @@ def layout_option(function: Function) -> Function:
     )(function)
 
 
-def layout_for(ctx: click.Context, path: Path, layout: str | None) -> str | None:
-    """The layout in which to write this file. One of the settings is for drawings alone; one of the command line is
-    for this file, and whoever writes it says if it can have none. Raises ``KprofError`` if no format has its ending."""
+def trace_file(ctx: click.Context, path: Path, layout: str | None) -> TraceFile:
+    """The file to write a trace to. A ``layout`` of the settings is for drawings alone; one of the command line is for
+    this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout."""
     is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
-    return None if is_setting and not isinstance(format_of(path), Drawing) else layout
+    return TraceFile.at(path, None if is_setting and not isinstance(format_of(path), Drawing) else layout)

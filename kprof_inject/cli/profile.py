@@ -10,30 +10,29 @@ import click
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.captures import decode_capture
+from kprof_inject.cli.captures import print_report, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
-from kprof_inject.cli.dump import dump_into
-from kprof_inject.cli.insert import insert_into
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     at_option,
     capture_options,
     json_option,
-    layout_for,
     layout_option,
     program_argument,
     split_option,
+    trace_file,
     trace_option,
     workspace_option,
 )
-from kprof_inject.cli.report import print_report
-from kprof_inject.cli.run import run_and_fit, run_into
-from kprof_inject.cli.trace import write_and_say
+from kprof_inject.cli.plans import say_kernels
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import trace_writer
+from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.pipeline.programs import dump, run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace, held
 
 
@@ -61,32 +60,32 @@ def command(
     program: tuple[str, ...],
 ) -> None:
     """Run PROGRAM twice (once to dump, once with records) and show where its kernels' time goes."""
-    trace_path = trace_path or workspace / "trace.json"
     # Whatever can be wrong with the options is found before the program runs.
-    layout = layout_for(ctx, trace_path, layout)
-    trace_writer(trace_path, layout)
-    parse_selectors(selectors)
+    trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
+    wanted = parse_selectors(selectors)
 
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.create(workspace)
-        dump_exit_code = dump_into(opened, choice.kernel, program, program_input)
+        dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
         if dump_exit_code in STOPPED:
             say(f"{_how_stopped(dump_exit_code)}: the program is not run again; insert and run go on from here")
             ctx.exit(dump_exit_code)
-        insert_into(opened, selectors, split)
+        kernels = insert_kernels(opened, wanted, SPREADS[split])
+        write_insertions(opened, kernels)
+        say_kernels(kernels, wanted)
         if program_input.refusal:
             raise KprofError(
                 f"the program cannot be run again: {program_input.refusal}",
                 hint=f"profile it with < FILE, or go on from here: kprof-inject run {workspace} -- PROG",
             )
-        runner = run_and_fit if fit else run_into
-        capture_folder, exit_code = runner(opened, choice, mode, program, program_input)
+        step = run_and_fit if fit else run
+        capture_folder, exit_code = step(opened, choice, mode, program, program_input, say)
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # who sent it does not wait for long
             say(f"{_how_stopped(exit_code)}: trace and report go on from here")
             ctx.exit(exit_code)
-        timelines = decode_capture(read_capture(capture_folder))
-        write_and_say(trace_path, timelines, layout)
+        timelines = decode_capture(read_capture(capture_folder), say)
+        write_and_say(trace, timelines)
         print_report([report_on(timeline) for timeline in timelines], as_json)
     ctx.exit(exit_code or dump_exit_code)
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
-from kprof_inject.cli.captures import decode_capture, open_shared
-from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.captures import print_report
+from kprof_inject.cli.console import say
 from kprof_inject.cli.options import json_option, path_type, redact_option, scope_names_option
+from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import size_text
-from kprof_inject.report.terminal.launch_table import print_launches
-from kprof_inject.report.terminal.tables import print_trust
 
 
 @click.command("report")
@@ -32,7 +30,8 @@ from kprof_inject.report.terminal.tables import print_trust
 def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path | None, redact: bool) -> None:
     """Show what limits each launch of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
     host_buffer), what each of its scopes takes, and how far to trust each kernel's times."""
-    reports = [report_on(timeline) for timeline in decode_capture(open_shared(place, names_path, redact=redact))]
+    capture = open_capture(place, names_path, redact=redact)
+    reports = [report_on(timeline) for timeline in decode_capture(capture, say)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
     print_report(reports, as_json)
@@ -46,13 +45,3 @@ def _write_page(path: Path, reports: Sequence[LaunchReport]) -> list[str]:
 
     written = size_text(write_html(path, reports))
     return [*omissions(reports), f"wrote {path} ({written}): open it in a browser: {path.resolve().as_uri()}"]
-
-
-def print_report(reports: Sequence[LaunchReport], as_json: bool) -> None:
-    """The launches and the verdicts on stdout: JSON, or tables that are never cut when they are piped."""
-    if as_json:
-        click.echo(json.dumps([report.to_json() for report in reports], indent=1))
-        return
-    console = table_console()
-    print_launches(reports, console)
-    print_trust([(report.launch, report.verdict) for report in reports], console)

@@ -11,13 +11,13 @@ from shlex import quote
 import click
 
 from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.cli.captures import decode_capture, loss_lines, open_capture
+from kprof_inject.cli.captures import loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import Table, format_of, is_format, write_trace
+from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
 from kprof_inject.quantities import size_text
-from kprof_inject.timeline.launches import run_to_write
 from kprof_inject.viewing.server import TraceServer, open_page, serving
 from kprof_inject.viewing.site import (
     HOSTED_PORT,
@@ -107,7 +107,7 @@ def _trace_of(place: Path) -> TraceToShow:
 
 
 def _trace_of_capture(place: Path) -> TraceToShow:
-    timelines = decode_capture(open_capture(place))
+    timelines = decode_capture(open_capture(place), say)
     for line in loss_lines(timelines):
         say(line)
     # Once it is open, its name is not needed any more: so nothing is left behind, however this process ends.

@@ -33,11 +33,10 @@ def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield compressor.flush()
 
 
-TraceWriter = Callable[[Sequence[Timeline]], Iterator[bytes]]
-"""Turns timelines into the bytes of a file, chunk by chunk."""
+TraceWriter = Callable[[Sequence[Timeline], Run], Iterator[bytes]]
+"""Turns timelines into the bytes of a file, chunk by chunk; launches are jobs of the ``Run``."""
 
 _TracksWriter = Callable[[Sequence[Timeline], TrackLayout, Run], Iterator[bytes]]
-_TableWriter = Callable[[Sequence[Timeline], Run], Iterator[bytes]]
 
 
 class Format(Protocol):
@@ -50,9 +49,9 @@ class Format(Protocol):
     @property
     def advice(self) -> str: ...
 
-    def writer(self, ending: str, layout: str | None, run: Run) -> TraceWriter:
-        """What writes it, in one of the ``LAYOUTS`` (None: the usual one), launches as jobs of ``run``. Raises
-        ``KprofError`` if it has none, or if it needs what is not installed; ``ending`` is what to call it then."""
+    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+        """What writes it, in one of the ``LAYOUTS`` (None: the usual one). Raises ``KprofError`` if it has none, or if
+        it needs what is not installed; ``ending`` is what to call it then."""
         ...
 
 
@@ -64,21 +63,21 @@ class Drawing:
     on_axis: ClassVar[bool] = True
     advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
 
-    def writer(self, ending: str, layout: str | None, run: Run) -> TraceWriter:
+    def writer(self, ending: str, layout: str | None) -> TraceWriter:
         tracks = LAYOUTS[layout] if layout else BY_SM
-        return lambda timelines: self.write(timelines, tracks, run)
+        return lambda timelines, run: self.write(timelines, tracks, run)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Numbers, for programs. ``needs`` is a package that not every installation has."""
 
-    write: _TableWriter
+    write: TraceWriter
     advice: str
     needs: str = ""
     on_axis: ClassVar[bool] = False
 
-    def writer(self, ending: str, layout: str | None, run: Run) -> TraceWriter:
+    def writer(self, ending: str, layout: str | None) -> TraceWriter:
         if layout is not None:
             drawings = [other for other, known in _FORMATS.items() if isinstance(known, Drawing)]
             raise KprofError(
@@ -88,7 +87,7 @@ class Table:
             )
         if self.needs:
             optional_module(self.needs, self.needs)
-        return lambda timelines: self.write(timelines, run)
+        return self.write
 
 
 def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
@@ -110,25 +109,35 @@ _FORMATS: dict[str, Format] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A file to be written, in the format that its name asks for."""
+
+    path: Path
+    format: Format
+    _writer: TraceWriter
+
+    @classmethod
+    def at(cls, path: Path, layout: str | None = None) -> TraceFile:
+        """Raises ``KprofError`` if no format has this ending, or the format cannot have this layout, or it needs what
+        is not installed."""
+        ending = _ending(path)
+        return cls(path, _FORMATS[ending], _FORMATS[ending].writer(ending, layout))
+
+    def write(self, timelines: Sequence[Timeline], run: Run = in_turn) -> int:
+        """Returns the file's size in bytes. Most formats have ``run`` do one launch beside the other. Raises
+        ``KprofError`` if the file cannot be written."""
+        try:
+            return write_chunks(self.path, self._writer(timelines, run))
+        except BrokenPipeError:
+            raise  # whoever read it has enough
+        except OSError as error:
+            raise KprofError(f"cannot write {self.path}: {error.strerror}") from None
+
+
 def write_trace(path: Path, timelines: Sequence[Timeline], layout: str | None = None, run: Run = in_turn) -> int:
-    """Write the timelines in the format that the file's name asks for; returns its size in bytes. Most formats have
-    ``run`` do one launch beside the other.
-
-    Raises ``KprofError`` as ``trace_writer`` does, or if the file cannot be written.
-    """
-    writer = trace_writer(path, layout, run)
-    try:
-        return write_chunks(path, writer(timelines))
-    except BrokenPipeError:
-        raise  # whoever read it has enough
-    except OSError as error:
-        raise KprofError(f"cannot write {path}: {error.strerror}") from None
-
-
-def trace_writer(path: Path, layout: str | None = None, run: Run = in_turn) -> TraceWriter:
-    """Raises ``KprofError`` if no format has this ending, or it cannot be written so."""
-    ending = _ending(path)
-    return _FORMATS[ending].writer(ending, layout, run)
+    """Write the timelines at once; raises ``KprofError`` as ``TraceFile`` does."""
+    return TraceFile.at(path, layout).write(timelines, run)
 
 
 def format_of(path: Path) -> Format:

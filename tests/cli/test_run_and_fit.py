@@ -13,8 +13,9 @@ import pytest
 from buffers import Cta, Scope, buffer_words, kernel_json, save_launches, start
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.cli.run import run_and_fit, run_into
-from kprof_inject.runtime import steps
+from kprof_inject.cli.console import say
+from kprof_inject.pipeline import programs
+from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import ProgramInput, own_input
 from kprof_inject.runtime.session import Reports, read_reports
@@ -33,7 +34,7 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
     ) -> tuple[list[Mode], Path, int]:
         modes: list[Mode] = []
 
-        def run(_: Workspace, folder: Path, *rest: object) -> steps.StepResult:
+        def capture(_: Workspace, folder: Path, *rest: object) -> tuple[int, Reports]:
             mode = next(value for value in rest if isinstance(value, Mode))
             written = [start(0, cycles) for cycles in range(records[len(modes)])]
             words = buffer_words([Cta([written])] * 3, mode.buffer_bytes // 8 or 16)
@@ -42,15 +43,16 @@ def fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fitted:
             kernel["metadata"]["target"] = {"backend": "cuda", "arch": 90}
             save_launches(folder, kernel, [words])
             modes.append(mode)
-            return steps.StepResult(exit_code or len(modes), no_reports())
+            return exit_code or len(modes), no_reports()
 
-        monkeypatch.setattr(steps, "run", run)
+        monkeypatch.setattr(programs, "capture", capture)
         folder, ended_with = run_and_fit(
             Workspace.create(tmp_path / "ws"),
             LaunchChoice(max_bytes=max_bytes),
             Mode(),
             ("prog.py",),
             given or own_input(),
+            say,
         )
         return modes, folder, ended_with
 
@@ -67,9 +69,9 @@ def test_after_an_interrupted_program_no_other_is_started(
         measured.append(folder)
         return ()
 
-    monkeypatch.setattr(steps, "run", lambda *_: steps.StepResult(exit_code, no_reports()))
-    monkeypatch.setattr("kprof_inject.cli.run.add_record_costs", add_record_costs)
-    folder, ended_with = run_into(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",), own_input())
+    monkeypatch.setattr(programs, "capture", lambda *_: (exit_code, no_reports()))
+    monkeypatch.setattr(programs, "add_record_costs", add_record_costs)
+    folder, ended_with = run(Workspace.create(tmp_path / "ws"), LaunchChoice(), Mode(), ("prog.py",), own_input(), say)
     assert (measured, ended_with) == ([folder] if is_measured else [], exit_code)
 
 

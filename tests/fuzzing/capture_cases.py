@@ -38,7 +38,7 @@ from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.cli.main import root
 from kprof_inject.cli.view import _trace_of
 from kprof_inject.errors import KprofError
-from kprof_inject.insertion import insert_kernels, write_insertions
+from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.fit import fitted_buffer
 from kprof_inject.workspace import Workspace

@@ -14,7 +14,7 @@ from ttgir_forms import FORMS
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text
-from kprof_inject.insertion import view_of
+from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.rewrite import apply, strip
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors

@@ -16,8 +16,8 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import write_trace
 from kprof_inject.forks import Job, forked, in_turn
-from kprof_inject.timeline import launches as module
-from kprof_inject.timeline.launches import decode_launches, run_to_decode, run_to_write
+from kprof_inject.pipeline import captures as module
+from kprof_inject.pipeline.captures import decode_launches, run_to_decode, run_to_write
 from kprof_inject.timeline.timeline import Timeline
 
 T = TypeVar("T")

@@ -9,21 +9,13 @@ from typing import Protocol
 from kprof_inject.errors import KprofError, Position
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchChoice:
-    """What one run keeps: of kernels whose names match ``kernel``, the launches that ``launches`` names, and of those
-    at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process."""
-
-    launches: str = "last"
-    kernel: str = "*"
-    max_launches: int = 0
-    max_bytes: int = 1 << 30
-
-
 class LaunchFilter(Protocol):
     """Decides by the number of the launch, counted from 0 for each variant.
 
-    With ``replaces``, a kept launch takes the place of the one kept before."""
+    With ``replaces``, a kept launch takes the place of the one kept before. ``text`` is what the user wrote."""
+
+    @property
+    def text(self) -> str: ...
 
     @property
     def replaces(self) -> bool: ...
@@ -39,6 +31,7 @@ class LastLaunch:
     """``last``: every launch is a candidate, and stands until the next."""
 
     replaces: bool = True
+    text: str = "last"
 
     def keeps(self, index: int) -> bool:
         return True
@@ -51,6 +44,7 @@ class LastLaunch:
 class LaunchRange:
     """Every ``step``-th launch of ``first <= index < stop``, beginning with ``first``; ``stop`` None means no end."""
 
+    text: str
     first: int
     stop: int | None
     step: int = 1
@@ -65,10 +59,21 @@ class LaunchRange:
         return len(range(self.first, stop, self.step))
 
 
+@dataclass(frozen=True, slots=True)
+class LaunchChoice:
+    """What one run keeps: of kernels whose names match ``kernel``, the launches that ``launches`` names, and of those
+    at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process."""
+
+    launches: LaunchFilter = LastLaunch()
+    kernel: str = "*"
+    max_launches: int = 0
+    max_bytes: int = 1 << 30
+
+
 _WORDS: dict[str, LaunchFilter] = {
     "last": LastLaunch(),
-    "first": LaunchRange(0, 1),
-    "all": LaunchRange(0, None),
+    "first": LaunchRange("first", 0, 1),
+    "all": LaunchRange("all", 0, None),
 }
 _PART = re.compile(r"(?:^|:)([^:]*)")
 # More digits than any program has launches.
@@ -88,7 +93,7 @@ def parse_launches(text: str) -> LaunchFilter:
     if len(numbers) == 1:
         if numbers[0] is None:
             raise _unreadable(text, 0)
-        return LaunchRange(numbers[0], numbers[0] + 1)
+        return LaunchRange(text, numbers[0], numbers[0] + 1)
     first = numbers[0] or 0
     stop = numbers[1]
     step = 1 if len(numbers) == 2 or numbers[2] is None else numbers[2]
@@ -96,7 +101,7 @@ def parse_launches(text: str) -> LaunchFilter:
         raise _error(text, parts[1].start(1), f"no launch is in {text}", "the end of a range is not in it")
     if step == 0:
         raise _error(text, parts[2].start(1), "the step is 0", "1 keeps every launch of the range")
-    return LaunchRange(first, stop, step)
+    return LaunchRange(text, first, stop, step)
 
 
 def _number(text: str, offset: int, part: str) -> int | None:

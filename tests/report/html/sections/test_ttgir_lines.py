@@ -13,7 +13,7 @@ import pytest
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
-from kprof_inject.insertion import view_of
+from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.report.html.code import places_of, ttgir_lines
 from kprof_inject.select.plan import make_plan, scope_table
 from kprof_inject.select.selectors import parse_selectors

@@ -1,4 +1,4 @@
-"""The insert step: from a text or a workspace to instrumented TTGIR."""
+"""The step that inserts records: from a text or a workspace to instrumented TTGIR."""
 
 from __future__ import annotations
 

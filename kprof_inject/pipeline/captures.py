@@ -1,0 +1,133 @@
+"""The steps after a run: a capture is opened, its launches are decoded, and what they hold is written.
+
+Launches are decoded and written beside each other, as far as there are cores and memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from kprof_inject.capture.model import Capture, Launch, redacted
+from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
+from kprof_inject.capture.proton_header import is_proton_buffer
+from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.capture.schema import CLOCK_FILE
+from kprof_inject.errors import KprofError
+from kprof_inject.export.registry import is_format
+from kprof_inject.forks import Run, forked, in_turn, usable_cores
+from kprof_inject.timeline.choice import EVERYTHING, Choice
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.workspace import Workspace
+
+# Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
+# bytes, however small it is.
+_LEAST_BYTES = 8 << 20
+_LAUNCH_BYTES = 1 << 19
+
+# All processes together have room for three times the buffers and this. What each of them takes beside its launch's
+# buffer, and what is written of a scope at most, was measured with benchmarks/decoding.py.
+_ALLOWED_BYTES = 100_000_000
+_OWN_BYTES = 40_000_000
+_FORK_BYTES = 28_000_000
+_SCOPE_BYTES = 240
+
+
+def open_capture(place: Path, names_path: Path | None = None, *, redact: bool = False) -> Capture:
+    """A capture's folder; a workspace: then its last capture; or a file with Proton's ``host_buffer``, for which
+    ``names_path`` may have the names of its scopes. ``redact`` makes it fit for others to see. Raises ``KprofError``
+    for anything else."""
+    capture = _opened(place, names_path)
+    return redacted(capture) if redact else capture
+
+
+def _opened(place: Path, names_path: Path | None) -> Capture:
+    if is_proton_buffer(place):
+        return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
+    if not place.exists():
+        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a Proton buffer")
+    if not place.is_dir():
+        hint = (
+            "this is what a capture was written as; give the capture, or its workspace"
+            if is_format(place)
+            else "save one: host_buffer.numpy().tofile(PATH)"
+        )
+        raise KprofError(f"{place} is no Proton buffer", hint=hint)
+    if names_path is not None:
+        raise KprofError(
+            f"--scope-names is for a file with Proton's host_buffer, and {place} is none",
+            hint="leave it out: a capture has the names of its scopes",
+            exit_code=2,
+        )
+    return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+
+
+def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
+    """Decode every launch that is chosen. One whose buffer is damaged is told of and passed over. Raises ``KprofError``
+    if none is left."""
+    timelines: list[Timeline] = []
+    failures: list[KprofError] = []
+    launches = choice.wanted(capture.launches)
+    for decoded in decode_launches(launches, run_to_decode(launches)):
+        if isinstance(decoded, Timeline):
+            timelines.append(decoded)
+        else:
+            failures.append(decoded)
+            say(f"passed over a launch: {decoded}")
+    for line in _missing(capture):
+        say(line)
+    if failures and not timelines:
+        raise failures[0]
+    if not timelines:
+        raise KprofError(f"{capture.folder} holds no launch", hint="capture again: kprof-inject run")
+    choice.require_ctas([timeline.ctas for timeline in timelines])
+    if choice == EVERYTHING:
+        return timelines
+    parts = [timeline.chosen(choice) for timeline in timelines]
+    return [part for part in parts if part.ctas.size or not choice.names_ctas]
+
+
+def _missing(capture: Capture) -> Iterator[str]:
+    """What the program's processes could not save."""
+    for process in capture.processes:
+        for reason, count in process.left_out.items():
+            yield f"left out {count} launch(es) of process {process.pid}: {reason}"
+        if process.damaged_readings:
+            yield f"passed over {process.damaged_readings} damaged line(s) of {CLOCK_FILE} of process {process.pid}"
+        if not process.ended:
+            yield f"process {process.pid} was ended before it could finish its capture; this is what it had saved"
+
+
+def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:
+    """The timeline of each launch, or what is wrong with its buffer. Launches are ``run``'s jobs."""
+    decoded = run([partial(_decoded, launch) for launch in launches])
+    for launch, found in zip(launches, decoded, strict=True):
+        yield found.with_launch(launch) if isinstance(found, Timeline) else found
+
+
+def run_to_decode(launches: Sequence[Launch]) -> Run:
+    """How to decode these launches: in forks, if it is worth it."""
+    return _run(launches, 0)
+
+
+def run_to_write(timelines: Sequence[Timeline]) -> Run:
+    """How to write these launches. A fork has all that it writes of one in memory."""
+    most_scopes = max((timeline.scope_count for timeline in timelines), default=0)
+    return _run([timeline.launch for timeline in timelines], most_scopes * _SCOPE_BYTES)
+
+
+def _run(launches: Sequence[Launch], given_bytes: int) -> Run:
+    """``given_bytes`` is what a job gives at most."""
+    buffers = [launch.buffer_bytes for launch in launches]
+    if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
+        return in_turn
+    room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
+    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + max(buffers) + given_bytes))))
+
+
+def _decoded(launch: Launch) -> Iterator[Timeline | KprofError]:
+    try:
+        yield decode_launch(launch)
+    except KprofError as error:
+        yield error

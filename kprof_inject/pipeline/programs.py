@@ -1,0 +1,233 @@
+"""The steps that run the user's program: dump, run, and run once more with a buffer that fits.
+
+They start the program and judge what it left. Neither Triton nor torch is imported: both are the program's affair.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from kprof_inject.calibration.calibrate import add_record_costs
+from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
+from kprof_inject.capture.schema import LAUNCHES_FILE
+from kprof_inject.errors import KprofError
+from kprof_inject.report.kernel_names import differing_facts, facts_in_words
+from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.runtime.packages import install_command, missing_to_run
+from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
+from kprof_inject.runtime.session import Reports, Session, read_reports
+from kprof_inject.timeline.fit import Need, fitted_buffer
+from kprof_inject.workspace import Workspace
+
+Say = Callable[[str], None]
+
+_MOST_UNREACHED = 5
+
+
+def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
+    """Run the program and save its kernels; returns its exit code. Raises ``KprofError`` if there are none to save."""
+    reports_folder = workspace.new_reports_folder("dump")
+    session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
+    exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
+    reports = read_reports(reports_folder)
+    kernels = workspace.kernels()
+    if not kernels:
+        raise _nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
+    say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
+    apart = differing_facts(kernels)
+    for dumped in kernels:
+        target = dumped.info.target
+        facts = ({"target": str(target)} if target else {}) | apart[dumped.variant]
+        say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
+    _say_what_went_wrong(reports, say)
+    return exit_code
+
+
+def run(
+    workspace: Workspace,
+    choice: LaunchChoice,
+    mode: Mode,
+    program: Sequence[str],
+    program_input: ProgramInput,
+    say: Say,
+) -> tuple[Path, int]:
+    """Rerun the program with the planned records, save its launches, and measure what a record costs. Returns the
+    capture's folder and the program's exit code. Raises ``KprofError`` if no launch was saved."""
+    folder = workspace.new_capture_folder()
+    exit_code, reports = capture(workspace, folder, choice, mode, program, program_input)
+    for state in reports.kernels:
+        if state.state == "left alone":
+            say(f"{state.name} ran as it was: {state.reason}")
+        elif state.reason:
+            say(f"{state.name}: {state.reason}")
+    for autotuned in reports.choices:
+        say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
+    for process in reports.unfinished:
+        say(str(process))
+    _say_what_went_wrong(reports, say)
+    say(f"captured to {folder}")
+    if exit_code not in STOPPED:
+        for message in add_record_costs(workspace, folder):
+            say(message)
+    return folder, exit_code
+
+
+def run_and_fit(
+    workspace: Workspace,
+    choice: LaunchChoice,
+    mode: Mode,
+    program: Sequence[str],
+    program_input: ProgramInput,
+    say: Say,
+) -> tuple[Path, int]:
+    """As ``run``, and once more if records were lost, with a buffer that has room for them: the result is then that of
+    the second run."""
+    folder, exit_code = run(workspace, choice, mode, program, program_input, say)
+    if exit_code in STOPPED:
+        return folder, exit_code
+    fit = fitted_buffer(read_capture(folder).launches, mode)
+    if fit is None:
+        say("no record was lost: --fit has nothing to do")
+        return folder, exit_code
+    _say_losses(fit.losses, say)
+    options = f"--buffer {fit.mode.buffer} --buffer-bytes {fit.mode.buffer_bytes}"
+    limit_bytes = min(choice.max_bytes, MOST_LAUNCH_BYTES)
+    if fit.launch_bytes > limit_bytes:
+        say(
+            f"not run again: {options} would keep them all, and the {fit.largest.ctas} CTAs of "
+            f"{fit.largest.kernel.name} would take {fit.launch_bytes} bytes, of which {limit_bytes} are allowed; "
+            "record fewer --warps, select less, or raise --max-bytes"
+        )
+        return folder, exit_code
+    if program_input.refusal:
+        say(f"not run again: {program_input.refusal}; {options} would keep them all")
+        return folder, exit_code
+    say(f"running once more with {options}, which keeps as many for every warp")
+    folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
+    still = fitted_buffer(read_capture(folder).launches, fit.mode)
+    if still is not None:
+        _say_losses(still.losses, say)
+        say("records were lost again: the program does not do the same in each run, or the buffer was made smaller")
+    return folder, exit_code
+
+
+def capture(
+    workspace: Workspace,
+    folder: Path,
+    choice: LaunchChoice,
+    mode: Mode,
+    program: Sequence[str],
+    program_input: ProgramInput,
+) -> tuple[int, Reports]:
+    """Rerun the program with the planned records and save its launches into ``folder``. Returns the program's exit code
+    and what its processes reported. Raises ``KprofError`` if no launch was saved."""
+    reports_folder = workspace.new_reports_folder("run")
+    session = Session(
+        "run",
+        str(workspace.folder.resolve()),
+        str(reports_folder.resolve()),
+        kernel=choice.kernel,
+        capture=str(folder.resolve()),
+        launches=choice.launches.text,
+        max_bytes=choice.max_bytes,
+        max_launches=choice.max_launches,
+        mode=mode,
+    )
+    try:
+        exit_code = run_program(program, session, workspace.new_cache_folder("run"), program_input)
+    finally:
+        workspace.forget_if_empty(folder)
+    reports = read_reports(reports_folder)
+    if not any(folder.glob(f"*/{LAUNCHES_FILE}")):
+        raise _nothing_saved(folder, exit_code, reports, choice, program)
+    return exit_code, reports
+
+
+def _say_what_went_wrong(reports: Reports, say: Say) -> None:
+    """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
+    for error in reports.errors:
+        say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
+    for command in reports.unreached[:_MOST_UNREACHED]:
+        say(f"a Python process was started without us, and none of its launches is here: {command}")
+    if len(reports.unreached) > _MOST_UNREACHED:
+        say(f"so were {len(reports.unreached) - _MOST_UNREACHED} more")
+
+
+def _say_losses(losses: Iterable[Need], say: Say) -> None:
+    for loss in losses:
+        say(
+            f"{loss.kernel.name}: {loss.lost} of {loss.written} records were lost; a warp wrote "
+            f"up to {loss.most_in_warp}, and its ring holds {loss.ring_records}"
+        )
+
+
+def _nothing_saved(
+    folder: Path, exit_code: int, reports: Reports, choice: LaunchChoice, program: Sequence[str]
+) -> KprofError:
+    """Why a run came back without a launch."""
+    seen, left_out = seen_launches(folder), left_out_launches(folder)
+    reasons = [f"{reason} ({count})" for reason, count in left_out.items()] or list(map(str, reports.unfinished))
+    if reasons:
+        return KprofError(f"no launch was saved: {'; '.join(reasons)}", exit_code=exit_code or 1)
+    if seen and not exit_code:
+        return KprofError(
+            f"none of the {seen} launches with records was kept: --launches {choice.launches.text}",
+            hint="launches are counted from 0 for each variant of a kernel, without those of autotuners",
+        )
+    return _nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel, program)
+
+
+def _nothing_happened(
+    what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
+) -> KprofError:
+    """The most telling reason why a step came back with nothing; the program's own failure comes first."""
+    crashed = f" (it ended with exit code {exit_code})" if exit_code else ""
+    code = exit_code or 1
+    if reports.errors:
+        return KprofError(
+            f"the program {what}: {reports.errors[0]}{crashed}",
+            hint="this is a fault of kprof-inject or of the version of Triton; please report it",
+            exit_code=code,
+        )
+    if not reports.joined:
+        hint = "it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment"
+        return KprofError(f"no Python process of the program joined{crashed}", hint=hint, exit_code=code)
+    left_alone = [state for state in reports.kernels if state.state == "left alone"]
+    if left_alone:
+        reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
+        return KprofError(
+            f"the program {what}{crashed}: {reasons}",
+            hint="the kernels ran as they were; take that away, select less, or choose another --buffer",
+            exit_code=code,
+        )
+    if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
+        return KprofError(
+            f"the program {what} called {kernel_glob}{crashed}",
+            hint=f"check --kernel: there {'is' if len(others) == 1 else 'are'} {', '.join(others)}",
+            exit_code=code,
+        )
+    if reports.gpu is False:
+        return KprofError(
+            f"the program {what}{crashed}: torch sees no GPU on this machine",
+            hint="run it where there is one; 'kprof-inject demo' works without",
+            exit_code=code,
+        )
+    if exit_code and not reports.triton_versions and is_run_by_us(program) and (missing := missing_to_run()):
+        return KprofError(
+            f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}",
+            hint=f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}",
+            exit_code=code,
+        )
+    if exit_code:
+        return KprofError(
+            f"the program {what}: it ended with exit code {exit_code}",
+            hint="its own messages are above; make it run by itself first",
+            exit_code=code,
+        )
+    if not reports.triton_versions:
+        return KprofError("the program never imported Triton", hint="give the program that launches the kernels")
+    return KprofError(f"the program {what}", hint="check that it reaches its kernels as it does by itself")

@@ -1,0 +1,68 @@
+"""Each rule on imports in ``pyproject.toml`` holds, and an import against it is noticed."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import grimp
+import pytest
+from importlinter.api import read_configuration
+from importlinter.contracts.forbidden import ForbiddenContract
+from importlinter.contracts.independence import IndependenceContract
+from importlinter.contracts.layers import LayersContract
+from importlinter.domain.contract import Contract
+from programs.child import REPO
+
+AGAINST = {
+    "imports point down": [
+        ("pipeline.captures", "cli.console"),
+        ("export.registry", "pipeline.captures"),
+        ("report.kernel_names", "api"),
+        ("capture.model", "timeline.timeline"),
+        ("ttgir.parser", "select.plan"),
+    ],
+    "select and timeline meet in the scope table alone": [("timeline.timeline", "select.plan")],
+    "no command imports a command": [("cli.profile", "cli.dump"), ("cli.demo", "cli.profile")],
+    "a capture is read without the runtime": [("report.kernel_names", "runtime.session")],
+    "Triton and torch stay in the runtime": [("pipeline.programs", "triton"), ("cli.doctor", "torch")],
+    "lark stays in the front end": [("pipeline.insertion", "lark")],
+    "click and rich stay in the command line and the reports": [
+        ("pipeline.captures", "click"),
+        ("pipeline.programs", "rich"),
+        ("report.kernel_names", "click"),
+    ],
+}
+"""By a rule's name, imports that break it: who imports what."""
+
+CONFIGURATION = read_configuration(str(REPO / "pyproject.toml"))
+KINDS = {"layers": LayersContract, "forbidden": ForbiddenContract, "independence": IndependenceContract}
+
+
+def contract(name: str) -> Contract:
+    options: dict[str, Any] = next(one for one in CONFIGURATION["contracts_options"] if one["name"] == name)
+    return KINDS[options["type"]](name, CONFIGURATION["session_options"], options)
+
+
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph("kprof_inject", include_external_packages=True, cache_dir=None)
+
+
+def test_each_rule_is_broken_here() -> None:
+    assert {options["name"] for options in CONFIGURATION["contracts_options"]} == AGAINST.keys()
+
+
+@pytest.mark.parametrize(
+    ("rule", "importer", "imported"), [(rule, *pair) for rule, pairs in AGAINST.items() for pair in pairs]
+)
+def test_an_import_against_a_rule_is_noticed(
+    imports: grimp.ImportGraph, rule: str, importer: str, imported: str
+) -> None:
+    """And so it is the import, not the rest of the package, that breaks it."""
+    broken = deepcopy(imports)
+    modules = [f"kprof_inject.{importer}", imported if imported in imports.modules else f"kprof_inject.{imported}"]
+    assert set(modules) <= imports.modules
+    broken.add_import(importer=modules[0], imported=modules[1])
+    assert contract(rule).check(deepcopy(imports), verbose=False).kept
+    assert not contract(rule).check(broken, verbose=False).kept
