@@ -1,6 +1,7 @@
 """Jobs in forked processes, so that several processor cores work on them.
 
-A fork has all that its parent had, so a job may be any function; what comes back is pickled.
+A fork has all that its parent had, so a job may be any function; what comes back is pickled. ``concurrent.futures``
+would not do: it pickles the jobs too, keeps all results until they are asked for, and gives up when a worker is killed.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _forked(count: int, jobs: Sequence[Job[T]]) -> Iterator[T]:
     try:
         forks.start()
         for number in range(len(jobs)):
-            yield from forks.given(number)
+            yield from forks.results_of(number)
     finally:
         forks.end()
 
@@ -92,60 +93,60 @@ _CONTAINER_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
-    """What a job gave, pickled one behind the other: the lengths, in a file that is in memory alone."""
+class _Results:
+    """What a job gave, pickled one behind the other in a file that is in memory alone."""
 
     lengths: list[int]
-    file: int
+    descriptor: int
 
     def load(self) -> Iterator[Any]:
         """Once: then the file is closed."""
-        with open(self.file, "rb") as file:
+        with open(self.descriptor, "rb") as file:
             for length in self.lengths:
                 yield pickle.loads(file.read(length))
 
 
 class _Forks(Generic[T]):
-    """Forks, each with a connection: by it a fork is told a job's number, and tells of the values, in turns."""
+    """Forks, each with a connection: through it a fork gets a job's number, and sends its results."""
 
     def __init__(self, jobs: Sequence[Job[T]], count: int) -> None:
         self._jobs = jobs
         self._count = count
         self._processes: list[BaseProcess] = []
-        # The job that each living fork has, if any.
-        self._has: dict[Connection, int | None] = {}
-        self._done: dict[int, _Values] = {}
-        # A pipe that this process alone can write to: who reads from it is told when this process has ended.
-        self._life: tuple[int, ...] = ()
-        # The first job that no fork has had, and the first that has to wait for those before it to be taken.
-        self._next, self._stop = 0, count + 1
+        # The job that each living fork works on, if any.
+        self._job_of: dict[Connection, int | None] = {}
+        self._done: dict[int, _Results] = {}
+        # A pipe that this process alone can write to: it ends for those who read from it when this process does.
+        self._lifeline: tuple[int, ...] = ()
+        # The next job to assign, and the first that waits until the results of an earlier one were taken.
+        self._next_job, self._first_waiting = 0, count + 1
 
     def start(self) -> None:
         """To be followed by ``end``, whatever happens."""
         with suppress(OSError):  # there may be no more files: then nothing is forked either
-            self._life = os.pipe()
-        while self._life and len(self._has) < self._count and self._fork():
+            self._lifeline = os.pipe()
+        while self._lifeline and len(self._job_of) < self._count and self._fork():
             self._assign()
 
-    def given(self, number: int) -> Iterator[T]:
-        """What a job gave; the next one is to be asked for next."""
-        while number in self._has.values():
-            working = [fork for fork, job in self._has.items() if job is not None]
-            heard = wait(working)
+    def results_of(self, number: int) -> Iterator[T]:
+        """What a job gives. Jobs are asked for in their order."""
+        while number in self._job_of.values():
+            working = [fork for fork, job in self._job_of.items() if job is not None]
+            ready = wait(working)
             for fork in working:
-                if fork in heard:
-                    self._hear(fork)
+                if fork in ready:
+                    self._receive(fork)
             self._assign()
         if number in self._done:
             yield from self._done.pop(number).load()
         else:
-            self._next = max(self._next, number + 1)
+            self._next_job = max(self._next_job, number + 1)
             yield from self._jobs[number]()
-        self._stop += 1
+        self._first_waiting += 1
         self._assign()
 
     def end(self) -> None:
-        for fork in self._has:
+        for fork in self._job_of:
             fork.close()
         for process in self._processes:
             process.kill()
@@ -153,9 +154,9 @@ class _Forks(Generic[T]):
             # Who ignores SIGCHLD never hears that a process has ended.
             with suppress(ValueError):
                 process.close()
-        for values in self._done.values():
-            os.close(values.file)
-        for end in self._life:
+        for results in self._done.values():
+            os.close(results.descriptor)
+        for end in self._lifeline:
             os.close(end)
 
     def _fork(self) -> bool:
@@ -165,7 +166,7 @@ class _Forks(Generic[T]):
             ours, theirs = context.Pipe()
         except OSError:
             return False
-        process = context.Process(target=self._do, args=(theirs, [ours, *self._has]), daemon=True)
+        process = context.Process(target=self._work, args=(theirs, [ours, *self._job_of]), daemon=True)
         with theirs, warnings.catch_warnings(), _uninterrupted():
             # From Python 3.12 on, of any thread there is: numpy's linear algebra has some, which know of forks.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -175,16 +176,16 @@ class _Forks(Generic[T]):
                 ours.close()
                 return False
             self._processes.append(process)
-            self._has[ours] = None
+            self._job_of[ours] = None
         return True
 
-    def _do(self, parent: Connection, not_ours: Sequence[Connection]) -> None:
+    def _work(self, parent: Connection, not_ours: Sequence[Connection]) -> None:
         """A fork's life."""
         # Ctrl-C reaches all processes of a terminal: the parent ends its forks.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.close(self._life[1])
-        threading.Thread(target=_end_with, args=(self._life[0],), daemon=True).start()
+        os.close(self._lifeline[1])
+        threading.Thread(target=_exit_with_parent, args=(self._lifeline[0],), daemon=True).start()
         for connection in not_ours:
             connection.close()
         try:
@@ -200,34 +201,34 @@ class _Forks(Generic[T]):
 
     def _assign(self) -> None:
         """Give the next jobs to those who have none."""
-        free = [fork for fork, job in self._has.items() if job is None]
-        for fork in free[: max(0, min(self._stop, len(self._jobs)) - self._next)]:
-            self._has[fork] = self._next
-            self._next += 1
+        free = [fork for fork, job in self._job_of.items() if job is None]
+        for fork in free[: max(0, min(self._first_waiting, len(self._jobs)) - self._next_job)]:
+            self._job_of[fork] = self._next_job
+            self._next_job += 1
             try:
-                fork.send(self._has[fork])
+                fork.send(self._job_of[fork])
             except OSError:
                 self._forget(fork)
 
-    def _hear(self, fork: Connection) -> None:
-        """Take what a fork has done, or that it is no more."""
+    def _receive(self, fork: Connection) -> None:
+        """Take the results of a fork that has sent some, or has ended."""
         try:
-            values = _Values(fork.recv(), recv_handle(fork))
+            results = _Results(fork.recv(), recv_handle(fork))
         except (EOFError, OSError, RuntimeError):  # the last: no more files
             self._forget(fork)
         else:
-            job, self._has[fork] = self._has[fork], None
+            job, self._job_of[fork] = self._job_of[fork], None
             if job is not None:
-                self._done[job] = values
+                self._done[job] = results
 
     def _forget(self, fork: Connection) -> None:
-        del self._has[fork]
+        del self._job_of[fork]
         fork.close()
 
 
-def _end_with(life: int) -> None:
+def _exit_with_parent(lifeline: int) -> None:
     """End this process when the one that made it has ended, however that went, and whatever a job here is at."""
-    while os.read(life, 1):
+    while os.read(lifeline, 1):
         pass
     os._exit(1)
 
