@@ -14,7 +14,7 @@ from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.registry import Drawing, TraceFile, format_of
+from kprof_inject.export.registry import DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
 from kprof_inject.timeline.choice import Choice
@@ -342,4 +342,4 @@ def trace_file(ctx: click.Context, path: Path, layout: str | None) -> TraceFile:
     """The file to write a trace to. A ``layout`` of the settings is for drawings alone; one of the command line is for
     this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout."""
     is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
-    return TraceFile.at(path, None if is_setting and not isinstance(format_of(path), Drawing) else layout)
+    return TraceFile.at(path, None if is_setting and not isinstance(format_of(path), DrawingFormat) else layout)

@@ -15,7 +15,7 @@ from kprof_inject.cli.captures import loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import path_type
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import Table, format_of, is_format, write_trace
+from kprof_inject.export.registry import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
 from kprof_inject.quantities import size_text
 from kprof_inject.viewing.server import TraceServer, open_page, serving
@@ -99,7 +99,7 @@ def _trace_of(place: Path) -> TraceToShow:
         return _trace_of_capture(place)
     if not place.exists():
         raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a trace")
-    if is_format(place) and isinstance(format_of(place), Table):
+    if is_format(place) and isinstance(format_of(place), TableFormat):
         raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
     if place.is_file() and is_proton_buffer(place):
         raise KprofError(f"{place} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")

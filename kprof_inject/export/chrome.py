@@ -16,18 +16,18 @@ from kprof_inject.export.drawing.draw import draw
 from kprof_inject.export.drawing.scene import (
     Arrows,
     Counters,
+    EventKind,
     Events,
-    Kind,
     Numbers,
     Part,
     Picked,
-    Process,
     Scene,
     Section,
     Threads,
+    TraceProcess,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.export.text_rows import THOUSANDTHS, Column, Field, Same, json_inside, json_text, text_rows
+from kprof_inject.export.text_rows import THOUSANDTHS, Field, NumberField, TextField, json_inside, json_text, text_rows
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
@@ -56,7 +56,7 @@ def _events_in(section: Section) -> Iterator[bytes]:
 
 def _events_of(part: Part) -> Iterator[bytes]:
     match part:
-        case Process():
+        case TraceProcess():
             return _process(part)
         case Threads():
             return _threads(part)
@@ -66,7 +66,7 @@ def _events_of(part: Part) -> Iterator[bytes]:
             return _samples(part)
 
 
-def _process(process: Process) -> Iterator[bytes]:
+def _process(process: TraceProcess) -> Iterator[bytes]:
     for name, args in (
         ("process_name", {"name": process.name}),
         ("process_sort_index", {"sort_index": process.pid}),
@@ -80,13 +80,13 @@ def _threads(threads: Threads) -> Iterator[bytes]:
     picks = [part.index for part in threads.names if isinstance(part, Picked)]
     yield from text_rows(
         [
-            Column(event % (b"thread_name", threads.pid), threads.tids),
-            Same([b',"args":{"name":"']),
+            NumberField(event % (b"thread_name", threads.pid), threads.tids),
+            TextField([b',"args":{"name":"']),
             *(_part_of_name(part) for part in threads.names),
-            Same([b'"}}']),
-            Column(event % (b"thread_sort_index", threads.pid), threads.tids),
-            Column(b',"args":{"sort_index":', threads.positions),
-            Same([b"}}"]),
+            TextField([b'"}}']),
+            NumberField(event % (b"thread_sort_index", threads.pid), threads.tids),
+            NumberField(b',"args":{"sort_index":', threads.positions),
+            TextField([b"}}"]),
         ],
         picks[0] if picks else np.zeros_like(threads.tids),
     )
@@ -95,23 +95,23 @@ def _threads(threads: Threads) -> Iterator[bytes]:
 def _part_of_name(part: str | Numbers | Picked) -> Field:
     match part:
         case str():
-            return Same([json_inside(part)])
+            return TextField([json_inside(part)])
         case Picked():
-            return Same([json_inside(text) for text in part.texts])
-    return Column(b"", part)
+            return TextField([json_inside(text) for text in part.texts])
+    return NumberField(b"", part)
 
 
 def _slices_and_instants(events: Events) -> Iterator[bytes]:
-    lasts = np.array([not kind.is_instant for kind in events.kinds], dtype=bool)
-    shown = None if lasts.all() else lasts[events.kind]
+    is_slice = np.array([not kind.is_instant for kind in events.kinds], dtype=bool)
+    shown = None if is_slice.all() else is_slice[events.kind]
     yield from text_rows(
         [
-            Same([_head(kind) + b',"pid":%d,"tid":' % events.pid for kind in events.kinds]),
-            Column(b"", events.tids),
-            Column(b',"ts":', events.start_ns, THOUSANDTHS),
-            Column(b',"dur":', events.end_ns - events.start_ns, THOUSANDTHS, shown),
+            TextField([_head(kind) + b',"pid":%d,"tid":' % events.pid for kind in events.kinds]),
+            NumberField(b"", events.tids),
+            NumberField(b',"ts":', events.start_ns, THOUSANDTHS),
+            NumberField(b',"dur":', events.end_ns - events.start_ns, THOUSANDTHS, shown),
             *_args(events),
-            Same([b"}"]),
+            TextField([b"}"]),
         ],
         events.kind,
     )
@@ -119,7 +119,7 @@ def _slices_and_instants(events: Events) -> Iterator[bytes]:
         yield from _arrow_ends(events, events.arrows)
 
 
-def _head(kind: Kind) -> bytes:
+def _head(kind: EventKind) -> bytes:
     event = b'"ph":"i","s":"t"' if kind.is_instant else b'"ph":"X"'
     return b',\n{%b,"cat":%b,"name":%b' % (event, json_text(kind.category), json_text(kind.name))
 
@@ -130,10 +130,10 @@ def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
     event = b'"ph":"f","bp":"e"' if arrows.arrive else b'"ph":"s"'
     yield from text_rows(
         [
-            Column(b',\n{%b,"cat":"arrow","name":"launch","id":' % event, arrows.ids[there]),
-            Column(b',"pid":%d,"tid":' % events.pid, events.tids[there]),
-            Column(b',"ts":', arrows.at_ns[there], THOUSANDTHS),
-            Same([b"}"]),
+            NumberField(b',\n{%b,"cat":"arrow","name":"launch","id":' % event, arrows.ids[there]),
+            NumberField(b',"pid":%d,"tid":' % events.pid, events.tids[there]),
+            NumberField(b',"ts":', arrows.at_ns[there], THOUSANDTHS),
+            TextField([b"}"]),
         ],
         np.zeros_like(there),
     )
@@ -143,22 +143,22 @@ def _args(events: Events) -> Iterator[Field]:
     """The first that differs is on all events: only it, or the first of those that a kind has, needs no comma."""
     if not events.args and not any(kind.args for kind in events.kinds):
         return
-    yield Same([b',"args":{'])
+    yield TextField([b',"args":{'])
     for number, arg in enumerate(events.args):
-        yield Column(b'%b"%b":' % (b"," if number else b"", json_inside(arg.name)), arg.values, shown=arg.shown)
+        yield NumberField(b'%b"%b":' % (b"," if number else b"", json_inside(arg.name)), arg.values, shown=arg.shown)
     fixed = [json_text(dict(kind.args))[1:-1] for kind in events.kinds]
-    yield Same([b"," + args if args and events.args else args for args in fixed])
-    yield Same([b"}"])
+    yield TextField([b"," + args if args and events.args else args for args in fixed])
+    yield TextField([b"}"])
 
 
 def _samples(counters: Counters) -> Iterator[bytes]:
     names = [json_text(name) for name in counters.names]
     yield from text_rows(
         [
-            Same([b',\n{"ph":"C","name":%b,"pid":%d,"ts":' % (name, counters.pid) for name in names]),
-            Column(b"", counters.at_ns, THOUSANDTHS),
-            Column(b',"args":{"%b":' % json_inside(counters.unit), counters.values),
-            Same([b"}}"]),
+            TextField([b',\n{"ph":"C","name":%b,"pid":%d,"ts":' % (name, counters.pid) for name in names]),
+            NumberField(b"", counters.at_ns, THOUSANDTHS),
+            NumberField(b',"args":{"%b":' % json_inside(counters.unit), counters.values),
+            TextField([b"}}"]),
         ],
         counters.counter,
     )

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
-from kprof_inject.export.text_rows import Column, Same, text_rows
+from kprof_inject.export.text_rows import NumberField, TextField, text_rows
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline
@@ -26,10 +26,10 @@ def csv_table(timelines: Sequence[Timeline], run: Run = in_turn) -> Iterator[byt
 
 
 def _lines(timeline: Timeline) -> Iterator[bytes]:
-    beginnings = Same([_beginning(description) for description in describe(timeline)])
+    beginnings = TextField([_beginning(description) for description in describe(timeline)])
     for block in timeline.blocks():
-        numbers = [Column(b",", block[name].astype(np.int64)) for name in SCOPE_COLUMNS.names or ()]
-        yield from text_rows([beginnings, *numbers, Same([b"\n"])], block["scope"].astype(np.int64))
+        numbers = [NumberField(b",", block[name].astype(np.int64)) for name in SCOPE_COLUMNS.names or ()]
+        yield from text_rows([beginnings, *numbers, TextField([b"\n"])], block["scope"].astype(np.int64))
 
 
 def _beginning(description: Description) -> bytes:

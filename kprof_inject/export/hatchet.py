@@ -47,7 +47,8 @@ def scope_tree(timeline: Timeline) -> list[Node]:
     """The nodes that ran, outer before inner. Where the scope table says what stands in what, that holds, whatever a
     ring lost; else it is what stood in what. Scopes that cross overlap: what they share is counted for both."""
     table = timeline.table
-    places: _Places = _AsPlanned(table) if any(scope.parent >= 0 for scope in table.scopes) else _AsSeen(table)
+    is_planned = any(scope.parent >= 0 for scope in table.scopes)
+    places: _ScopeNodes = _PlannedNodes(table) if is_planned else _SeenNodes(table)
     is_instant = np.array([scope.kind == ScopeKind.INSTANT for scope in table.scopes], dtype=bool)
     counts, cycles = np.zeros((2, 0), dtype=np.int64)
     for block in timeline.blocks():
@@ -77,7 +78,7 @@ def _grown(totals: _Numbers, size: int) -> _Numbers:
     return np.pad(totals, (0, size - len(totals)))
 
 
-class _Places(Protocol):
+class _ScopeNodes(Protocol):
     """Gives each scope that ran a node, by its place in ``paths``."""
 
     @property
@@ -89,7 +90,7 @@ class _Places(Protocol):
         ...
 
 
-class _AsPlanned:
+class _PlannedNodes:
     """The nodes are the scopes of the table."""
 
     def __init__(self, table: ScopeTable) -> None:
@@ -103,7 +104,7 @@ class _AsPlanned:
         return scope.astype(np.int64), np.where(is_in, around, -1)
 
 
-class _AsSeen:
+class _SeenNodes:
     """There is a node for each way in which scopes stood in each other."""
 
     def __init__(self, table: ScopeTable) -> None:

@@ -3,43 +3,94 @@
 Format: https://perfetto.dev/docs/reference/synthetic-track-event. Every start and every end of a slice is a packet;
 names, categories and texts are written once, and a number stands for each from then on. Times are whole nanoseconds
 from the axis's zero.
+
+Perfetto sorts packets by time and keeps, at equal times, the order of the file; an end ends what began last on its
+thread. So the file has starts and ends in the order in which they were.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Counters, Events, Part, Process, Scene, Section, Threads
-from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.export.packets import (
-    CHROME_EVENTS,
-    INTERNED_DATA,
-    Interned,
-    clearing_packet,
-    counter_tracks,
-    first_counter_uuid,
-    first_packet,
-    packet,
-    process_track,
-    root_track,
-    samples,
-    slices_and_instants,
-    thread_tracks,
+from kprof_inject.export.drawing.scene import (
+    Arg,
+    Arrows,
+    Counters,
+    EventKind,
+    Events,
+    Mask,
+    Numbers,
+    Part,
+    Picked,
+    Scene,
+    Section,
+    TextColumn,
+    Threads,
+    TraceProcess,
 )
-from kprof_inject.export.protobuf import field
+from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.protobuf import (
+    ByteColumn,
+    Rows,
+    constant,
+    decimals,
+    field,
+    fixed64,
+    fixed64_key,
+    merged,
+    message_fields,
+    one_behind_the_other,
+    side_by_side,
+    strings,
+    varint_fields,
+    varint_key,
+    varints,
+)
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
-_CHUNK_SAMPLES = 1 << 15
+# So few that a chunk's rows stay in the processor's cache.
+_CHUNK_SAMPLES = _CHUNK_ORDERS = 1 << 15
 
-# Fields of ``ChromeEventBundle`` and of its ``ChromeMetadata``.
+# The numbers of fields, by message (https://github.com/google/perfetto/tree/main/protos/perfetto/trace).
+# ``Trace`` and ``TracePacket``:
+_PACKET = 1
+_CHROME_EVENTS, _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED_DATA = 5, 8, 10, 11, 12
+_SEQUENCE_FLAGS, _TRACK_DESCRIPTOR, _FIRST_ON_SEQUENCE = 13, 60, 87
+# ``ChromeEventBundle``, its ``ChromeMetadata``, and each message of ``InternedData``:
 _METADATA, _METADATA_NAME, _METADATA_TEXT = 2, 1, 2
+_IID, _TEXT = 1, 2
+# ``TrackDescriptor``, ``ProcessDescriptor``, ``ThreadDescriptor`` and ``CounterDescriptor``:
+_UUID, _TRACK_NAME, _PROCESS, _THREAD, _PARENT, _TRACK_COUNTER = 1, 2, 3, 4, 5, 8
+_CHILD_ORDERING, _RANK, _PROCESS_ORDERING, _THREAD_ORDERING = 11, 12, 19, 20
+_PROCESS_PID, _PROCESS_NAME = 1, 6
+_THREAD_PID, _THREAD_TID, _THREAD_NAME = 1, 2, 5
+_COUNTER_UNIT = 6
+# ``TrackEvent`` and ``DebugAnnotation``:
+_CATEGORY, _ARG, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_VALUE, _FLOW = 3, 4, 9, 10, 11, 30, 47
+_ARG_NAME, _ARG_INT, _ARG_DOUBLE, _ARG_TEXT = 1, 4, 5, 17
+
+# Values: of a packet's flags, of an order that is told, of a track event's type.
+_STATE_CLEARED, _NEEDS_STATE = 1, 2
+_CHILDREN_BY_RANK, _BY_RANK = 3, 1
+_SLICE_BEGIN, _SLICE_END, _INSTANT, _EVENT_COUNTER = 1, 2, 3, 4
+
+# All packets are of one sequence, and share their interned strings.
+_ON_SEQUENCE = field(_SEQUENCE, 1)
+_NEEDS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _NEEDS_STATE)
+_CLEARS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED)
+
+# Uuids of processes and threads are their pids and tids, of 32 bits.
+_UUID_BITS = 32
 
 
 def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn) -> Iterator[bytes]:
@@ -50,49 +101,49 @@ def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, r
 def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
     """A scene as packets; its sections are ``run``'s jobs. What is known of each launch is among the trace's metadata,
     as JSON."""
-    yield first_packet() + _launch_facts(scene.launches) + root_track()
+    yield _first_packet() + _launch_facts(scene.launches) + _root_track()
     yield from run([partial(_packets_in, section) for section in scene.sections])
 
 
 def _packets_in(section: Section) -> Iterator[bytes]:
     """Strings have their numbers for one section."""
-    yield clearing_packet()
-    writer = _Writer()
+    yield _clearing_packet()
+    writer = _SectionWriter()
     for part in section():
         yield from writer.packets(part)
 
 
-class _Writer:
+class _SectionWriter:
     """Writes the parts of one section; remembers what was numbered in those before."""
 
     def __init__(self) -> None:
-        self._interned = Interned()
+        self._interned = _Interned()
         self._counters_before = 0
 
     def packets(self, part: Part) -> Iterator[bytes]:
         match part:
-            case Process():
-                yield process_track(part)
+            case TraceProcess():
+                yield _process_track(part)
             case Threads():
-                yield thread_tracks(part)
+                yield _thread_tracks(part)
             case Events():
                 yield from self._events(part)
             case Counters():
                 yield from self._counters(part)
 
     def _events(self, events: Events) -> Iterator[bytes]:
-        chunks = slices_and_instants(events, self._interned)
+        chunks = _slices_and_instants(events, self._interned)
         if strings := self._interned.take_unwritten():
-            yield packet(INTERNED_DATA, strings)
+            yield _packet(_INTERNED_DATA, strings)
         yield from chunks
 
     def _counters(self, counters: Counters) -> Iterator[bytes]:
-        yield counter_tracks(counters, self._counters_before)
-        first_uuid = first_counter_uuid(counters.pid) + self._counters_before
+        yield _counter_tracks(counters, self._counters_before)
+        first_uuid = _first_counter_uuid(counters.pid) + self._counters_before
         self._counters_before += len(counters.names)
         for begin in range(0, len(counters.values), _CHUNK_SAMPLES):
             rows = np.s_[begin : begin + _CHUNK_SAMPLES]
-            yield samples(first_uuid + counters.counter[rows], counters.at_ns[rows], counters.values[rows])
+            yield _samples(first_uuid + counters.counter[rows], counters.at_ns[rows], counters.values[rows])
 
 
 def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
@@ -101,4 +152,253 @@ def _launch_facts(launches: list[dict[str, Any]]) -> bytes:
         field(_METADATA_NAME, f"launch[{number}]") + field(_METADATA_TEXT, json.dumps(facts, separators=(",", ":")))
         for number, facts in enumerate(launches)
     ]
-    return packet(CHROME_EVENTS, b"".join(field(_METADATA, entry) for entry in entries)) if entries else b""
+    return _packet(_CHROME_EVENTS, b"".join(field(_METADATA, entry) for entry in entries)) if entries else b""
+
+
+def _first_packet() -> bytes:
+    """Says that nothing came before."""
+    return field(_PACKET, _CLEARS_INTERNED + field(_FIRST_ON_SEQUENCE, 1))
+
+
+def _clearing_packet() -> bytes:
+    """Says that what strings' numbers stood for no longer counts."""
+    return field(_PACKET, _CLEARS_INTERNED)
+
+
+def _packet(number: int, message: bytes) -> bytes:
+    """A packet with this message at this field of ``TracePacket``."""
+    return field(_PACKET, field(number, message) + _NEEDS_INTERNED)
+
+
+def _packets(number: int, message: Sequence[ByteColumn]) -> list[ByteColumn]:
+    """A packet for each row, with the message that the columns hold."""
+    return message_fields(_PACKET, [*message_fields(number, message), constant(_NEEDS_INTERNED)])
+
+
+def _event_packets(at_ns: Numbers, event: Sequence[ByteColumn], first: bytes = b"") -> list[ByteColumn]:
+    """A packet for each row, with a ``TrackEvent``: what is ``first`` in all, and then what the columns hold.
+
+    Times are on the clock that Perfetto takes where none is named, its own for the trace: it shows them as they are."""
+    return message_fields(
+        _PACKET,
+        [varints(at_ns), *message_fields(_TRACK_EVENT, event, first), constant(_NEEDS_INTERNED)],
+        varint_key(_TIMESTAMP),
+    )
+
+
+class _StringTable(IntEnum):
+    """What an interned string is used for. The values are the fields of ``InternedData``."""
+
+    CATEGORIES = 1
+    NAMES = 2
+    ARG_NAMES = 3
+    ARG_TEXTS = 29
+
+
+class _Interned:
+    """The strings of one section so far: each is written once, with a number that stands for it from then on."""
+
+    def __init__(self) -> None:
+        self._iids: dict[_StringTable, dict[str, int]] = {table: {} for table in _StringTable}
+        self._unwritten = bytearray()
+
+    def iid(self, table: _StringTable, text: str) -> int:
+        """The number of a string, from 1 up."""
+        iids = self._iids[table]
+        if text not in iids:
+            iids[text] = len(iids) + 1
+            self._unwritten += field(table, field(_IID, iids[text]) + field(_TEXT, text))
+        return iids[text]
+
+    def take_unwritten(self) -> bytes:
+        """``InternedData`` of the strings that are new since this was last called; empty if there are none."""
+        unwritten = bytes(self._unwritten)
+        self._unwritten.clear()
+        return unwritten
+
+
+def _chunks(events: Events) -> Iterator[slice]:
+    """Rows of whole groups, so many that their numbers of order stay few: at least one group."""
+    first, _, spans = _groups(events)
+    before = np.cumsum(spans) - spans
+    cuts = np.flatnonzero(np.diff(before // _CHUNK_ORDERS, prepend=-1))
+    rows = [*first[cuts].tolist(), len(events)]
+    yield from (slice(begin, end) for begin, end in pairwise(rows))
+
+
+def _places(events: Events, is_slice: Mask) -> tuple[Numbers, Numbers]:
+    """Of each start, and of each end of what ``is_slice``, its place in the order of all these: 0, 1, 2...
+
+    The numbers of order are counted off, not sorted: in a group no two are the same.
+    """
+    first, lowest, spans = _groups(events)
+    base = np.repeat(np.cumsum(spans) - spans - lowest, np.diff(first, append=len(events)))
+    starts = base + events.start_order
+    ends = (base + events.end_order)[is_slice]
+    taken = np.zeros(int(spans.sum()), dtype=np.int64)
+    taken[starts] = taken[ends] = 1
+    place = np.cumsum(taken) - 1
+    return place[starts], place[ends]
+
+
+def _groups(events: Events) -> tuple[Numbers, Numbers, Numbers]:
+    """Where each group begins, its lowest number of order, and how many there are from that to its highest."""
+    first = np.flatnonzero(np.diff(events.group, prepend=events.group[:1] - 1))
+    lowest = np.minimum.reduceat(events.start_order, first)
+    highest = np.maximum(np.maximum.reduceat(events.start_order, first), np.maximum.reduceat(events.end_order, first))
+    return first, lowest, highest - lowest + 1
+
+
+def _root_track() -> bytes:
+    """Says that processes and threads stand by their ranks: without it Perfetto orders them by rules of its own
+    (https://github.com/google/perfetto/pull/6219)."""
+    return _packet(
+        _TRACK_DESCRIPTOR, field(_UUID, 0) + field(_PROCESS_ORDERING, _BY_RANK) + field(_THREAD_ORDERING, _BY_RANK)
+    )
+
+
+def _process_track(process: TraceProcess) -> bytes:
+    """A process, whose uuid is its pid."""
+    return _packet(
+        _TRACK_DESCRIPTOR,
+        field(_UUID, process.pid)
+        + field(_PROCESS, field(_PROCESS_PID, process.pid) + field(_PROCESS_NAME, process.name))
+        + field(_CHILD_ORDERING, _CHILDREN_BY_RANK)
+        + field(_RANK, process.pid),
+    )
+
+
+def _thread_tracks(threads: Threads) -> bytes:
+    """Threads; the uuid of each is its tid."""
+    thread = [
+        constant(field(_THREAD_PID, threads.pid)),
+        *varint_fields(_THREAD_TID, threads.tids),
+        *message_fields(_THREAD_NAME, _text(threads.names)),
+    ]
+    track = [
+        *varint_fields(_UUID, threads.tids),
+        constant(field(_PARENT, threads.pid)),
+        *message_fields(_THREAD, thread),
+        *varint_fields(_RANK, threads.positions),
+    ]
+    return one_behind_the_other(side_by_side(_packets(_TRACK_DESCRIPTOR, track), len(threads.tids)))
+
+
+def _first_counter_uuid(pid: int) -> int:
+    """What the uuid of a process's counter is more than its number: no other track of the trace has such a one."""
+    return pid << _UUID_BITS
+
+
+def _counter_tracks(counters: Counters, first_number: int) -> bytes:
+    """Counters, with numbers from ``first_number`` on, which no other of their process has."""
+    return b"".join(
+        _packet(
+            _TRACK_DESCRIPTOR,
+            field(_UUID, _first_counter_uuid(counters.pid) + number)
+            + field(_PARENT, counters.pid)
+            + field(_TRACK_NAME, name)
+            + field(_TRACK_COUNTER, field(_COUNTER_UNIT, counters.unit))
+            + field(_RANK, number),
+        )
+        for number, name in enumerate(counters.names, first_number)
+    )
+
+
+def _text(text: TextColumn) -> list[ByteColumn]:
+    return [_text_part(part) for part in text]
+
+
+def _text_part(part: str | Numbers | Picked) -> ByteColumn:
+    match part:
+        case str():
+            return constant(part.encode(errors="replace"))
+        case Picked():
+            return strings([text.encode(errors="replace") for text in part.texts]).at(part.index)
+    return decimals(part)
+
+
+def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]:
+    """Their packets, in chunks. The strings that they need are in ``interned`` before the first is asked for."""
+    writer = _EventWriter(
+        strings([_same_for_all(kind, interned) for kind in events.kinds]),
+        [_arg_key(arg.name, interned) for arg in events.args],
+        np.array([not kind.is_instant for kind in events.kinds], dtype=bool),
+    )
+    return (writer.packets(events.part(rows)) for rows in _chunks(events))
+
+
+def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers) -> bytes:
+    """The packets of counters' samples, one for each row."""
+    event = [*varint_fields(_TRACK, uuids), *varint_fields(_COUNTER_VALUE, values)]
+    return one_behind_the_other(side_by_side(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
+
+
+@dataclass(frozen=True, slots=True)
+class _EventWriter:
+    """Writes events of these kinds: what the starts of each begin with, the same of each argument, which kinds last."""
+
+    same_for_all: ByteColumn
+    arg_keys: list[bytes]
+    is_slice: Mask
+
+    def packets(self, events: Events) -> bytes:
+        """A packet for each start and each end, in their order."""
+        is_slice = self.is_slice[events.kind]
+        starts_at, ends_at = _places(events, is_slice)
+        ends = _ends(events.tids[is_slice], events.end_ns[is_slice])
+        return merged([(self._starts(events), starts_at), (ends, ends_at)])
+
+    def _starts(self, events: Events) -> Rows:
+        event = [
+            self.same_for_all.at(events.kind),
+            varints(events.tids),
+            *(column for key, arg in zip(self.arg_keys, events.args, strict=True) for column in _arg(key, arg)),
+            *(_arrows(events.arrows) if events.arrows else ()),
+        ]
+        return side_by_side(_event_packets(events.start_ns, event), len(events))
+
+
+def _ends(tids: Numbers, end_ns: Numbers) -> Rows:
+    first = field(_TYPE, _SLICE_END) + varint_key(_TRACK)
+    return side_by_side(_event_packets(end_ns, [varints(tids)], first), len(tids))
+
+
+def _same_for_all(kind: EventKind, interned: _Interned) -> bytes:
+    """What stands before the track of all starts of a kind, with the track's key."""
+    return b"".join(
+        (
+            field(_TYPE, _INSTANT if kind.is_instant else _SLICE_BEGIN),
+            field(_CATEGORY, interned.iid(_StringTable.CATEGORIES, kind.category)),
+            field(_EVENT_NAME, interned.iid(_StringTable.NAMES, kind.name)),
+            *(
+                field(_ARG, field(_ARG_NAME, interned.iid(_StringTable.ARG_NAMES, name)) + _arg_value(value, interned))
+                for name, value in kind.args
+            ),
+            varint_key(_TRACK),
+        )
+    )
+
+
+def _arg_value(value: str | int | float, interned: _Interned) -> bytes:
+    match value:
+        case str():
+            return field(_ARG_TEXT, interned.iid(_StringTable.ARG_TEXTS, value))
+        case int():
+            return field(_ARG_INT, value)
+        case float():
+            return field(_ARG_DOUBLE, value)
+
+
+def _arg_key(name: str, interned: _Interned) -> bytes:
+    return field(_ARG_NAME, interned.iid(_StringTable.ARG_NAMES, name)) + varint_key(_ARG_INT)
+
+
+def _arg(key: bytes, arg: Arg) -> list[ByteColumn]:
+    columns = message_fields(_ARG, [varints(arg.values)], key)
+    return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
+
+
+def _arrows(arrows: Arrows) -> list[ByteColumn]:
+    """Perfetto draws an arrow from the earlier of two slices with one id to the later. It knows of a way to say which
+    of them is the end of it, but forgets an end that comes first."""
+    return [column.only(arrows.ids > 0) for column in (constant(fixed64_key(_FLOW)), fixed64(arrows.ids))]

@@ -56,7 +56,7 @@ class Format(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class DrawingFormat:
     """Scopes on tracks, for a viewer."""
 
     write: _TracksWriter
@@ -69,7 +69,7 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableFormat:
     """Numbers, for programs. ``needs`` is a package that not every installation has."""
 
     write: TraceWriter
@@ -79,7 +79,7 @@ class Table:
 
     def writer(self, ending: str, layout: str | None) -> TraceWriter:
         if layout is not None:
-            drawings = [other for other, known in _FORMATS.items() if isinstance(known, Drawing)]
+            drawings = [other for other, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
             raise KprofError(
                 f"--layout is for drawings, and a {ending} file is none",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
@@ -96,14 +96,14 @@ def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
 
 _ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
 _FORMATS: dict[str, Format] = {
-    ".json": Drawing(chrome_trace),
-    ".json.gz": Drawing(_gzipped_drawing(chrome_trace)),
-    ".pftrace": Drawing(perfetto_trace),
-    ".pftrace.gz": Drawing(_gzipped_drawing(perfetto_trace)),
-    ".csv": Table(csv_table, _ROWS),
-    ".csv.gz": Table(lambda timelines, run: gzipped(csv_table(timelines, run)), _ROWS),
-    ".parquet": Table(lambda timelines, _: parquet_table(timelines), _ROWS, needs="pyarrow"),
-    ".hatchet": Table(
+    ".json": DrawingFormat(chrome_trace),
+    ".json.gz": DrawingFormat(_gzipped_drawing(chrome_trace)),
+    ".pftrace": DrawingFormat(perfetto_trace),
+    ".pftrace.gz": DrawingFormat(_gzipped_drawing(perfetto_trace)),
+    ".csv": TableFormat(csv_table, _ROWS),
+    ".csv.gz": TableFormat(lambda timelines, run: gzipped(csv_table(timelines, run)), _ROWS),
+    ".parquet": TableFormat(lambda timelines, _: parquet_table(timelines), _ROWS, needs="pyarrow"),
+    ".hatchet": TableFormat(
         lambda timelines, _: hatchet_tree(timelines), "see it: proton-viewer -m normalized_cycles {file}"
     ),
 }

@@ -127,7 +127,7 @@ THOUSANDTHS = Form(thousandths_width, write_thousandths)
 
 
 @dataclass(frozen=True, slots=True)
-class Same:
+class TextField:
     """A text that is the same in all rows of a kind: ``texts[kind]``, without zero bytes."""
 
     texts: Sequence[bytes]
@@ -144,7 +144,7 @@ class Same:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class NumberField:
     """A number in each row, behind a ``label``; both only in rows that are ``shown`` (None: in all)."""
 
     label: bytes
@@ -166,12 +166,12 @@ class Column:
             rows[~self.shown[part], at : at + width] = 0
 
 
-Field = Same | Column
+Field = TextField | NumberField
 
 
 def text_rows(fields: Sequence[Field], kind: NDArray[np.int64]) -> Iterator[bytes]:
     """These fields one after the other, in as many rows as ``kind`` has, in chunks. ``kind`` is the kind of each row; a
-    ``Same`` has a text for each kind, or one for all."""
+    ``TextField`` has a text for each kind, or one for all."""
     ends = np.cumsum([field.width() for field in fields]).tolist()
     places = list(zip(fields, pairwise([0, *ends]), strict=True))
     texts = [field.form(end - at) for field, (at, end) in places]

@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kprof_inject.errors import KprofError
-from kprof_inject.viewing.site import Site
+from kprof_inject.viewing.site import Website
 
 # Opening a page in the user's browser.
 
@@ -74,7 +74,7 @@ class TraceServer(ThreadingHTTPServer):
     # Who comes while so many wait is turned away, and tries again after a second: each file is a connection.
     request_queue_size = 128
 
-    def __init__(self, site: Site, port: int, patience_s: float = 10) -> None:
+    def __init__(self, site: Website, port: int, patience_s: float = 10) -> None:
         self.site = site
         self.patience_s = patience_s
         self._fetched = threading.Event()
@@ -112,7 +112,7 @@ class TraceServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(site: Site, port: int) -> Iterator[TraceServer]:
+def serving(site: Website, port: int) -> Iterator[TraceServer]:
     """A server that answers in a thread of its own until the block ends. Raises ``KprofError`` if it cannot have the
     port."""
     try:

@@ -160,7 +160,7 @@ location.replace("ui/#!/?" + ["url=" + encodeURIComponent(trace), ...{selection}
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Website:
     """``files`` and ``pages`` are what there is beside the trace, by the path of the URL; ``trace_path`` is that of the
     ``trace``. ``page`` is the address to open. ``reader`` is the one site on the web whose pages may read an answer,
     ``headers`` stand in each."""
@@ -187,14 +187,14 @@ def offline_ui() -> Path | None:
     return None
 
 
-def offline_site(ui: Path, trace: TraceToShow) -> Site:
+def offline_site(ui: Path, trace: TraceToShow) -> Website:
     """The UI in the folder ``ui``, which opens the trace by itself."""
     root = _root()
     # Each version of the UI is a folder; what lies beside them is for other ways to serve it.
     versions = {f"{root}ui/{path.relative_to(ui).as_posix()}": path for path in ui.glob("*/**/*") if path.is_file()}
     name = _quoted_name(trace)
     entrance = _ENTRANCE.format(trace=json.dumps(name), selection=json.dumps(_selection(trace)))
-    return Site(
+    return Website(
         trace,
         root + name,
         f"http://127.0.0.1:{_PORT}{root}",
@@ -204,13 +204,13 @@ def offline_site(ui: Path, trace: TraceToShow) -> Site:
     )
 
 
-def hosted_site(trace: TraceToShow) -> Site:
+def hosted_site(trace: TraceToShow) -> Website:
     """The trace alone, for pages of the UI on the web. It stays in the browser: the UI has no server to send it to."""
     path = _root() + _quoted_name(trace)
     # The browser takes the address's last part as it is, and asks for what it finds there.
     page = f"{HOSTED_UI}/#!/?" + "&".join([f"url=http://127.0.0.1:{_PORT}{quote(path)}", *_selection(trace)])
     headers = {"Access-Control-Allow-Origin": HOSTED_UI, "Vary": "Origin"}
-    return Site(trace, path, page, {}, {}, headers, HOSTED_UI)
+    return Website(trace, path, page, {}, {}, headers, HOSTED_UI)
 
 
 def _root() -> str:

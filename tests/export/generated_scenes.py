@@ -14,13 +14,13 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from kprof_inject.export.drawing.scene import Arg, Events, Kind, Part, Process, Scene, Threads
+from kprof_inject.export.drawing.scene import Arg, EventKind, Events, Part, Scene, Threads, TraceProcess
 
 PID = 1
 KINDS = [
-    Kind("outer", "func", (("source", "/src/k.py:1"), ("weight", 0.5))),
-    Kind("inner", "op", (("count", 7),)),
-    Kind("mark", "mark", is_instant=True),
+    EventKind("outer", "func", (("source", "/src/k.py:1"), ("weight", 0.5))),
+    EventKind("inner", "op", (("count", 7),)),
+    EventKind("mark", "mark", is_instant=True),
 ]
 MARK = 2
 
@@ -62,7 +62,7 @@ class Drawn:
         return Scene([], [lambda: self._parts()])
 
     def _parts(self) -> Iterator[Part]:
-        yield Process(PID, "a process")
+        yield TraceProcess(PID, "a process")
         tids = np.array(sorted(self.tids), dtype=np.int64)
         yield Threads(PID, tids, np.arange(len(tids)), ("thread ", tids))
         if self.rows:

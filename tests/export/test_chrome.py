@@ -19,7 +19,17 @@ from trace_processor.processor import Cell, Row
 
 from kprof_inject.export import text_rows as text_rows
 from kprof_inject.export.chrome import chrome_trace, encode
-from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Events, Kind, Numbers, Part, Process, Scene
+from kprof_inject.export.drawing.scene import (
+    Arg,
+    Arrows,
+    Counters,
+    EventKind,
+    Events,
+    Numbers,
+    Part,
+    Scene,
+    TraceProcess,
+)
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -360,7 +370,7 @@ def column(*values: int) -> Numbers:
     return np.array(values, dtype=np.int64)
 
 
-def events(start_ns: Numbers, end_ns: Numbers, kinds: Sequence[Kind], kind: Numbers, *args: Arg) -> Events:
+def events(start_ns: Numbers, end_ns: Numbers, kinds: Sequence[EventKind], kind: Numbers, *args: Arg) -> Events:
     rows = np.arange(len(start_ns))
     return Events(1, rows + 2, kinds, kind, start_ns, end_ns, rows, 0 * rows, 0 * rows + 1, args)
 
@@ -369,14 +379,14 @@ def test_times_are_printed_from_whole_nanoseconds() -> None:
     random = np.random.default_rng(0)
     start_ns = random.integers(0, 1 << random.integers(1, 63, 20_000))
     duration_ns = random.integers(0, 1 << random.integers(1, 40, len(start_ns)))
-    shown = scene_trace(events(start_ns, start_ns + duration_ns, [Kind("k", "op")], np.zeros_like(start_ns)))
+    shown = scene_trace(events(start_ns, start_ns + duration_ns, [EventKind("k", "op")], np.zeros_like(start_ns)))
     assert {len(time.partition(".")[2]) for event in shown for time in (event["ts"], event["dur"])} == {3}
     assert [int(event["ts"].replace(".", "")) for event in shown] == start_ns.tolist()
     assert [int(event["dur"].replace(".", "")) for event in shown] == duration_ns.tolist()
 
 
 def test_arguments_are_where_they_are_shown() -> None:
-    kinds = [Kind("a", "op", (("text", 'x"y'), ("share", 0.5), ("count", 3))), Kind("b", "op")]
+    kinds = [EventKind("a", "op", (("text", 'x"y'), ("share", 0.5), ("count", 3))), EventKind("b", "op")]
     shown = scene_trace(
         events(
             column(0, 1, 2),
@@ -395,18 +405,18 @@ def test_arguments_are_where_they_are_shown() -> None:
 
 
 def test_events_without_arguments_have_none() -> None:
-    (first, second) = scene_trace(Process(1, "p"), events(column(0), column(1), [Kind("a", "op")], column(0)))[
-        2:
-    ] + scene_trace(events(column(0), column(0), [Kind("a", "op", (("n", 1),))], column(0)))
+    plain, told = EventKind("a", "op"), EventKind("a", "op", (("n", 1),))
+    without = scene_trace(TraceProcess(1, "p"), events(column(0), column(1), [plain], column(0)))[2:]
+    (first, second) = without + scene_trace(events(column(0), column(0), [told], column(0)))
     assert "args" not in first
     assert second["args"] == {"n": 1}
 
 
 @pytest.mark.parametrize(("called_ns", "begun_ns"), [(100, 900), (100, 100), (500, 100)])
 def test_an_arrow_goes_from_a_call_to_its_launch(tmp_path: Path, called_ns: int, begun_ns: int) -> None:
-    call = events(column(50, called_ns), column(60, called_ns + 40), [Kind("call", "host")], column(0, 0))
+    call = events(column(50, called_ns), column(60, called_ns + 40), [EventKind("call", "host")], column(0, 0))
     call = replace(call, arrows=Arrows(column(0, 1), arrive=False, at_ns=column(50, called_ns)))
-    launch = replace(events(column(begun_ns), column(begun_ns + 9_000), [Kind("run", "launch")], column(0)), pid=9)
+    launch = replace(events(column(begun_ns), column(begun_ns + 9_000), [EventKind("run", "launch")], column(0)), pid=9)
     at_ns = column(max(called_ns, begun_ns))
     launch = replace(launch, tids=column(20), arrows=Arrows(column(1), arrive=True, at_ns=at_ns))
     chunks = list(encode(Scene([], [lambda: iter([call, launch])])))

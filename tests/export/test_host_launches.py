@@ -16,7 +16,7 @@ from ranks import BEGIN_NS, Timer, decode_all, save_process
 
 from kprof_inject.export.chrome import chrome_trace
 from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Events, Process, Threads
+from kprof_inject.export.drawing.scene import Events, Threads, TraceProcess
 from kprof_inject.timeline.timeline import Timeline
 
 TIMER = Timer(5_000_000)
@@ -47,7 +47,7 @@ def called(folder: Path, *calls_ns: tuple[int, int | None]) -> list[Timeline]:
 
 def test_each_process_that_launched_stands_before_its_launches(tmp_path: Path) -> None:
     parts = list(draw(drawn.called(tmp_path)).parts())
-    assert [part.name for part in parts if isinstance(part, Process)] == [
+    assert [part.name for part in parts if isinstance(part, TraceProcess)] == [
         "rank 0, host process 40",
         "rank 0, device 0: matmul launch 0, grid 1x1x1",
         "rank 0, device 0: matmul launch 0, grid 1x1x1: active CTAs",

@@ -19,7 +19,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.errors import KprofError
 from kprof_inject.export import parquet
 from kprof_inject.export.parquet import METADATA_KEY, parquet_table
-from kprof_inject.export.registry import trace_writer, write_trace
+from kprof_inject.export.registry import TraceFile, write_trace
 from kprof_inject.export.scope_rows import COLUMN_TYPES
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -170,7 +170,7 @@ def test_without_pyarrow_it_is_said_before_anything_is_written(
 
     monkeypatch.setattr("importlib.import_module", missing)
     with pytest.raises(KprofError, match="this needs pyarrow, which is not installed") as caught:
-        trace_writer(tmp_path / "t.parquet")
+        TraceFile.at(tmp_path / "t.parquet")
     assert caught.value.hint == "pip install pyarrow"
     with pytest.raises(KprofError, match="pyarrow"):
         write_trace(tmp_path / "t.parquet", timelines)

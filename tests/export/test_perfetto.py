@@ -24,20 +24,19 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 from trace_processor.processor import Row, query_many
 
-from kprof_inject.export import packets as perfetto_order
 from kprof_inject.export import perfetto
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrows,
     Counters,
+    EventKind,
     Events,
-    Kind,
     Numbers,
     Part,
     Picked,
-    Process,
     Scene,
     Threads,
+    TraceProcess,
 )
 from kprof_inject.export.perfetto import encode, perfetto_trace
 from kprof_inject.export.registry import gzipped
@@ -79,11 +78,11 @@ def column(*values: int) -> Numbers:
     return np.array(values, dtype=np.int64)
 
 
-def events(kinds: Sequence[Kind], *spans: tuple[int, int], args: tuple[Arg, ...] = ()) -> list[Part]:
+def events(kinds: Sequence[EventKind], *spans: tuple[int, int], args: tuple[Arg, ...] = ()) -> list[Part]:
     """One event of each kind, on a thread of its own."""
     rows = np.arange(len(kinds))
     return [
-        Process(1, "process"),
+        TraceProcess(1, "process"),
         Threads(1, 10 + rows, rows, ("thread ", rows)),
         Events(
             1,
@@ -145,7 +144,7 @@ NUMBER_IID = 4
 def test_where_chunks_are_cut_does_not_show(drawn: Drawn, orders: int) -> None:
     whole = list(encode(drawn.scene()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(perfetto_order, "_CHUNK_ORDERS", orders)
+        patch.setattr(perfetto, "_CHUNK_ORDERS", orders)
         cut = list(encode(drawn.scene()))
     assert b"".join(cut) == b"".join(whole)
     if orders == 1:
@@ -170,7 +169,7 @@ def test_a_slice_of_no_length_stands_beside_those_that_it_touches(tmp_path: Path
     one_thread = Events(
         1,
         0 * rows + 10,
-        [Kind("in the first", "k"), Kind("outer", "k"), Kind("between", "k"), Kind("in the second", "k")],
+        [EventKind(name, "k") for name in ("in the first", "outer", "between", "in the second")],
         column(1, 0, 2, 1, 3),
         column(*(begin for begin, _ in times_ns)),
         column(*(end for _, end in times_ns)),
@@ -179,7 +178,7 @@ def test_a_slice_of_no_length_stands_beside_those_that_it_touches(tmp_path: Path
         column(*(last for _, last in orders)),
         (Arg("number", rows),),
     )
-    data = scene_bytes(Process(1, "p"), Threads(1, column(10), column(0), ("t",)), one_thread)
+    data = scene_bytes(TraceProcess(1, "p"), Threads(1, column(10), column(0), ("t",)), one_thread)
     (shown,) = load(tmp_path / "t.pftrace", data, SHOWN)
     assert [(row["name"], row["ts"], row["dur"], row["around"]) for row in shown] == [
         ("outer", 10, 10, None),
@@ -192,8 +191,8 @@ def test_a_slice_of_no_length_stands_beside_those_that_it_touches(tmp_path: Path
 
 def test_arguments_are_numbers_and_texts(tmp_path: Path) -> None:
     kinds = [
-        Kind("all", "k", (("text", "größe → 🚀"), ("half", 0.5), ("many", 1 << 40), ("fewer", -3))),
-        Kind("none", "k"),
+        EventKind("all", "k", (("text", "größe → 🚀"), ("half", 0.5), ("many", 1 << 40), ("fewer", -3))),
+        EventKind("none", "k"),
     ]
     shown = np.array([True, False])
     parts = events(kinds, (0, 9), (0, 9), args=(Arg("each", column(5, -(1 << 62))), Arg("one", column(7, 8), shown)))
@@ -228,9 +227,9 @@ NAMES = {
 def test_any_name_is_shown(tmp_path: Path) -> None:
     rows = np.arange(len(NAMES))
     data = scene_bytes(
-        Process(1, "lone \ud800"),
+        TraceProcess(1, "lone \ud800"),
         Threads(1, 10 + rows, rows, (Picked(list(NAMES), rows), " of ", rows)),
-        *events([Kind(name, name, ((name, name),)) for name in NAMES], *[(0, 1)] * len(NAMES))[2:],
+        *events([EventKind(name, name, ((name, name),)) for name in NAMES], *[(0, 1)] * len(NAMES))[2:],
     )
     (shown,) = load(
         tmp_path / "t.pftrace",
@@ -246,8 +245,10 @@ def test_any_name_is_shown(tmp_path: Path) -> None:
 
 def test_a_string_is_written_once() -> None:
     """Also if a later part has the same kinds, and others."""
-    process, threads, first = events([Kind("name", "category", (("key", "text"),))], (0, 1))
-    (*_, second) = events([Kind("name", "category", (("key", "text"),)), Kind("other", "category")], (2, 3), (4, 5))
+    process, threads, first = events([EventKind("name", "category", (("key", "text"),))], (0, 1))
+    (*_, second) = events(
+        [EventKind("name", "category", (("key", "text"),)), EventKind("other", "category")], (2, 3), (4, 5)
+    )
     data = scene_bytes(process, threads, first, second)
     for string in (b"name", b"category", b"key", b"text", b"other"):
         assert data.count(string) == 1
@@ -263,7 +264,7 @@ def events_of(trace: Any) -> list[Any]:
 
 
 def test_the_first_packet_says_that_nothing_came_before() -> None:
-    first, *others = parse(scene_bytes(*events([Kind("a", "b")], (0, 1)))).packet
+    first, *others = parse(scene_bytes(*events([EventKind("a", "b")], (0, 1)))).packet
     assert first.first_packet_on_sequence and first.sequence_flags == first.SEQ_INCREMENTAL_STATE_CLEARED
     assert {packet.trusted_packet_sequence_id for packet in (first, *others)} == {1}
     cleared = [packet.sequence_flags == first.SEQ_INCREMENTAL_STATE_CLEARED for packet in others]
@@ -275,7 +276,7 @@ def test_the_first_packet_says_that_nothing_came_before() -> None:
 
 def test_each_section_has_its_own_strings() -> None:
     """So that one can be written without the others."""
-    section, other = events([Kind("a", "b")], (0, 1)), events([Kind("c", "b")], (0, 1))
+    section, other = events([EventKind("a", "b")], (0, 1)), events([EventKind("c", "b")], (0, 1))
     packets = parse(b"".join(encode(Scene([], [lambda: iter(section), lambda: iter(other)])))).packet
     names = [name.name for packet in packets for name in packet.interned_data.event_names]
     assert names == ["a", "c"]
@@ -288,7 +289,7 @@ def test_each_section_has_its_own_strings() -> None:
 
 def test_processes_and_threads_are_told_to_stand_in_their_order() -> None:
     tids = column(10, 11, 300)
-    data = scene_bytes(Process(1, "one"), Process(2, "two"), Threads(2, tids, column(2, 0, 1), ("t", tids)))
+    data = scene_bytes(TraceProcess(1, "one"), TraceProcess(2, "two"), Threads(2, tids, column(2, 0, 1), ("t", tids)))
     root, *others = [packet.track_descriptor for packet in parse(data).packet if packet.HasField("track_descriptor")]
     assert root.uuid == 0 and root.HasField("uuid")
     assert root.process_ordering == TrackDescriptor.PROCESS_ORDERING_EXPLICIT
@@ -317,9 +318,9 @@ COUNTED = (
 def test_counters_have_their_samples(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perfetto, "_CHUNK_SAMPLES", samples)
     data = scene_bytes(
-        Process(1, "one"),
+        TraceProcess(1, "one"),
         Counters(1, ["all", "SM 3"], "CTAs", column(0, 0, 1), column(0, 700, 5), column(1, 0, 200)),
-        Process(2, "two"),
+        TraceProcess(2, "two"),
         Counters(2, ["all"], "CTAs", column(0), column(1 << 40), column(-1)),
     )
     (rows,) = load(tmp_path / "t.pftrace", data, COUNTED)
@@ -336,8 +337,10 @@ def test_counters_have_their_samples(tmp_path: Path, samples: int, monkeypatch: 
 @pytest.mark.parametrize(("host_ns", "device_ns"), [(10, 50), (10, 10), (50, 10)])
 def test_an_arrow_goes_from_the_earlier_slice_to_the_later(tmp_path: Path, host_ns: int, device_ns: int) -> None:
     """Also if the clocks are off by so much that the device's slice comes first."""
-    process, threads, calls = events([Kind("call", "host"), Kind("other", "host")], *[(host_ns, host_ns + 5)] * 2)
-    *_, kernel = events([Kind("kernel", "launch")], (device_ns, device_ns + 5))
+    process, threads, calls = events(
+        [EventKind("call", "host"), EventKind("other", "host")], *[(host_ns, host_ns + 5)] * 2
+    )
+    *_, kernel = events([EventKind("kernel", "launch")], (device_ns, device_ns + 5))
     assert isinstance(calls, Events) and isinstance(kernel, Events)
     calls = replace(calls, arrows=Arrows(column(0, 1), arrive=False, at_ns=calls.start_ns))
     kernel = replace(kernel, arrows=Arrows(column(1), arrive=True, at_ns=np.maximum(kernel.start_ns, host_ns)))

@@ -12,7 +12,7 @@ from drawn import DRAWN
 
 from kprof_inject.export.drawing import launch_events
 from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Counters, Events, Part, Picked, Process, Threads
+from kprof_inject.export.drawing.scene import Counters, Events, Part, Picked, Threads, TraceProcess
 from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS
 from kprof_inject.timeline.timeline import Timeline
 
@@ -50,14 +50,14 @@ def names_of(threads: Threads) -> list[str]:
 
 
 def test_processes_are_numbered_in_their_order(parts: list[Part]) -> None:
-    pids = [part.pid for part in parts if isinstance(part, Process)]
+    pids = [part.pid for part in parts if isinstance(part, TraceProcess)]
     assert pids == list(range(1, len(pids) + 1))
 
 
 def test_no_thread_has_the_id_of_another_or_of_a_process(parts: list[Part]) -> None:
     tids = tids_of(parts)
     assert len(set(tids)) == len(tids)
-    assert min(tids) > sum(isinstance(part, Process) for part in parts)
+    assert min(tids) > sum(isinstance(part, TraceProcess) for part in parts)
 
 
 def test_what_is_drawn_has_been_named_before(parts: list[Part]) -> None:
@@ -65,7 +65,7 @@ def test_what_is_drawn_has_been_named_before(parts: list[Part]) -> None:
     threads: dict[int, int] = {}
     for part in parts:
         match part:
-            case Process():
+            case TraceProcess():
                 processes.add(part.pid)
             case Threads():
                 threads |= dict.fromkeys(part.tids.tolist(), part.pid)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kprof_inject.export import text_rows as module
-from kprof_inject.export.text_rows import THOUSANDTHS, Column, Field, Same, text_rows
+from kprof_inject.export.text_rows import THOUSANDTHS, Field, NumberField, TextField, text_rows
 
 Row = tuple[int, int, bool, int]
 """A kind, a number, whether it is shown, and thousandths."""
@@ -27,11 +27,11 @@ def joined(row: Row) -> bytes:
 def test_a_row_is_its_fields_one_after_the_other(rows: list[Row], chunk_rows: int) -> None:
     columns = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     fields: list[Field] = [
-        Same([b"<"]),
-        Same(TEXTS),
-        Column(b" n=", columns[1], shown=columns[2] > 0),
-        Column(b"|", columns[3], THOUSANDTHS),
-        Same([b">\n"]),
+        TextField([b"<"]),
+        TextField(TEXTS),
+        NumberField(b" n=", columns[1], shown=columns[2] > 0),
+        NumberField(b"|", columns[3], THOUSANDTHS),
+        TextField([b">\n"]),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_CHUNK_ROWS", chunk_rows)
@@ -42,5 +42,5 @@ def test_a_row_is_its_fields_one_after_the_other(rows: list[Row], chunk_rows: in
 
 def test_chunks_are_made_as_they_are_asked_for() -> None:
     numbers = np.arange(1 << 20)
-    first = next(text_rows([Column(b" ", numbers)], np.zeros_like(numbers)))
+    first = next(text_rows([NumberField(b" ", numbers)], np.zeros_like(numbers)))
     assert first.startswith(b" 0 1 2 3") and len(first) < 20_000

@@ -20,7 +20,7 @@ from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.hatchet import hatchet_tree
 from kprof_inject.export.perfetto import perfetto_trace
-from kprof_inject.export.registry import TraceWriter, format_of, gzipped, trace_writer, write_trace
+from kprof_inject.export.registry import TraceFile, format_of, gzipped, write_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 
@@ -42,7 +42,9 @@ def test_json_is_a_chrome_trace(timelines: list[Timeline], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("ending", "write"), [(".pftrace", perfetto_trace), (".csv", csv_table), (".hatchet", hatchet_tree)]
 )
-def test_the_ending_says_the_format(ending: str, write: TraceWriter, timelines: list[Timeline], tmp_path: Path) -> None:
+def test_the_ending_says_the_format(
+    ending: str, write: Callable[..., Iterator[bytes]], timelines: list[Timeline], tmp_path: Path
+) -> None:
     path = tmp_path / f"a.json{ending}"
     assert write_trace(path, timelines) == path.stat().st_size
     assert path.read_bytes() == b"".join(write(timelines))
@@ -73,7 +75,7 @@ def test_each_layout_is_written_as_it_is_asked_for(ending: str, timelines: list[
             data = gzip.decompress(path.read_bytes()) if compressed else path.read_bytes()
             assert data == b"".join(write(timelines, layout))
     assert len({(tmp_path / f"{name}{ending}").read_bytes() for name in LAYOUTS}) == len(LAYOUTS)
-    assert (tmp_path / f"sm{ending}").read_bytes() == b"".join(trace_writer(Path(f"a{ending}"))(timelines))
+    assert (tmp_path / f"sm{ending}").read_bytes() == b"".join(write(timelines))
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".hatchet"])
@@ -148,9 +150,9 @@ def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], t
 
 
 def test_a_name_is_judged_without_writing(tmp_path: Path) -> None:
-    trace_writer(tmp_path / "a.json")
+    TraceFile.at(tmp_path / "a.json")
     with pytest.raises(KprofError):
-        trace_writer(tmp_path / "a.txt")
+        TraceFile.at(tmp_path / "a.txt")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,14 +15,14 @@ from kprof_inject.export.drawing.scene import (
     Arg,
     Arrows,
     Counters,
+    EventKind,
     Events,
-    Kind,
     Numbers,
     Part,
-    Process,
     Scene,
     Section,
     Threads,
+    TraceProcess,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch, place_launches
@@ -74,7 +74,7 @@ _NO_END = "when the call returned was not recorded"
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HostLaunch:
     """A host's call that made a launch, and the id of the arrow from it to the launch (0: none)."""
 
     placed: PlacedLaunch
@@ -92,13 +92,13 @@ class HostLaunches:
     """The calls of one process, and the columns of them: when each began and ended, by its axis, and on which thread it
     stands. More than one only if calls overlap, as its own threads may make them."""
 
-    calls: Sequence[Call]
+    calls: Sequence[HostLaunch]
     start_ns: Numbers
     end_ns: Numbers
     thread: Numbers
 
     @classmethod
-    def of(cls, calls: Sequence[Call]) -> HostLaunches:
+    def of(cls, calls: Sequence[HostLaunch]) -> HostLaunches:
         start_ns = np.array([each.placed.clock.ns_on_axis(each.call.start_ns) for each in calls], dtype=np.int64)
         end_ns = np.array([each.placed.clock.ns_on_axis(_end_ns(each.call)) for each in calls], dtype=np.int64)
         # An arrow needs something to leave from.
@@ -149,11 +149,11 @@ def _free_threads(start_ns: Numbers, end_ns: Numbers) -> Numbers:
     return thread
 
 
-def _kind(call: Call) -> Kind:
-    return Kind(call.placed.timeline.launch.kernel.name, "host", tuple(_args(call)))
+def _kind(call: HostLaunch) -> EventKind:
+    return EventKind(call.placed.timeline.launch.kernel.name, "host", tuple(_args(call)))
 
 
-def _args(call: Call) -> Iterator[tuple[str, str | int]]:
+def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
     launch = call.placed.timeline.launch
     yield "variant", launch.kernel.variant
     yield "launch", launch.index
@@ -164,7 +164,7 @@ def _args(call: Call) -> Iterator[tuple[str, str | int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Process:
+class _DrawnProcess:
     """A process that is to be drawn: how many thread ids it takes, and its parts, of its own id and the first of its
     threads'."""
 
@@ -182,7 +182,7 @@ def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
     return Scene([launch_facts(launch) for launch in placed], list(_sections(list(_together(placed, layout)))))
 
 
-def _sections(together: Sequence[Sequence[_Process]]) -> Iterator[Section]:
+def _sections(together: Sequence[Sequence[_DrawnProcess]]) -> Iterator[Section]:
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
     pid, first_tid = 1, sum(map(len, together)) + 1
     for processes in together:
@@ -193,13 +193,13 @@ def _sections(together: Sequence[Sequence[_Process]]) -> Iterator[Section]:
         yield partial(_section, numbered)
 
 
-def _section(numbered: Sequence[tuple[_Process, int, int]]) -> Iterator[Part]:
+def _section(numbered: Sequence[tuple[_DrawnProcess, int, int]]) -> Iterator[Part]:
     for process, pid, first_tid in numbered:
-        yield Process(pid, process.name)
+        yield TraceProcess(pid, process.name)
         yield from process.drawn(pid, first_tid)
 
 
-def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[_Process]]:
+def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[_DrawnProcess]]:
     """The processes of each section: a launch's are one, so that sections take about as long."""
     calls = _calls(placed)
     several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
@@ -207,23 +207,23 @@ def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[l
         origin = launch.timeline.launch.origin
         if mine := calls.pop(_process_of(origin), None):
             made = HostLaunches.of(mine)
-            yield [_Process(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
+            yield [_DrawnProcess(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
         name = _launch_name(launch)
         arrow = number if _has_arrow(launch) else 0
         tracks = layout.tracks(launch.timeline)
-        processes = [_Process(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
+        processes = [_DrawnProcess(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
         if launch.timeline.ctas.size:
-            processes.append(_Process(f"{name}: active CTAs", 0, partial(_counters, launch)))
+            processes.append(_DrawnProcess(f"{name}: active CTAs", 0, partial(_counters, launch)))
         yield processes
 
 
-def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[Call]]:
+def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[HostLaunch]]:
     """The host's calls whose time is known, by process. Each launch's arrow has its number, from 1."""
-    calls: dict[Hashable, list[Call]] = {}
+    calls: dict[Hashable, list[HostLaunch]] = {}
     for number, launch in enumerate(placed, 1):
         if launch.call:
             mine = calls.setdefault(_process_of(launch.timeline.launch.origin), [])
-            mine.append(Call(launch, launch.call, number if _has_arrow(launch) else 0))
+            mine.append(HostLaunch(launch, launch.call, number if _has_arrow(launch) else 0))
     return calls
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
-from kprof_inject.export.drawing.scene import Arg, Arrows, Events, Kind, Mask, Numbers, Part, Threads
+from kprof_inject.export.drawing.scene import Arg, Arrows, EventKind, Events, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.columns import ScopeFlag
@@ -70,8 +70,8 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
 
 
 _CHUNK_WARPS = 1 << 16
-_LOST = Kind("lost records", "lost")
-_INCOMPLETE = Kind("incomplete", "lost", is_instant=True)
+_LOST = EventKind("lost records", "lost")
+_INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
 
 def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
@@ -80,7 +80,7 @@ def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, fi
     if span_ns := placed.span_ns():
         yield Threads(pid, _column(first_tid), _column(0), ("kernel launch",))
         yield _whole(placed, span_ns, pid, first_tid, arrow)
-    yield from _Warps(placed, pid, first_tid, tracks).parts()
+    yield from _WarpEvents(placed, pid, first_tid, tracks).parts()
 
 
 def _column(value: int) -> Numbers:
@@ -94,7 +94,7 @@ def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], pid: int, tid: int, a
     return Events(
         pid,
         _column(tid),
-        [Kind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
+        [EventKind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
         _column(0),
         _column(begin_ns),
         _column(end_ns),
@@ -123,7 +123,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
         yield "record_cost_source", cost.source
 
 
-class _Warps:
+class _WarpEvents:
     """The threads of a launch's warps."""
 
     def __init__(self, placed: PlacedLaunch, pid: int, first_tid: int, tracks: Tracks) -> None:
@@ -202,22 +202,22 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
     return numbers[others.take(at, mode="clip") != numbers] if others.size else numbers
 
 
-def _scope_kind(scope: ScopeInfo, partition: str) -> Kind:
+def _scope_kind(scope: ScopeInfo, partition: str) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     told = tuple((name, text) for name, text in args if text)
-    return Kind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
+    return EventKind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
 
 
-def _scope_args(block: NDArray[np.void], lasts: Mask | None) -> Iterator[Arg]:
+def _scope_args(block: NDArray[np.void], is_slice: Mask | None) -> Iterator[Arg]:
     """Of a mark, only where it stands: the time from its start to its end is the record's own. ``net_ns`` is without
     what records cost; so is ``self_ns``, which is left out where no other scope took any of it."""
     iteration = block["iteration"].astype(np.int64)
     has_inner = block["self_ns"] != block["duration_ns"]
     yield Arg("start_cycles", block["start_cycles"])
     yield Arg("iteration", iteration, iteration >= 0)
-    yield Arg("cycles", block["end_cycles"] - block["start_cycles"], lasts)
-    yield Arg("net_ns", block["duration_ns"], lasts)
-    yield Arg("self_ns", block["self_ns"], has_inner if lasts is None else has_inner & lasts)
+    yield Arg("cycles", block["end_cycles"] - block["start_cycles"], is_slice)
+    yield Arg("net_ns", block["duration_ns"], is_slice)
+    yield Arg("self_ns", block["self_ns"], has_inner if is_slice is None else has_inner & is_slice)
     for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):
         has_flag = (block["flags"] & flag) != 0
         if has_flag.any():

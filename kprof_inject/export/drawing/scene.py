@@ -8,7 +8,7 @@ needs no loop over events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -27,13 +27,13 @@ class Picked:
     index: Numbers
 
 
-Text = tuple[str | Numbers | Picked, ...]
+TextColumn = tuple[str | Numbers | Picked, ...]
 """A column of texts, as parts that follow each other: the same for all, numbers from 0 up in decimal, or picked. No
 more than one part is picked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class TraceProcess:
     """A process of the trace. ``pid`` is from 1 up, is no thread's id and says where it stands: lowest first."""
 
     pid: int
@@ -48,11 +48,11 @@ class Threads:
     pid: int
     tids: Numbers
     positions: Numbers
-    names: Text
+    names: TextColumn
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EventKind:
     """What several events have in common. ``args`` are names with their values; ``is_instant`` tells those that are
     a point in time from those that last."""
 
@@ -98,7 +98,7 @@ class Events:
 
     pid: int
     tids: Numbers
-    kinds: Sequence[Kind]
+    kinds: Sequence[EventKind]
     kind: Numbers
     start_ns: Numbers
     end_ns: Numbers
@@ -110,6 +110,17 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.tids)
+
+    def part(self, rows: slice) -> Events:
+        """These rows of all columns."""
+        columns = ("tids", "kind", "start_ns", "end_ns", "group", "start_order", "end_order")
+        args = (
+            replace(arg, values=arg.values[rows], shown=None if arg.shown is None else arg.shown[rows])
+            for arg in self.args
+        )
+        arrows = self.arrows and replace(self.arrows, ids=self.arrows.ids[rows], at_ns=self.arrows.at_ns[rows])
+        parts = {name: getattr(self, name)[rows] for name in columns}
+        return replace(self, **parts, args=tuple(args), arrows=arrows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +137,7 @@ class Counters:
     values: Numbers
 
 
-Part = Process | Threads | Events | Counters
+Part = TraceProcess | Threads | Events | Counters
 
 
 Section = Callable[[], Iterator[Part]]

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.export.drawing.scene import Numbers, Picked, Text
+from kprof_inject.export.drawing.scene import Numbers, Picked, TextColumn
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
@@ -38,7 +38,7 @@ class Tracks(Protocol):
         """The thread of what is said of each warp (``INCOMPLETE_COLUMNS``)."""
         ...
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
+    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
         """What these threads are called, in parts that are not empty."""
         ...
 
@@ -71,7 +71,7 @@ def _numbers(columns: NDArray[np.void], name: str) -> Numbers:
     return column
 
 
-class _Warps:
+class _WarpNumbers:
     """The warps of a launch, numbered: by what ``key`` makes of a CTA, then by warp."""
 
     def __init__(self, timeline: Timeline, key: Callable[[NDArray[np.void]], Numbers]) -> None:
@@ -100,29 +100,29 @@ class _Warps:
         ctas = self._ctas[numbers // self._per_cta]
         return _numbers(ctas, "sm"), _numbers(ctas, "cta"), numbers % self._per_cta
 
-    def partitions(self, numbers: Numbers) -> Text:
+    def partitions(self, numbers: Numbers) -> TextColumn:
         """What is told of each one's partition behind its place: nothing unless the kernel is warp specialised."""
         return (Picked(self._partitions, numbers % self._per_cta),) if any(self._partitions) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class BySm:
+class SmLayout:
     """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_Warps(timeline, _sm_and_cta), timeline.lanes, _sm_first)
+        return _WarpTracks(_WarpNumbers(timeline, _sm_and_cta), timeline.lanes, _sm_first)
 
 
 @dataclass(frozen=True, slots=True)
-class ByCta:
-    """As ``BySm``, ordered by CTA and warp."""
+class CtaLayout:
+    """As ``SmLayout``, ordered by CTA and warp."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_Warps(timeline, _cta), timeline.lanes, _cta_first)
+        return _WarpTracks(_WarpNumbers(timeline, _cta), timeline.lanes, _cta_first)
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeColumn:
+class ScopeLayout:
     """A thread for each scope and warp, so that one scope of all warps stands together, ordered by SM, CTA and warp.
     What warps lost stands below, on threads of its own."""
 
@@ -132,26 +132,28 @@ class ScopeColumn:
             f"{scope.name} ({partitions[index]})" if index in partitions else scope.name
             for index, scope in enumerate(timeline.table.scopes)
         ]
-        return _ScopeTracks(_Warps(timeline, _sm_and_cta), [*names, _INCOMPLETE])
+        return _ScopeTracks(_WarpNumbers(timeline, _sm_and_cta), [*names, _INCOMPLETE])
 
 
-BY_SM: TrackLayout = BySm()
-LAYOUTS: dict[str, TrackLayout] = {"sm": BY_SM, "cta": ByCta(), "scope": ScopeColumn()}
+BY_SM: TrackLayout = SmLayout()
+LAYOUTS: dict[str, TrackLayout] = {"sm": BY_SM, "cta": CtaLayout(), "scope": ScopeLayout()}
 """By the names that users know them by."""
 
 
-def _sm_first(sm: Numbers, cta: Numbers, warp: Numbers) -> Text:
+def _sm_first(sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
     return "SM ", sm, " CTA ", cta, " warp ", warp
 
 
-def _cta_first(sm: Numbers, cta: Numbers, warp: Numbers) -> Text:
+def _cta_first(sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
     return "CTA ", cta, " warp ", warp, ", SM ", sm
 
 
 class _WarpTracks:
     """A thread for each warp and lane."""
 
-    def __init__(self, warps: _Warps, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], Text]) -> None:
+    def __init__(
+        self, warps: _WarpNumbers, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], TextColumn]
+    ) -> None:
         self._warps = warps
         self._lanes = lanes
         self._per_warp = int(lanes.max(initial=0)) + 1
@@ -164,7 +166,7 @@ class _WarpTracks:
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return self._warps.of_rows(incomplete) * self._per_warp
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
+    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
         lane = numbers % self._per_warp
         usual, further = numbers[lane == 0], numbers[lane > 0]
         if usual.size:
@@ -172,7 +174,7 @@ class _WarpTracks:
         if further.size:
             yield further, (*self._places(further), " (crossing ", lane[lane > 0], ")")
 
-    def _places(self, numbers: Numbers) -> Text:
+    def _places(self, numbers: Numbers) -> TextColumn:
         warps = numbers // self._per_warp
         return *self._name(*self._warps.places(warps)), *self._warps.partitions(warps)
 
@@ -180,7 +182,7 @@ class _WarpTracks:
 class _ScopeTracks:
     """A thread for each of these names and each warp; a scope's is that at its index, the last is for what was lost."""
 
-    def __init__(self, warps: _Warps, names: list[str]) -> None:
+    def __init__(self, warps: _WarpNumbers, names: list[str]) -> None:
         self._warps = warps
         self._names = names
         self.count = warps.count * len(names)
@@ -191,7 +193,7 @@ class _ScopeTracks:
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, Text]]:
+    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
         which, warp = np.divmod(numbers, max(self._warps.count, 1))
         if numbers.size:
             yield numbers, (Picked(self._names, which), ": ", *_sm_first(*self._warps.places(warp)))
