@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -60,12 +61,17 @@ def excerpt(where: Position, width: int = 160) -> list[str]:
     return [f"  {shown}", f"  {pad}^"]
 
 
-# Texts from elsewhere (names in a kernel, paths), for eyes.
+def did_you_mean(word: str, known: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
+    """A question for those of the known words that are like this one, with a blank behind it; empty if none is."""
+    from difflib import get_close_matches  # an error alone needs it
+
+    close = get_close_matches(word, list(known), most)
+    return f"did you mean {' or '.join(map(shown, close))}? " if close else ""
 
 
 def printable(text: str) -> str:
-    """The text with a space for each character that a terminal would obey or cannot show: escapes, line ends, marks of
-    writing direction, lone surrogates."""
+    """A text from elsewhere (a kernel's name, a path), with a space for each character that a terminal would obey or
+    cannot show: escapes, line ends, marks of writing direction, lone surrogates."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

@@ -21,8 +21,6 @@ from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.workspace import DumpedKernel, Workspace, snapshot_beside
 
-# What ``list`` says: what there is to select in a kernel.
-
 
 @dataclass(frozen=True, slots=True)
 class Outline:

@@ -17,12 +17,10 @@ from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.registry import DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
-from kprof_inject.timeline.choice import Choice
-
-# What values of options may be, beyond what click knows.
+from kprof_inject.timeline.choice import Choice, NumberSet
 
 if TYPE_CHECKING:
-    from kprof_inject.timeline.choice import NumberSet
+    from click.shell_completion import CompletionItem
 
     _OfNumbers = click.ParamType[NumberSet]
 else:
@@ -44,19 +42,9 @@ class Numbers(_OfNumbers):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> NumberSet:
         """Raises ``KprofError`` that points into the value."""
-        # With it comes numpy, which the help of the whole program does without.
-        from kprof_inject.timeline.choice import NumberSet
-
         if isinstance(value, NumberSet):
             return value
         return NumberSet.parse(str(value), param.opts[0] if param else self.name)
-
-
-# What the shell offers: for ``--at`` the selectors that find something in the workspace at hand, for ``--scope`` the
-# names of the scopes in the capture at hand.
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 
 def complete_selectors(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -275,8 +263,6 @@ def trace_option(function: Function) -> Function:
 def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")(function)
 
-
-# Options of the commands that show a capture: which part of it, by which names, and how it is drawn.
 
 _NUMBERS = {
     "launches": ("--launch", "launches of each kernel: numbers as the table has them, such as 0,4-7,12-"),

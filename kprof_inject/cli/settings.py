@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import ByteCount, Numbers
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, did_you_mean
 
 _FILE = "pyproject.toml"
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?kprof-inject[\"']?[ \t]*\]", re.MULTILINE)
@@ -143,10 +143,7 @@ def _require_known(settings: Settings, mine: Iterable[str], ctx: click.Context) 
     known = {key for command in _commands(ctx) for key in _options(command)}
     for key in settings.values:
         if key not in known:
-            import difflib
-
-            close = difflib.get_close_matches(key, known, n=3)
-            hint = f"did you mean {' or '.join(close)}?" if close else f"the settings are {', '.join(sorted(known))}"
+            hint = did_you_mean(key, known).rstrip() or f"the settings are {', '.join(sorted(known))}"
             raise settings.error(key, f"there is no setting {key!r}", hint)
 
 

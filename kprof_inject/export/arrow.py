@@ -1,4 +1,7 @@
-"""Tables of scopes for all that read Apache Arrow: pandas, Polars, DuckDB and others. Needs pyarrow."""
+"""Tables of scopes for pandas, and for all that read Apache Arrow: Polars, DuckDB and others.
+
+They have a row for each scope that ran, and the columns of ``scope_rows``. All of it is in memory at once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.scope_rows import COLUMN_TYPES, ScopeRows, scope_rows
 from kprof_inject.timeline.timeline import Timeline
 
-# Libraries that some formats need and that not every installation has.
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 
 def optional_module(name: str, package: str) -> Any:
@@ -21,9 +26,6 @@ def optional_module(name: str, package: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise KprofError(f"this needs {package}, which is not installed", hint=f"pip install {package}") from None
-
-
-# Tables of scopes as Apache Arrow has them. Needs pyarrow.
 
 
 def arrow_schema(rows: ScopeRows) -> Any:
@@ -49,15 +51,6 @@ def arrow_batches(rows: ScopeRows) -> Iterator[Any]:
             ],
             schema=schema,
         )
-
-
-# Tables of scopes for pandas, and for all that read Apache Arrow: Polars, DuckDB and others.
-#
-# A row for each scope that ran; ``scope_rows`` has the columns. All of it is in memory at once.
-
-if TYPE_CHECKING:
-    import pandas
-    import pyarrow
 
 
 def to_arrow(timelines: Sequence[Timeline]) -> pyarrow.Table:

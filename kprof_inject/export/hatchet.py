@@ -23,24 +23,27 @@ from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
 
-# The scopes of a launch as a tree: how often each ran where, and what it took by itself.
-
 _Numbers = NDArray[np.int64]
 
 # Beyond every number of a record.
 _WARP_SHIFT = 32
 
+_NO_NAME = "(no name)"
+
+# ``DeviceType`` in Proton's Device.h: its metrics of cycles have the number, as text.
+_DEVICE_TYPES = {"hip": "0", "cuda": "1"}
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One place in the tree: ``path`` are the indices in the scope table, from the outermost scope to its own.
-
-    ``count`` is how often it ran, ``self_cycles`` what that took, of all warps together, without the nodes in it; None
-    of a mark."""
+    """One place in the tree of a launch's scopes."""
 
     path: tuple[int, ...]
+    """Indices in the scope table, from the outermost scope to its own."""
     count: int
+    """How often it ran."""
     self_cycles: int | None
+    """What that took, of all warps together, without the nodes in it; None of a mark."""
 
 
 def scope_tree(timeline: Timeline) -> list[Node]:
@@ -128,12 +131,6 @@ class _SeenNodes:
             self._nodes[key] = len(self.paths)
             self.paths.append((*(self.paths[outer - 1] if outer else ()), scope))
         return self._nodes[key]
-
-
-_NO_NAME = "(no name)"
-
-# ``DeviceType`` in Proton's Device.h: its metrics of cycles have the number, as text.
-_DEVICE_TYPES = {"hip": "0", "cuda": "1"}
 
 
 def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:

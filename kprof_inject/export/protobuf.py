@@ -1,4 +1,9 @@
-"""Columns of byte strings and of protobuf fields, for writers of many messages of one form at once."""
+"""Columns of byte strings and of protobuf fields, for writers of many messages of one form at once.
+
+A field is its key (number and wire type) and its value; a message within a message is its length and its fields.
+Varints have seven bits a byte, the lowest first, the top bit on all but the last
+(https://protobuf.dev/programming-guides/encoding).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Columns of byte strings, for writers of many messages of one form at once: varints, numbers, texts.
-#
-# Varints are those of protobuf: seven bits a byte, the lowest first, the top bit on all but the last
-# (https://protobuf.dev/programming-guides/encoding).
-
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+_LENGTHS_STEP = 64
 _WORD_BITS = 56
 _DECIMAL_DIGITS = 20
 
@@ -107,15 +109,6 @@ def _continues() -> NDArray[np.uint64]:
 _CONTINUES = _continues()
 
 
-# Protobuf fields: single ones as bytes, and columns of them.
-#
-# A field is its key, number and wire type, and its value; a message within a message is its length and its fields
-# (https://protobuf.dev/programming-guides/encoding).
-
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
-_LENGTHS_STEP = 64
-
-
 def varint(value: int) -> bytes:
     """One number; a negative one as protobuf has its ``int64``."""
     value &= (1 << 64) - 1
@@ -167,9 +160,6 @@ def _message_heads(number: int, first: bytes, longest: int) -> ByteColumn:
     """The key and length of a message and what is first in it, by the length of the rest."""
     key = varint(number << 3 | _BYTES)
     return strings([key + varint(len(first) + rest) + first for rest in range(longest + 1)])
-
-
-# Rows of bytes: columns put side by side, and rows put one behind the other in any order.
 
 
 @dataclass(frozen=True, slots=True)

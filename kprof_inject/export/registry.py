@@ -20,8 +20,7 @@ from kprof_inject.files import write_chunks
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
-# Compression of a stream of chunks.
-
+# Has zlib write the container of gzip.
 _GZIP_CONTAINER = 16 + zlib.MAX_WBITS
 
 
@@ -40,14 +39,15 @@ _TracksWriter = Callable[[Sequence[Timeline], TrackLayout, Run], Iterator[bytes]
 
 
 class Format(Protocol):
-    """``on_axis`` tells whether its times are on the axes of ``timeline.axis``, ``advice`` how to read such a
-    ``{file}``."""
+    @property
+    def on_axis(self) -> bool:
+        """Whether its times are on the axes of ``timeline.axis``."""
+        ...
 
     @property
-    def on_axis(self) -> bool: ...
-
-    @property
-    def advice(self) -> str: ...
+    def advice(self) -> str:
+        """How to read such a ``{file}``."""
+        ...
 
     def writer(self, ending: str, layout: str | None) -> TraceWriter:
         """What writes it, in one of the ``LAYOUTS`` (None: the usual one). Raises ``KprofError`` if it has none, or if

@@ -17,8 +17,12 @@ from numpy.typing import NDArray
 
 from kprof_inject.errors import printable
 
-# Whole numbers as decimal text, by column: four digits at a time, from tables.
+# The array of so many rows stays in the processor's cache from the first field to the last.
+_CHUNK_ROWS = 1 << 11
 
+_Bytes = NDArray[np.uint8]
+
+# Whole numbers are written four digits at a time, from tables.
 _DIGITS = 4
 _GROUP = 10**_DIGITS
 # Where the table has the ways to write four digits: all of them; a number's first ones, without leading zeros; and the
@@ -80,14 +84,9 @@ def _four_bytes(rows: NDArray[np.uint8], column: int) -> NDArray[np.uint32]:
     return np.ndarray(len(rows), np.uint32, rows, column, rows.strides[:1])
 
 
-# JSON that Perfetto's own tokenizer reads back.
-#
-# It decodes escapes only in strings that hold a quote, and a string that ends in a backslash fails the whole load. So
-# no escape but the quote's is left in.
-
-
 def json_text(value: Any) -> bytes:
-    """A value as JSON, with what cannot be read back replaced."""
+    """A value as JSON that Perfetto's own tokenizer reads back. It decodes escapes only in strings that hold a quote,
+    and a string that ends in a backslash fails the whole load: so no escape but the quote's is left in."""
     return json.dumps(_readable(value), separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -105,12 +104,6 @@ def _readable(value: Any) -> Any:
         case list():
             return [_readable(item) for item in value]
     return value
-
-
-# The array of so many rows stays in the processor's cache from the first field to the last.
-_CHUNK_ROWS = 1 << 11
-
-_Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
 from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
@@ -200,7 +199,5 @@ def _nothing_found(
 
 
 def _suggestions(site: str, known: Sequence[str]) -> str:
-    close = get_close_matches(site, known, 3)
-    meant = f"did you mean {' or '.join(close)}? " if close else ""
     elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
-    return f"{meant}what there is to select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"
+    return f"{did_you_mean(site, known)}what there is to select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"

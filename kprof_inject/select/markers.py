@@ -6,9 +6,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.python_source import (
     Comment,
     LoopNode,
@@ -116,11 +115,8 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
             raise KprofError(f"{verb!r} needs a name", where=where, hint=f"# kprof: {verb} NAME")
         return Instruction(verb, _name(*rest[0]) if rest else "", comment, where)
     if comment.is_alone or rest:
-        close = get_close_matches(verb, sorted(_VERBS_ALONE if comment.is_alone else _VERBS_BEHIND_CODE), n=1)
-        suggestion = f"did you mean {close[0]!r}? " if close else ""
-        raise KprofError(
-            f"unknown verb {verb!r} in a marker comment", where=where, hint=f"{suggestion}{_hint(comment)}"
-        )
+        meant = did_you_mean(verb, _VERBS_ALONE if comment.is_alone else _VERBS_BEHIND_CODE, 1, repr)
+        raise KprofError(f"unknown verb {verb!r} in a marker comment", where=where, hint=meant + _hint(comment))
     return Instruction("", _name(verb, where), comment, where)
 
 

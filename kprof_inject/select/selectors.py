@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.targets import (
     EveryLoop,
     Func,
@@ -70,7 +69,7 @@ def parse_selector(text: str) -> Selector:
         raise KprofError(
             f"cannot read the selector {text!r}",
             where=Position("--at", 1, column + 1, text),
-            hint=_did_you_mean(text) + _FORMS,
+            hint=_likely_word(text) + _FORMS,
             exit_code=2,
         ) from None
     if isinstance(parsed.target, OpsOfLines) and parsed.target.which.first > parsed.target.which.last:
@@ -83,13 +82,10 @@ def parse_selector(text: str) -> Selector:
     return replace(parsed, text=text)
 
 
-def _did_you_mean(text: str) -> str:
+def _likely_word(text: str) -> str:
     site = text.rsplit("/", 1)[-1]
-    word = re.match(r"\w*", site)
-    close = get_close_matches(word.group(), _WORDS, 1) if word else []
-    if not word or not close or close[0] == word.group():
-        return ""
-    return f"did you mean {close[0] + site[word.end() :]!r}? "
+    word = re.sub(r"\W.*", "", site, flags=re.DOTALL)
+    return "" if word in _WORDS else did_you_mean(word, _WORDS, 1, lambda close: repr(close + site[len(word) :]))
 
 
 @cache

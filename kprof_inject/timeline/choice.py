@@ -6,7 +6,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.timeline.records import recorded_warps
 
 # Sets of numbers as the user writes them: ``0,4-7,12-``.
@@ -267,10 +266,8 @@ def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str
     if any(matches(name, glob) for name in names):
         return
     known = list(dict.fromkeys(names))
-    close = get_close_matches(glob, known, 3)
     there = f"there are {what} {_listed(known)}" if known else f"there are no {what}"
-    hint = f"did you mean {' or '.join(close)}?" if close else there
-    raise KprofError(f"{option} {glob} finds nothing", hint=hint)
+    raise KprofError(f"{option} {glob} finds nothing", hint=did_you_mean(glob, known).rstrip() or there)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """A web server for one site, on this machine alone.
 
-It stands on the standard library's: a web framework would bring more code than there is here to hand an open file to
-one browser.
+It stands on ``http.server``, and not on ``SimpleHTTPRequestHandler``, which knows no ranges and makes requests into
+paths; a web framework would be a dependency, to hand one open file to one browser.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from urllib.parse import urlsplit
 
 from kprof_inject.errors import KprofError
 from kprof_inject.viewing.site import Website
-
-# Opening a page in the user's browser.
 
 # Without one of them Python takes a browser of the terminal, which knows no WebAssembly.
 _SIGNS_OF_A_BROWSER = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

@@ -23,8 +23,6 @@ from kprof_inject.files import open_regular
 from kprof_inject.timeline.axis import place_launches
 from kprof_inject.timeline.timeline import Timeline
 
-# A trace, and what of it is seen first.
-
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -56,8 +54,6 @@ def last_launch(timelines: Sequence[Timeline]) -> Slice | None:
     return Slice(begin_ns, end_ns - begin_ns)
 
 
-# Whether a file is a trace that the Perfetto UI may read: it looks at how a file begins, not at its name.
-
 # Far more than the first packet of any trace takes, or the blanks before a JSON text.
 _BEGIN_BYTES = 1 << 16
 
@@ -77,7 +73,7 @@ _HINT = "give one that the Perfetto UI reads, such as .pftrace or .json, also wi
 
 def open_trace(path: Path) -> BinaryIO:
     """The file at ``path``, open. Raises ``KprofError`` unless it, or what is gzipped in it, begins as a Chrome or a
-    Perfetto trace does."""
+    Perfetto trace does: the UI looks at how a file begins, not at its name."""
     file = io.BufferedReader(open_regular(path))
     try:
         _require_trace(path, file.read(_BEGIN_BYTES))

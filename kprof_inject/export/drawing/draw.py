@@ -29,15 +29,14 @@ from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.timeline import Timeline
 
-# How many CTAs were active at a time, on each SM and on all.
-
 _CHUNK_CTAS = 1 << 16
 _UNIT = "CTAs"
+_NO_END = "when the call returned was not recorded"
 
 
 def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterator[Counters]:
-    """A counter for all SMs, then one for each SM: of CTAs (``CTA_COLUMNS``) between their begin and the end of
-    copying their records. Nothing if there are none."""
+    """How many CTAs were active at a time: a counter for all SMs, then one for each SM. A CTA (of ``CTA_COLUMNS``) is
+    active from its begin to the end of copying its records. Nothing if there are none."""
     if not ctas.size:
         return
     yield Counters(pid, ["all SMs"], _UNIT, *_changes(ctas, np.zeros(len(ctas), dtype=np.int64), clock))
@@ -68,18 +67,14 @@ def _changes(ctas: NDArray[np.void], counter: Numbers, clock: DeviceClock) -> tu
     return counter[kept], at_ns[kept], active[kept]
 
 
-# When the host made the launches: the calls of one process of the program.
-
-_NO_END = "when the call returned was not recorded"
-
-
 @dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """A host's call that made a launch, and the id of the arrow from it to the launch (0: none)."""
+    """A host's call that made a launch."""
 
     placed: PlacedLaunch
     call: HostCall
     arrow: int
+    """The id of the arrow from the call to the launch; 0 for none."""
 
 
 def host_process_name(origin: Origin, *, of_several_hosts: bool) -> str:

@@ -17,11 +17,13 @@ from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
-# What a trace says of each launch beside what it shows.
+_CHUNK_WARPS = 1 << 16
+_LOST = EventKind("lost records", "lost")
+_INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
 
 def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
-    """Values of JSON, by name."""
+    """What a trace says of a launch beside what it shows: values of JSON, by name."""
     timeline = placed.timeline
     return {
         "kernel": timeline.launch.kernel.name,
@@ -67,11 +69,6 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
         "globaltimer_drift_ppm": round(relation.drift * 1e6, 3) if relation else 0.0,
         "alignment_error_ns": clock.error_ns,
     }
-
-
-_CHUNK_WARPS = 1 << 16
-_LOST = EventKind("lost records", "lost")
-_INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
 
 def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
