@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert ended.exit_code == 0
     assert ended.stdout.startswith("Usage: kprof-inject [OPTIONS] COMMAND")
     assert ended.stdout.endswith("imported: click\n")
+
+
+def test_an_import_of_something_heavy_is_noticed(tmp_path: Path) -> None:
+    shutil.copytree(REPO / "kprof_inject", tmp_path / "kprof_inject", ignore=shutil.ignore_patterns("demo"))
+    with (tmp_path / "kprof_inject/files.py").open("a") as module:
+        module.write("import numpy\n")
+    ended = run_python("-c", MODULES_AFTER_HELP, folder=tmp_path)
+    assert ended.stdout.endswith("imported: click numpy\n")
 
 
 def test_the_installed_script_is_the_same_program(tmp_path: Path, kprof: CommandLine) -> None:
