@@ -14,7 +14,7 @@ from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.tracks import LAYOUTS
-from kprof_inject.export.registry import DrawingFormat, TraceFile, format_of
+from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
 from kprof_inject.timeline.choice import Choice, NumberSet
@@ -98,11 +98,6 @@ DEFAULT_WORKSPACE = Path("kprof_out")
 def path_type() -> click.Path:
     return click.Path(path_type=Path)
 
-
-TRACE_ENDINGS = (
-    "its ending says the format: .json or .pftrace for ui.perfetto.dev, .csv (these also with .gz), .parquet, or "
-    ".hatchet for proton-viewer"
-)
 
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
 """Everything after the first word that is no option belongs to the program."""
@@ -256,7 +251,7 @@ def trace_option(function: Function) -> Function:
         "trace_path",
         type=path_type(),
         default=None,
-        help=f"The trace file; {TRACE_ENDINGS}. [default: trace.json in the workspace]",
+        help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
     )(function)
 
 

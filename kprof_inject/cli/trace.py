@@ -9,7 +9,6 @@ import click
 from kprof_inject.cli.captures import loss_lines, write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import (
-    TRACE_ENDINGS,
     choice_options,
     layout_option,
     path_type,
@@ -17,6 +16,7 @@ from kprof_inject.cli.options import (
     scope_names_option,
     trace_file,
 )
+from kprof_inject.export.registry import ENDINGS
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.timeline.choice import Choice
 
@@ -27,7 +27,7 @@ from kprof_inject.timeline.choice import Choice
     "-o",
     "--output",
     type=path_type(),
-    help=f"The file; {TRACE_ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or beside BUFFER]",
+    help=f"The file; {ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or beside BUFFER]",
 )
 @choice_options
 @layout_option

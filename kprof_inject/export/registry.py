@@ -109,6 +109,13 @@ _FORMATS: dict[str, Format] = {
 }
 
 
+ENDINGS = (
+    "its ending says the format: .json or .pftrace for ui.perfetto.dev, .csv (these also with .gz), .parquet, or "
+    ".hatchet for proton-viewer"
+)
+"""The same in words, for the help of commands."""
+
+
 @dataclass(frozen=True, slots=True)
 class TraceFile:
     """A file to be written, in the format that its name asks for."""
