@@ -29,8 +29,7 @@ SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 class Session:
     """What the command line tells the processes of the program: one JSON file, named in the environment.
 
-    ``step`` is ``dump`` or ``run``; ``kernel`` a glob; ``launches`` a launch
-    specification; paths are absolute."""
+    ``step`` is ``dump`` or ``run``; ``kernel`` a glob; ``launches`` a launch specification; paths are absolute."""
 
     step: str
     workspace: str
