@@ -1,4 +1,7 @@
-"""Where things stand in Proton's buffer: one class for each layout.
+"""Where things stand in Proton's buffer, bit by bit: one class for each layout.
+
+A buffer that was not cleared holds what was in its memory before, and that may be the rows of an earlier launch. So a
+row counts only if a CTA of the launch can have written it: by what it says, and by what the others say.
 
 Sources: Proton's ``CircularLayoutParser`` and ``InitializeOp``/``FinalizeOp`` lowering in triton
 (third_party/proton), checked on an H200 with Triton 3.6.0, and the stores in the PTX of every version's kernels.
@@ -49,10 +52,6 @@ def clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
     high = (entries & np.uint64(CLOCK_HIGH_MASK)) << np.uint64(CLOCK_LOW_BITS)
     return (high | low).view(np.int64)
 
-
-# Which rows of a launch's buffer cannot be what a CTA of it wrote: by what they say and by what the others say.
-#
-# A buffer that was not cleared holds what was in its memory before, and that may be the rows of an earlier launch.
 
 # No CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM.
 _LONGEST_NS = 1 << 41
@@ -128,29 +127,28 @@ _MOST_SMS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class RawCtas:
-    """The CTAs that ran, one row each, and what their warps wrote.
-
-    ``warps`` are the ids of the warps that recorded, ascending; "warp" in a shape means one of these, in this order.
-    ``written_words`` (CTA, warp) is never clamped; where it is too high to be true, the ring is taken to have gone
-    round once. ``entries`` (CTA, warp, slot, 2) is the ring of each warp, two words an entry; slots that were never
-    written hold anything. It is a view of the buffer, unless rows amid the others were left out. ``never_ran`` counts
-    the rows without a preamble, ``damaged`` those whose header contradicts itself or the others; neither has a row
-    here. Where the CTAs were not ``timed``, no timer was read, or none that makes sense, and the times are 0.
-    ``miscounted`` is the number of warps that cannot have written what they say: too much, or half a record.
-    """
+    """The CTAs that ran, one row each, and what their warps wrote."""
 
     warps: NDArray[np.int64]
+    """The ids of the warps that recorded, ascending; "warp" in a shape means one of these, in this order."""
     cta: NDArray[np.int64]
     sm: NDArray[np.int64]
     init_ns: NDArray[np.int64]
     pre_final_ns: NDArray[np.int64]
     post_final_ns: NDArray[np.int64]
     written_words: NDArray[np.int64]
+    """Never clamped; where it is too high to be true, the ring is taken to have gone round once: shape (CTA, warp)."""
     entries: NDArray[np.uint32]
+    """The ring of each warp: shape (CTA, warp, slot, 2). Slots that were never written hold anything. It is a view of
+    the buffer, unless rows amid the others were left out."""
     never_ran: int
+    """How many rows have no preamble, and none here."""
     damaged: int
+    """How many rows contradict themselves or the others, and have none here."""
     timed: bool
+    """Whether a timer was read that makes sense; else the times are 0."""
     miscounted: int = 0
+    """How many warps cannot have written what they say: too much, or half a record."""
 
 
 class Layout(Protocol):

@@ -32,8 +32,6 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.ttgir.strings import STRING, unquote
 
-# What a Proton buffer's payload tells of how it was recorded, which its header does not say.
-
 # A clock that goes back further than this did not: its 32 bits have overflowed.
 _HALF_PERIOD = 1 << (CLOCK_LOW_BITS - 1)
 # Where the compiler moved stores, it did so for all warps that come by, and a start stands right before its end
@@ -46,15 +44,17 @@ _UNTIMED = "untimed"
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """``layout`` is the name of the payload's layout, ``ring_bytes`` what each recorded warp's ring takes (0 if no CTA
-    ran). ``clock_bits`` is as in ``Mode``, ``stores_moved`` its ``sched_stores``; ``scope_ids`` are those that entries
-    bear, ascending."""
+    """How a payload was recorded, which its header does not say."""
 
     layout: LayoutName
     ring_bytes: int
+    """What each recorded warp's ring takes; 0 if no CTA ran."""
     clock_bits: int
+    """As in ``Mode``."""
     stores_moved: bool
+    """``Mode.sched_stores``."""
     scope_ids: tuple[int, ...]
+    """Those that entries bear, ascending."""
 
 
 def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> Recording:
@@ -121,8 +121,6 @@ def _blocks(ctas: RawCtas) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64
         yield first, np.where(used, clocks, -1), followed
 
 
-# The names of Proton's scope ids, from a file beside the buffer: the buffer itself has none.
-
 _TAKES_ID = re.compile(rf"\bproton\.(?:record\s+(?P<side>start|end)\s+({STRING})|allocate_event\s+({STRING}))")
 _FUNCTION = re.compile(r'(?<![\w.$-])"?tt\.func\b')
 
@@ -130,8 +128,9 @@ _HINT = 'give the kernel\'s .ttgir with its records, or JSON: {"0": "name", ...}
 
 
 def read_scope_names(path: Path) -> dict[int, str]:
-    """The name of each scope id, from the kernel's TTGIR with its records, or from JSON: an object from id to name, the
-    same under ``scope_ids``, or a list of names or of pairs (as Triton's ``get_scope_id_names`` gives them).
+    """The name of each scope id, which the buffer does not have: from the kernel's TTGIR with its records, or from
+    JSON, that is an object from id to name, the same under ``scope_ids``, or a list of names or of pairs (as Triton's
+    ``get_scope_id_names`` gives them).
 
     Several ids may bear one name. Raises ``KprofError`` if the file is neither."""
     text = read_text(path)

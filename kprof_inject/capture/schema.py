@@ -115,7 +115,7 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 
 
 class LaunchRecord(Struct, frozen=True, kw_only=True):
-    """A line of ``launches.jsonl``: a launch whose buffer was saved. ``crc32`` is of the buffer."""
+    """A line of ``launches.jsonl``: a launch whose buffer was saved."""
 
     line: Count = 0
     variant: FileName

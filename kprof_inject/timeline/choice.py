@@ -17,8 +17,6 @@ from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.timeline.records import recorded_warps
 
-# Sets of numbers as the user writes them: ``0,4-7,12-``.
-
 _RANGE = re.compile(r"\s*(?P<first>[0-9]{1,9})\s*(?P<to>-\s*(?P<last>[0-9]{1,9})?)?\s*")
 
 _Range = tuple[int, int | None]
@@ -27,7 +25,8 @@ _Range = tuple[int, int | None]
 
 @dataclass(frozen=True, slots=True)
 class NumberSet:
-    """Whole numbers from 0 on. ``bounds`` ascend: a number is in the set if an odd number of them are no greater."""
+    """Whole numbers from 0 on, as the user writes them: ``0,4-7,12-``. ``bounds`` ascend: a number is in the set if an
+    odd number of them are no greater."""
 
     bounds: tuple[int, ...]
 

@@ -73,8 +73,6 @@ INCOMPLETE_COLUMNS = np.dtype(
 (of no length if there are none), how many starts and ends have no partner, how many entries are none of a record's."""
 
 
-# Columns of values by group.
-
 NO_SMALLEST = np.iinfo(np.int64).max
 NO_LARGEST = np.iinfo(np.int64).min
 

@@ -14,12 +14,6 @@ from numpy.typing import NDArray
 from kprof_inject.timeline.rate import PART, Lines, Residuals, means, parts
 from kprof_inject.timeline.readings import reading_weights
 
-# The likeliest walk through readings that have an error.
-#
-# The rate of a clock wanders, so what is left of a straight line is a random walk. The likeliest one is straight
-# between two readings, and at the readings it is a penalised least squares fit: near one another they are averaged,
-# far apart they stand for themselves. Nothing can overshoot between them.
-
 _LEAST_STEP_NS2 = 1e-3
 # By how much the readings' errors are taken too large, round by round: at first the walk goes smoothly past a reading
 # that is off, which then shows as such; a walk that went through it at once would never find out.
@@ -29,7 +23,12 @@ _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 def likeliest_walks(
     residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The heights of the walks at the readings, and how much each reading counted in the end, 0 to 1.
+    """The likeliest walks through readings that have an error: their heights at the readings, and how much each reading
+    counted in the end, 0 to 1.
+
+    The rate of a clock wanders, so what is left of a straight line is a random walk. The likeliest one is straight
+    between two readings, and at the readings it is a penalised least squares fit: near one another they are averaged,
+    far apart they stand for themselves. Nothing can overshoot between them.
 
     ``left`` has one walk after the other, each in the order of time; ``linked`` says which readings are of the same
     walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time."""

@@ -142,9 +142,6 @@ def _middle(intervals: Sequence[_Interval], drift: float, widening: int) -> floa
     return (lowest + highest) / 2
 
 
-# When the host made a launch, by the device's clock.
-
-
 @dataclass(frozen=True, slots=True)
 class HostCall:
     """The host's call that made a launch, by the device's globaltimer: from just before it until it returned (None if

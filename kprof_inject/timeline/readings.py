@@ -134,11 +134,6 @@ def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.f
     return np.add.reduceat(usual, begins) / counts
 
 
-# In which steps a device's globaltimer moves, read off the times of a launch.
-#
-# 32 ns on an H200; about 1 µs on other NVIDIA GPUs, perhaps in units of 32 ns all the same; 10 ns on AMD, where Proton
-# multiplies ``s_memrealtime``, a counter of 100 MHz, by ten.
-
 # About a microsecond, in binary: nothing comes in multiples of that by chance. A timer that has not moved from a CTA's
 # begin until its records are copied has no finer steps.
 _COARSE_STEP_NS = 1024
@@ -170,7 +165,9 @@ _HARDLY = 1 / 200
 def timer_step(
     ctas: RawCtas, rows: NDArray[np.int64], first_cycles: NDArray[np.int64], last_cycles: NDArray[np.int64]
 ) -> int:
-    """The step in nanoseconds, by the CTAs ``rows``. ``first_cycles`` and ``last_cycles`` (CTA) belong to their init
+    """The step of the device's globaltimer in nanoseconds, read off the times of the CTAs ``rows``: 32 ns on an H200;
+    about 1 µs on other NVIDIA GPUs, perhaps in units of 32 ns all the same; 10 ns on AMD, where Proton multiplies
+    ``s_memrealtime``, a counter of 100 MHz, by ten. ``first_cycles`` and ``last_cycles`` (CTA) belong to their init
     and pre-final times."""
     some = rows[:_MOST_CTAS]
     init_ns, final_ns = ctas.init_ns[some], ctas.pre_final_ns[some]
@@ -221,11 +218,6 @@ def _unusual_difference(durations_ns: NDArray[np.int64], cycles: NDArray[np.int6
     return float(np.quantile(np.abs(rest_ns - np.median(rest_ns)), _UNUSUAL_SHARE))
 
 
-# Timer readings of a launch, each with the clock value that it belongs to: what the clock is fitted to.
-#
-# Every CTA reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record
-# reads the SM's cycle counter shortly after the one and shortly before the other.
-
 # From init to the first record of a scope around the function, in the warp that reads the timer, and from the last of
 # all warps to pre-final. Measured on an H200 against readings of the kernel's own (tests/gpu/timed_kernels.py).
 _AFTER_INIT_NS = 30.0
@@ -247,7 +239,11 @@ _FAR = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """One row for each reading, in order of ``sm`` and ``cycles``. At the clock value ``cycles`` of SM ``sm`` the
+    """Timer readings of a launch, each with the clock value that it belongs to: what the clock is fitted to. Every CTA
+    reads the device's globaltimer when it begins (init) and when all its warps are done (pre-final). A record reads the
+    SM's cycle counter shortly after the one and shortly before the other.
+
+    One row for each reading, in order of ``sm`` and ``cycles``. At the clock value ``cycles`` of SM ``sm`` the
     globaltimer showed ``ns`` plus ``shift_ns``, with a standard error of ``error_ns``.
 
     ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the

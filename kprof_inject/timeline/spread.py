@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# One column of a launch's scopes, kept scope by scope, and its quantiles.
-
 _NARROW = np.iinfo(np.int32)
 # From 32 MiB on, memory goes back to the system whenever it is given back (mallopt(3), M_MMAP_THRESHOLD).
 _LARGEST_PIECE = 1 << 23
@@ -61,9 +59,6 @@ def take_quantiles(values: NDArray[np.signedinteger], points: Sequence[float]) -
     low, high = (values[found].astype(np.float64) for found in (below, above))
     quantiles: list[float] = (low + (high - low) * (at - below)).tolist()
     return quantiles
-
-
-# How a scope's time differs from warp to warp, CTA to CTA, SM to SM.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -195,15 +190,13 @@ def _balance_of(ctas: NDArray[np.int64], imbalances: NDArray[np.float32]) -> Cta
     return CtaBalance(len(found), float(np.median(found)), float(found[worst]), int(ctas[shared[worst]]))
 
 
-# How an iteration's time goes from the first of its loop to the last.
-
 _KEY_BITS = 63
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterationSeries:
-    """The iterations of one loop whose number is known, over all runs of the loop; a run is from its begin to its end
-    in one warp.
+    """How the time of a loop's iterations goes from the first to the last. Those count whose number is known, over all
+    runs of the loop; a run is from its begin to its end in one warp.
 
     ``numbers`` are those that occur, ascending from 0; ``counts``, ``mean_ns`` and ``p50_ns`` belong to them. The
     ``runs`` had from ``fewest`` to ``most`` iterations, the middle one ``median``. ``first_ns`` is the median of the

@@ -46,8 +46,6 @@ from kprof_inject.timeline.records import (
 )
 from kprof_inject.timeline.unwrap import Counter
 
-# Memory that arrays leave, kept for the next ones.
-
 # Below the largest size that glibc's threshold follows: 32 MiB on 64 bits.
 _LARGE_BYTES = 30 << 20
 
@@ -60,15 +58,6 @@ def keep_freed_memory() -> None:
     (``M_MMAP_THRESHOLD`` in mallopt(3)). This frees a large one, which nobody has written to. Other C libraries do as
     they did."""
     np.empty(_LARGE_BYTES, dtype=np.uint8)
-
-
-# What the records themselves cost, taken out of durations.
-#
-# A warp that makes a record takes longer for it, and how much longer hangs on what stands beside the record. So each
-# distance between two records of a warp is taken to be shorter by the middle of what one record may cost, or of several
-# where entries were damaged, though never less than nothing. Each distance may be off by ``RecordCost.error_cycles``. A
-# duration is the sum of the distances in it, so that scopes stay consistent: those in a scope never add up to more than
-# it, and nothing is negative.
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +75,13 @@ def as_recorded(records: Records, ns: NDArray[np.int64]) -> Elapsed:
 
 
 def without_records(records: Records, ns: NDArray[np.int64], record_cost: RecordCost) -> Elapsed:
-    """``record_cost`` taken out for each record."""
+    """``record_cost`` taken out for each record.
+
+    A warp that makes a record takes longer for it, and how much longer hangs on what stands beside the record. So each
+    distance between two records of a warp is taken to be shorter by the middle of what one record may cost, or of
+    several where entries were damaged, though never less than nothing. Each may be off by ``RecordCost.error_cycles``.
+    A duration is the sum of the distances in it, so that scopes stay consistent: those in a scope never add up to more
+    than it, and nothing is negative."""
     cycles = np.diff(records.cycles)
     # Between two warps there is no distance; those of one warp run on from wherever the one before ended.
     within = np.diff(records.group) == 0
@@ -102,13 +97,11 @@ def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(np.concatenate((np.zeros(1), np.cumsum(distances)))).astype(np.int64)
 
 
-# The second pass over a launch's records: its scopes, block by block.
-
-
 @dataclass(frozen=True, slots=True)
 class ScopeBlocks:
-    """The scopes of a launch, read from its buffer as often as they are iterated. ``scope_of_id`` and ``counter`` are
-    those of its ``RecordDecoder``; ``record_cost`` is taken out of durations."""
+    """The second pass over a launch's records: its scopes, block by block, read from its buffer as often as they are
+    iterated. ``scope_of_id`` and ``counter`` are those of its ``RecordDecoder``; ``record_cost`` is taken out of
+    durations."""
 
     launch: Launch
     scope_of_id: NDArray[np.int16]
@@ -176,34 +169,37 @@ _ROWS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A decoded launch: its scopes come block by block, so that their number does not decide how much memory it takes.
-
-    ``records_written`` is what the count words tell, ``records_lost`` what the rings overwrote of it.
-    ``open_starts`` and ``stray_ends`` count, for each scope of ``table``, the surviving records without a partner,
-    ``records_damaged`` the entries that are none of a record's. ``incomplete`` has them by warp. ``lanes`` has a number
-    for each scope of ``table``: those with the same one never cross. ``partitions`` are those of the launch; there are
-    none unless the kernel is warp specialised. ``first_ns`` and ``last_ns`` are where the launch
-    begins and ends: its CTAs and its records.
-    """
+    """A decoded launch. Its scopes come block by block: their number does not decide how much memory it takes."""
 
     launch: Launch
     table: ScopeTable
     clock: ClockFit
     ctas: NDArray[np.void]
+    """``CTA_COLUMNS``."""
     incomplete: NDArray[np.void]
+    """``INCOMPLETE_COLUMNS``."""
     lanes: NDArray[np.int64]
+    """A number for each scope of ``table``: those with the same one never cross."""
     records_written: int
+    """What the count words tell."""
     records_lost: int
+    """What the rings overwrote of it."""
     open_starts: NDArray[np.int64]
+    """For each scope of ``table``, how many starts were kept that have no end."""
     stray_ends: NDArray[np.int64]
+    """For each scope of ``table``, how many ends were kept that have no start."""
     records_damaged: int
+    """How many entries are none of a record's."""
     ctas_never_ran: int
     ctas_damaged: int
     scope_count: int
     first_ns: int
+    """Where the launch begins: its CTAs and its records."""
     last_ns: int
+    """Where it ends."""
     _blocks: ScopeBlocks
     partitions: tuple[PartitionScopes, ...] = ()
+    """There are none unless the kernel is warp specialised."""
     _choice: Choice = EVERYTHING
 
     def blocks(self) -> Iterator[NDArray[np.void]]:

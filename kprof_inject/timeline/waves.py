@@ -17,9 +17,6 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import largest
 from kprof_inject.timeline.timeline import Timeline
 
-# The tail of a launch, from when the first SM has no more work to the end, and what the SMs lose in it: because others
-# were given more CTAs, or because their CTAs took longer.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmWork:
