@@ -84,7 +84,7 @@ def test_every_fixture_has_something_to_insert(path: Path) -> None:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
+@pytest.mark.parametrize("path", one_of_each_kernel(), ids=fixture_id)
 def test_triton_sees_the_plans_records_and_nothing_else_new(path: Path, tmp_path: Path) -> None:
     before = operations(path)
     for number, plan in enumerate(some_plans_of(path)):
