@@ -1,4 +1,4 @@
-/** Reads the tables that `payload/columns.py` writes. */
+/** Reads the tables that `scope_columns.py` writes. */
 
 const ZIGZAG = 0x80;
 

@@ -5,7 +5,7 @@ import { readScopes } from "#scopes";
 
 /**
  * @typedef {Object} Launch
- * @property {Object} meta what `launch_meta.py` says of it
+ * @property {Object} meta what `document.py` says of it
  * @property {Object<string, Object>} sections what the views show, by name
  * @property {import("#scopes").Scopes} scopes
  */

@@ -10,7 +10,7 @@ const UNITS = [
 
 const NEXT_UNIT = 1000;
 
-/** Nanoseconds with the unit that suits them, with three decimals; as `time_text` of report/quantities.py has it. */
+/** Nanoseconds with the unit that suits them, with three decimals; as `time_text` of quantities.py has it. */
 export function formatNs(ns) {
   if (ns === null || ns === undefined || Number.isNaN(ns)) return "–";
   const sign = ns < 0 ? "−" : "";

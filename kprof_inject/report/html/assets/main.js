@@ -6,8 +6,8 @@
  *   title                            what stands on its tab
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
- * `launch` is `Launch` of `#data`: `launch.meta` (launch_meta.py), `launch.sections.<name>` (the sections of
- * `sections/__init__.py`), `launch.scopes` (`Scopes` of `#scopes`: typed arrays, times in ns since the launch's begin).
+ * `launch` is `Launch` of `#data`: `launch.meta` (document.py), `launch.sections.<name>` (the sections of
+ * `document.py`), `launch.scopes` (`Scopes` of `#scopes`: typed arrays, times in ns since the launch's begin).
  * `context` is
  *
  *   theme            {isDark, css("ink"): a custom property of style.css,

@@ -1,4 +1,4 @@
-/** The scopes of a launch as typed arrays; `payload/scopes.py` says how they were packed. */
+/** The scopes of a launch as typed arrays; `scope_columns.py` says how they were packed. */
 
 import { TableReader } from "#codec";
 

@@ -15,7 +15,7 @@ const MOST_NAMED = 6;
 // What stands over the picture and under it.
 const CHROME = 96;
 
-/** `launch.sections.heat_map` is made by `sections/heat_map.py`; null where no timer says when CTAs ran. */
+/** `launch.sections.heat_map` is made by `pictures.py`; null where no timer says when CTAs ran. */
 export function show(place, launch, context) {
   const picture = launch.sections.heat_map;
   if (!picture) {

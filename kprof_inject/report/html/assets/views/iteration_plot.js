@@ -11,7 +11,7 @@ const TICK_WIDTH = 70;
 const MOST_DOTS = 64;
 
 /**
- * @param {Object} bands as `sections/iteration_bands.py` makes them
+ * @param {Object} bands as `pictures.py` makes them
  * @param {{color: string, name: string, tooltip: Object, onChoose: (first: number, last: number) => void}} options
  */
 export function iterationPlot(bands, { color, name, tooltip, onChoose }) {

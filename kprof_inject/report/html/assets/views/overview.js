@@ -7,7 +7,7 @@ import { scopeTable } from "#views/scope_table";
 
 export const title = "Overview";
 
-/** `launch.sections.overview` is made by `sections/overview.py`. */
+/** `launch.sections.overview` is made by `overview.py`. */
 export function show(place, launch, context) {
   const { facts, builds, verdict, findings, doubts, notes } = launch.sections.overview;
   place.append(

@@ -12,7 +12,7 @@ import { tooltipIn } from "#views/tooltip";
 
 export const title = "Scopes";
 
-/** `launch.sections.scopes` is made by `sections/scopes.py`. */
+/** `launch.sections.scopes` is made by `pictures.py`. */
 export function show(place, launch, context) {
   const scopes = launch.sections.scopes;
   if (!scopes.length) {
