@@ -41,7 +41,8 @@ def main() -> None:
 
 
 def modules_of_the_package() -> dict[str, Any]:
-    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py") if path.read_text().strip()}
+    trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+    trees = {path: tree for path, tree in trees.items() if len(tree.body) > (ast.get_docstring(tree) is not None)}
     names = {path: ".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in trees}
     importers: dict[str, set[str]] = defaultdict(set)
     for path, tree in trees.items():

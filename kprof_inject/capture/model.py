@@ -7,7 +7,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
@@ -315,3 +315,32 @@ def shown_line(line: str) -> str:
     """A line of a text file as the page shows it: with blanks for tabs, and nothing that would move the rest."""
     line = line.expandtabs()
     return line if line.isprintable() else printable(line)
+
+
+# The lines of a kernel's source that scopes name as ``file:line``, as far as the capture has the files.
+
+
+class SourceText:
+    def __init__(self, kernel: Kernel) -> None:
+        self._texts = sources_of(kernel)
+        self._lines: dict[str, list[str]] = {}
+
+    def line(self, source: str) -> str:
+        """Empty if its text is not known."""
+        path, number = file_and_line(source) or ("", 0)
+        if path not in self._texts:
+            return ""
+        if path not in self._lines:
+            self._lines[path] = lines_of(self._texts[path])
+        lines = self._lines[path]
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def file_and_line(source: str) -> tuple[str, int] | None:
+    path, _, number = source.rpartition(":")
+    return (path, int(number)) if path and number.isdecimal() else None
+
+
+def without_folders(source: str) -> str:
+    """``file.py:12``."""
+    return PurePath(source).name if source else ""

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.arrow import optional_module
+from kprof_inject.export.arrow import optional_module, parquet_table
 from kprof_inject.export.chrome import chrome_trace
 from kprof_inject.export.comma_separated import csv_table
 from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS, TrackLayout
 from kprof_inject.export.hatchet import hatchet_tree
-from kprof_inject.export.parquet import parquet_table
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.files import write_chunks
 from kprof_inject.forks import Run, in_turn

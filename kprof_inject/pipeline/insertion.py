@@ -10,6 +10,7 @@ from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
 from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
+from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import Plan, make_plan, most_records, scope_table
 from kprof_inject.select.python_source import Sources
@@ -17,7 +18,6 @@ from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
 from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.inlining import has_helpers, lowerable
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files

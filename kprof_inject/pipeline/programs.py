@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from kprof_inject.calibration.calibrate import add_record_costs
-from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
+from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words

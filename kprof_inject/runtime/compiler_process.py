@@ -22,7 +22,7 @@ from typing import IO, Any, Protocol
 
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.faults import flush_stderr, write_stderr
-from kprof_inject.runtime.interruptions import in_forked_child
+from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.ttgir.strings import POINT, unquote
 
 _FALSE_ALARM = re.compile(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from kprof_inject.runtime import faults, process_end
+from kprof_inject.runtime import faults, process_events
 from kprof_inject.runtime.faults import say
 from kprof_inject.runtime.session import ProcessReport, Session
 
@@ -109,7 +109,7 @@ def _join() -> tuple[Session, ProcessReport] | None:
             return None
         report = ProcessReport(session.reports)
         report.write()
-        process_end.watch_for_the_end()
+        process_events.watch_for_the_end()
     except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
         faults.say(f"not active in this process: {error}")
         return None

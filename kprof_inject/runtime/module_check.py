@@ -18,8 +18,8 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
+from kprof_inject.select.calls import lowerable
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES, PARTITIONS, RECORD, WARP_SPECIALIZE, YIELD
-from kprof_inject.ttgir.inlining import lowerable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
 

@@ -14,8 +14,8 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
-from kprof_inject.capture.buffer_size import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
     DumpedKernelRecord,
     KernelRecord,
@@ -31,10 +31,10 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.hook import packages_binaries
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of, target_of
-from kprof_inject.runtime.interruptions import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.launching import launcher
 from kprof_inject.runtime.launching.launch_buffers import RecordingBuild
 from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchSink
+from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.session import ProcessReport, Session
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace

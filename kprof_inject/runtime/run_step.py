@@ -25,7 +25,7 @@ from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
-from kprof_inject.runtime.process_end import at_end
+from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.recording import Plan, RunStep, remove_binaries
 from kprof_inject.runtime.session import ProcessReport, Session
 from kprof_inject.workspace import DumpedKernel, Workspace

@@ -148,7 +148,7 @@ class ProcessReport:
         try:
             yield
         except Exception as error:
-            from kprof_inject.runtime.interruptions import is_of_signal_handler
+            from kprof_inject.runtime.process_events import is_of_signal_handler
 
             if is_of_signal_handler(error):
                 raise

@@ -36,14 +36,7 @@ from kprof_inject.timeline.nesting import (
 )
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import WarpTally, readings_of, tally_launch
-from kprof_inject.timeline.records import (
-    RecordDecoder,
-    Records,
-    most_cycles,
-    read_raw,
-    record_decoder,
-    recorded_warps,
-)
+from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
 from kprof_inject.timeline.unwrap import Counter
 
 # Below the largest size that glibc's threshold follows: 32 MiB on 64 bits.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.capture.buffer_size import (
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import (
     MOST_LAUNCH_BYTES,
     chosen_buffer_bytes,
     keeps_occupancy,
@@ -12,7 +13,6 @@ from kprof_inject.capture.buffer_size import (
     row_bytes,
     smaller_buffer_bytes,
 )
-from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 
 H200 = "cuda:90"

@@ -332,6 +332,6 @@ def test_what_cannot_be_said_is_no_fault_of_the_programs(
 
 
 def test_what_is_saved_at_the_end_is_saved_after_all_that_the_program_does(dump: Dump) -> None:
-    ours = "from kprof_inject.runtime.process_end import at_end; at_end(lambda: print('ours'))"
+    ours = "from kprof_inject.runtime.process_events import at_end; at_end(lambda: print('ours'))"
     ended = dump.run("-c", f"import atexit; atexit.register(lambda: print('theirs')); {ours}")
     assert ended == Ended(0, "theirs\nours\n", "")

@@ -10,7 +10,18 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.report.diff.changes import TOTAL, Both, Explanation, Sides, clean_change, explanation
+from kprof_inject.report.diff.changes import (
+    TOTAL,
+    Both,
+    ChangeVerdict,
+    Clocks,
+    Explanation,
+    Judged,
+    Sides,
+    clean_change,
+    decisive,
+    explanation,
+)
 from kprof_inject.report.diff.matching import (
     Match,
     Matching,
@@ -21,15 +32,7 @@ from kprof_inject.report.diff.matching import (
     pair_runs,
     require_names,
 )
-from kprof_inject.report.diff.runs import (
-    Difference,
-    KernelRuns,
-    ScopeFigures,
-    comparable_figures,
-    differences,
-    runs_of,
-)
-from kprof_inject.report.diff.verdict import ChangeVerdict, Clocks, Judged, decisive
+from kprof_inject.report.diff.runs import Difference, KernelRuns, ScopeFigures, comparable_figures, differences, runs_of
 from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.timeline import Timeline
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.model import Kernel, SourceText, without_folders
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
-from kprof_inject.report.source_text import SourceText, without_folders
 from kprof_inject.timeline.partitions import partition_names
 
 _MOST_NAMES = 12

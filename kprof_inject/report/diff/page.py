@@ -9,6 +9,7 @@ from pathlib import Path
 from kprof_inject.errors import printable
 from kprof_inject.files import write_text
 from kprof_inject.quantities import short_time
+from kprof_inject.report.diff.changes import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
@@ -18,7 +19,6 @@ from kprof_inject.report.diff.table import (
     title_of,
     unpaired_lines,
 )
-from kprof_inject.report.diff.verdict import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.wording import change_text, first_sentence, kernel_sentence
 from kprof_inject.report.html.page_files import content_policy
 

@@ -12,11 +12,10 @@ from rich.console import Console
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, Position, printable
 from kprof_inject.quantities import before_and_after, counted, percent, short_time, time_text
-from kprof_inject.report.diff.changes import MEAN, Both
+from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
-from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
     change_text,

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, listed, percent, short_time, time_text
-from kprof_inject.report.diff.changes import Both
+from kprof_inject.report.diff.changes import ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
-from kprof_inject.report.diff.verdict import ONE_SIDED, ChangeVerdict, Judged, change_words
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.waves import Waves
 

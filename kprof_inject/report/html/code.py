@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
-from kprof_inject.capture.model import lines_of, shown_line, sources_of, ttgir_of
+from kprof_inject.capture.model import file_and_line, lines_of, shown_line, sources_of, ttgir_of
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
-from kprof_inject.report.source_text import file_and_line
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import PartitionSummary
-from kprof_inject.capture.model import place_names
+from kprof_inject.capture.model import SourceText, place_names, without_folders
 from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
@@ -19,7 +19,6 @@ from kprof_inject.report.html.page_files import content_policy, data_element, im
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
 from kprof_inject.report.html.scope_columns import Shown, scope_bytes, shares, shown_of
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.report.source_text import SourceText, without_folders
 from kprof_inject.timeline.partitions import by_warp
 from kprof_inject.version import __version__
 

@@ -18,7 +18,6 @@ from kprof_inject.capture.schema import ModeRecord, ProcessRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.interruptions import in_forked_child
 from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks
 from kprof_inject.runtime.launching.last_launches import LastLaunches
 from kprof_inject.runtime.launching.launch_buffers import (
@@ -32,6 +31,7 @@ from kprof_inject.runtime.launching.launch_buffers import (
 )
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.launching.timing import LaunchTimer
+from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.session import ProcessReport, Session
 from kprof_inject.version import __version__
 

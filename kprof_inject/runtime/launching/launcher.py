@@ -14,10 +14,10 @@ from triton.runtime import _allocation
 
 from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
-from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
 from kprof_inject.runtime.launching.timing import LaunchTimer
+from kprof_inject.runtime.process_events import is_of_signal_handler
 
 Load = Callable[[], None]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
-from kprof_inject.runtime.interruptions import is_of_signal_handler
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
+from kprof_inject.runtime.process_events import is_of_signal_handler
 
 # The first launches load code and fill caches.
 _WARM_UP = 3

@@ -93,7 +93,7 @@ class _Process:
         hook.imported(module, self._faults.STDERR)
 
     def _end(self) -> None:
-        endings = sys.modules.get("kprof_inject.runtime.process_end")
+        endings = sys.modules.get("kprof_inject.runtime.process_events")
         if endings is not None:
             endings.end()
 

@@ -15,9 +15,9 @@ from timelines import cta_rows
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
+from kprof_inject.report.diff.changes import ChangeVerdict, change_words
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange, diff_captures
 from kprof_inject.report.diff.table import kernel_notes
-from kprof_inject.report.diff.verdict import ChangeVerdict, change_words
 from kprof_inject.report.diff.wording import MORE_LAUNCHES, first_sentence, kernel_sentence
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
