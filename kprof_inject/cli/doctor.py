@@ -13,7 +13,7 @@ from rich.text import Text
 from kprof_inject.cli.console import table_console
 from kprof_inject.cli.options import json_option
 from kprof_inject.runtime.doctor import examine
-from kprof_inject.runtime.packages import Finding, Status
+from kprof_inject.runtime.packages import CheckResult, Status
 
 _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold red", Status.PROBLEM: "bold red"}
 
@@ -32,7 +32,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(1 if any(finding.status.is_fatal for finding in findings) else 0)
 
 
-def _table(findings: Sequence[Finding]) -> Table:
+def _table(findings: Sequence[CheckResult]) -> Table:
     table = Table(box=None, pad_edge=False)
     for heading in ("", "status", "fact", "what to do"):
         table.add_column(heading, overflow="fold")

@@ -15,7 +15,7 @@ from pathlib import Path
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
-from kprof_inject.runtime.packages import Finding, Status
+from kprof_inject.runtime.packages import CheckResult, Status
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session, read_reports
 from kprof_inject.workspace import Workspace
@@ -46,44 +46,44 @@ _RECORDS = 2
 _ROOM_BYTES = 1 << 30
 
 
-def gpus() -> Iterator[Finding]:
+def gpus() -> Iterator[CheckResult]:
     try:
         cuda = import_module("torch").cuda
     except ImportError:
-        yield Finding("GPU", Status.WARNING, "unknown: torch cannot be imported", _WITHOUT_GPU)
+        yield CheckResult("GPU", Status.WARNING, "unknown: torch cannot be imported", _WITHOUT_GPU)
         return
     if not cuda.is_available():
         hiding = [f"{name}={os.environ[name]!r}" for name in _HIDING if name in os.environ]
-        yield Finding("GPU", Status.WARNING, f"torch sees none{_set(hiding)}", _WITHOUT_GPU)
+        yield CheckResult("GPU", Status.WARNING, f"torch sees none{_set(hiding)}", _WITHOUT_GPU)
         return
     for index in range(cuda.device_count()):
         device = cuda.get_device_properties(index)
         kind = getattr(device, "gcnArchName", "") or f"capability {device.major}.{device.minor}"
         fact = f"{device.name}, {kind}, {device.total_memory / (1 << 30):.0f} GiB"
-        yield Finding(f"GPU {index}", Status.OK, fact)
+        yield CheckResult(f"GPU {index}", Status.OK, fact)
 
 
 def _set(variables: list[str]) -> str:
     return f" ({', '.join(variables)} is set)" if variables else ""
 
 
-def driver() -> Iterator[Finding]:
+def driver() -> Iterator[CheckResult]:
     try:
         library = ctypes.CDLL(_NVIDIA_DRIVER)
     except OSError as error:
         if _AMD_DRIVER.exists():
-            yield Finding("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} is there)")
+            yield CheckResult("GPU driver", Status.OK, f"AMD ({_AMD_DRIVER} is there)")
         else:
-            yield Finding("GPU driver", Status.WARNING, str(error), _WITHOUT_GPU)
+            yield CheckResult("GPU driver", Status.WARNING, str(error), _WITHOUT_GPU)
         return
     newest = ctypes.c_int()
     library.cuDriverGetVersion(ctypes.byref(newest))
     release = f"{_DRIVER_VERSION.read_text().strip()}, " if _DRIVER_VERSION.exists() else ""
     fact = f"NVIDIA {release}for CUDA up to {newest.value // 1000}.{newest.value % 1000 // 10}"
-    yield Finding("GPU driver", Status.OK, fact)
+    yield CheckResult("GPU driver", Status.OK, fact)
 
 
-def compiler() -> Iterator[Finding]:
+def compiler() -> Iterator[CheckResult]:
     """Compile a kernel with records, in a process of its own: what it dies of is then a row too."""
     try:
         import_module("triton")
@@ -98,14 +98,14 @@ def compiler() -> Iterator[Finding]:
         try:
             size, clock_reads = process.ask(Lower(text, "doctor.ttgir", target, has_records=True), _COMPILE_LIMIT_S)
         except KprofError as error:
-            yield Finding("compiler", Status.PROBLEM, error.what, "install Triton again, or another version of it")
+            yield CheckResult("compiler", Status.PROBLEM, error.what, "install Triton again, or another version of it")
             return
     fact = f"{_RECORDS} records for {target}: {size} bytes of machine code, {clock_reads} clock reads"
     if clock_reads == _RECORDS:
-        yield Finding("compiler", Status.OK, fact)
+        yield CheckResult("compiler", Status.OK, fact)
     else:
         advice = "Proton's lowering in this Triton is not as we know it; use another version"
-        yield Finding("compiler", Status.PROBLEM, fact, advice)
+        yield CheckResult("compiler", Status.PROBLEM, fact, advice)
 
 
 def _present_target() -> Target | None:
@@ -119,21 +119,21 @@ def _present_target() -> Target | None:
     return Target(target.backend, target.arch, target.warp_size)
 
 
-def current_folder() -> Iterator[Finding]:
+def current_folder() -> Iterator[CheckResult]:
     here = Path.cwd()
     try:
         with tempfile.TemporaryFile(dir=here):
             pass
     except OSError as error:
         fact = f"{here} cannot be written to: {error.strerror}"
-        yield Finding("current folder", Status.PROBLEM, fact, "go elsewhere, or name a workspace with -o")
+        yield CheckResult("current folder", Status.PROBLEM, fact, "go elsewhere, or name a workspace with -o")
         return
     free = shutil.disk_usage(here).free
     fact = f"{here}, {free / (1 << 30):.1f} GiB free"
     if free < _ROOM_BYTES:
-        yield Finding("current folder", Status.WARNING, fact, "make room, or limit captures with --max-bytes")
+        yield CheckResult("current folder", Status.WARNING, fact, "make room, or limit captures with --max-bytes")
     else:
-        yield Finding("current folder", Status.OK, fact)
+        yield CheckResult("current folder", Status.OK, fact)
 
 
 _PROGRAM = """\
@@ -157,7 +157,7 @@ _INTERFERING = {
 _OFF = ("", "0", "false", "off", "n", "no")
 
 
-def hook() -> Iterator[Finding]:
+def hook() -> Iterator[CheckResult]:
     """Start a program as ``dump`` does, and see whether it reports."""
     with tempfile.TemporaryDirectory(prefix="kprof-doctor-") as folder:
         workspace = Workspace(Path(folder, "workspace"))
@@ -176,34 +176,36 @@ def hook() -> Iterator[Finding]:
     if not reports.joined:
         words = ended.stderr.strip().splitlines()
         fact = f"a Python process did not report{': ' + words[-1] if words else ''}"
-        yield Finding("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
+        yield CheckResult("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
     elif reports.errors:
         fact = f"a Python process reported: {reports.errors[0]}"
-        yield Finding("start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: install it again")
+        yield CheckResult(
+            "start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: install it again"
+        )
     else:
         joined = "".join(f" and joined Triton {found}" for found in sorted(reports.triton_versions))
-        yield Finding("start-up hook", Status.OK, f"a Python process reported{joined}", _OUT_OF_REACH)
+        yield CheckResult("start-up hook", Status.OK, f"a Python process reported{joined}", _OUT_OF_REACH)
     shadowed = (ended.stdout.splitlines() or [""])[0]
     if shadowed and not Path(shadowed).is_relative_to(Path(__file__).parents[1]):
         fact = f"{shadowed} runs first, then ours"
-        yield Finding("sitecustomize", Status.OK, fact)
+        yield CheckResult("sitecustomize", Status.OK, fact)
 
 
-def environment() -> Iterator[Finding]:
+def environment() -> Iterator[CheckResult]:
     """Variables that change what we do, or that we change for the program."""
     if _is_on("TRITON_INTERPRET"):
-        yield Finding(
+        yield CheckResult(
             "TRITON_INTERPRET", Status.PROBLEM, _value("TRITON_INTERPRET"), "no kernel is compiled at all; unset it"
         )
     for name, advice in _INTERFERING.items():
         if _is_on(name):
-            yield Finding(name, Status.WARNING, _value(name), advice)
+            yield CheckResult(name, Status.WARNING, _value(name), advice)
     ours = program_environment(dict(os.environ), Path("SESSION"), Path("WORKSPACE/cache"))
     for name in sorted(os.environ):
         if name.startswith(("TRITON_", "TORCHINDUCTOR_")) and ours[name] != os.environ[name]:
-            yield Finding(name, Status.OK, f"{_value(name)}; while we run a program it is {ours[name]!r}")
+            yield CheckResult(name, Status.OK, f"{_value(name)}; while we run a program it is {ours[name]!r}")
         elif name.startswith("TORCHINDUCTOR_"):
-            yield Finding(name, Status.OK, f"{_value(name)}; it holds for the program as always")
+            yield CheckResult(name, Status.OK, f"{_value(name)}; it holds for the program as always")
 
 
 def _is_on(name: str) -> bool:
@@ -214,7 +216,7 @@ def _value(name: str) -> str:
     return f"is set to {os.environ[name]!r}"
 
 
-Check = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[CheckResult]]
 
 _CHECKS: tuple[tuple[str, Check], ...] = (
     ("Python", packages.python),
@@ -232,15 +234,15 @@ _CHECKS: tuple[tuple[str, Check], ...] = (
 )
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[CheckResult]:
     """Look at everything. A check that fails in a way that nobody foresaw is a finding as well."""
     for what, check in _CHECKS:
         yield from _findings_of(what, check)
 
 
-def _findings_of(what: str, check: Check) -> list[Finding]:
+def _findings_of(what: str, check: Check) -> list[CheckResult]:
     try:
         return list(check())
     except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
         fact = f"cannot be looked at: {type(error).__name__}: {error}"
-        return [Finding(what, Status.PROBLEM, fact, "it is broken, or unknown to kprof-inject: please report it")]
+        return [CheckResult(what, Status.PROBLEM, fact, "it is broken, or unknown to kprof-inject: please report it")]

@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One fact about one thing, and what to do about it if there is something to do."""
 
     what: str
@@ -79,42 +79,42 @@ def install_command(*names: str) -> str:
     return "pip install " + " ".join(f"'{name}>={'.'.join(map(str, first[name]))}'" for name in names)
 
 
-def python() -> Iterator[Finding]:
-    yield Finding("Python", Status.OK, f"{platform.python_version()}, {sys.executable}")
-    yield Finding("kprof-inject", Status.OK, f"{__version__}, {Path(__file__).parents[2]}")
+def python() -> Iterator[CheckResult]:
+    yield CheckResult("Python", Status.OK, f"{platform.python_version()}, {sys.executable}")
+    yield CheckResult("kprof-inject", Status.OK, f"{__version__}, {Path(__file__).parents[2]}")
 
 
-def required() -> Iterator[Finding]:
+def required() -> Iterator[CheckResult]:
     for name, first in REQUIRED.items():
         wanted = install_command(name)
         try:
             found = version(name)
         except PackageNotFoundError:
-            yield Finding(name, Status.MISSING, "not installed", wanted)
+            yield CheckResult(name, Status.MISSING, "not installed", wanted)
         else:
             old = tuple(map(int, re.findall(r"\d+", found)))[: len(first)] < first
-            yield Finding(name, Status.MISSING if old else Status.OK, found, wanted if old else "")
+            yield CheckResult(name, Status.MISSING if old else Status.OK, found, wanted if old else "")
 
 
-def optional() -> Iterator[Finding]:
+def optional() -> Iterator[CheckResult]:
     for name, use in _OPTIONAL.items():
         try:
             fact = version(name)
         except PackageNotFoundError:
             fact = f"not installed; optional: {use}"
-        yield Finding(name, Status.OK, fact)
+        yield CheckResult(name, Status.OK, fact)
 
 
-def triton() -> Iterator[Finding]:
+def triton() -> Iterator[CheckResult]:
     if not is_installed("triton"):
-        yield Finding(
+        yield CheckResult(
             "Triton", Status.WARNING, "not installed", f"{_WITHOUT}, and so does check: {install_command('triton')}"
         )
         return
     try:
         module = import_module("triton")
     except ImportError as error:
-        yield Finding("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: install it again")
+        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: install it again")
         return
     from kprof_inject.runtime.versions import installed_version
 
@@ -122,12 +122,12 @@ def triton() -> Iterator[Finding]:
     try:
         installed_version()
     except KprofError as error:
-        yield Finding("Triton", Status.PROBLEM, f"{place}: {error.what}", error.hint)
+        yield CheckResult("Triton", Status.PROBLEM, f"{place}: {error.what}", error.hint)
     else:
-        yield Finding("Triton", Status.OK, place)
+        yield CheckResult("Triton", Status.OK, place)
 
 
-def proton() -> Iterator[Finding]:
+def proton() -> Iterator[CheckResult]:
     try:
         import_module("triton")
     except ImportError:
@@ -136,20 +136,20 @@ def proton() -> Iterator[Finding]:
         import_module("triton._C.libtriton").proton  # noqa: B018 (whether it is there is the question)
     except (ImportError, AttributeError) as error:
         advice = "install a wheel of Triton's from PyPI, or build it with TRITON_BUILD_PROTON=ON"
-        yield Finding("Proton", Status.MISSING, f"not in this Triton: {error}", advice)
+        yield CheckResult("Proton", Status.MISSING, f"not in this Triton: {error}", advice)
     else:
-        yield Finding("Proton", Status.OK, "its lowering of records is part of this Triton")
+        yield CheckResult("Proton", Status.OK, "its lowering of records is part of this Triton")
 
 
-def torch() -> Iterator[Finding]:
+def torch() -> Iterator[CheckResult]:
     if not is_installed("torch"):
-        yield Finding("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
+        yield CheckResult("torch", Status.WARNING, "not installed", f"{_WITHOUT}: {_GET_TORCH}")
         return
     try:
         module = import_module("torch")
     except ImportError as error:
         advice = f"it is broken: install it again: {_GET_TORCH}"
-        yield Finding("torch", Status.MISSING, f"cannot be imported: {error}", advice)
+        yield CheckResult("torch", Status.MISSING, f"cannot be imported: {error}", advice)
         return
     built_for = [
         f"{name} {release}"
@@ -157,7 +157,7 @@ def torch() -> Iterator[Finding]:
         if release
     ]
     if built_for:
-        yield Finding("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
+        yield CheckResult("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
     else:
         advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
-        yield Finding("torch", Status.WARNING, f"{module.__version__}, built for the CPU alone", advice)
+        yield CheckResult("torch", Status.WARNING, f"{module.__version__}, built for the CPU alone", advice)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 
-from kprof_inject.runtime.launching.launch_buffers import Tally
+from kprof_inject.runtime.launching.launch_buffers import AtomicCounts
 
 
 def test_no_two_get_one_number_and_none_is_lost() -> None:
-    tally, threads, each = Tally(), 4, 5_000
+    tally, threads, each = AtomicCounts(), 4, 5_000
     numbers: list[list[int]] = [[] for _ in range(threads)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -29,7 +29,7 @@ def test_no_two_get_one_number_and_none_is_lost() -> None:
 
 
 def test_asking_for_counts_counts_nothing() -> None:
-    tally = Tally()
+    tally = AtomicCounts()
     assert tally.counts() == {}
     tally.add_many("left out", 3)
     tally.add_many("none", 0)

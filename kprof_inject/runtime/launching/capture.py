@@ -21,13 +21,13 @@ from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks
 from kprof_inject.runtime.launching.last_launches import LastLaunches
 from kprof_inject.runtime.launching.launch_buffers import (
+    AtomicCounts,
     ChosenLaunches,
     Destination,
     FullBuffer,
     LaunchBuffers,
     LaunchInfo,
     RecordingBuild,
-    Tally,
 )
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.launching.timing import LaunchTimer
@@ -72,8 +72,8 @@ class LaunchCapture:
 
     def _reset(self) -> None:
         """Begin as a process that has launched nothing."""
-        self._left_out = Tally()
-        self._launches = Tally()
+        self._left_out = AtomicCounts()
+        self._launches = AtomicCounts()
         self._launched_before: dict[str, int] = {}
         self._passed_over: dict[tuple[str, int], None] = {}
         self._devices: set[int] = set()

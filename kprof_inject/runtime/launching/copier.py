@@ -13,7 +13,7 @@ from kprof_inject.capture.schema import ClockRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import ClockReading, Device, NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of, first_line
-from kprof_inject.runtime.launching.launch_buffers import FullBuffer, LaunchInfo, Tally
+from kprof_inject.runtime.launching.launch_buffers import AtomicCounts, FullBuffer, LaunchInfo
 from kprof_inject.runtime.session import ProcessReport
 
 _READ_EVERY_NS = 5_000_000_000
@@ -84,7 +84,7 @@ class BufferCopier:
         device: Device,
         writer: CaptureWriter,
         report: ProcessReport,
-        left_out: Tally,
+        left_out: AtomicCounts,
         max_bytes: int,
         replaces: bool,
         clocks: DeviceClocks,

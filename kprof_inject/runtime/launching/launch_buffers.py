@@ -20,7 +20,7 @@ from kprof_inject.runtime.devices.device import Buffer, Device, Event
 from kprof_inject.runtime.launching.launches import LaunchFilter
 
 
-class Tally:
+class AtomicCounts:
     """Counts by name what any thread and any signal handler does, where ``+= 1`` would lose some.
 
     Takes no lock: an exception in the midst of counting, or a fork, leaves nothing held."""
@@ -240,7 +240,7 @@ class ChosenLaunches:
         max_launches: int,
         max_graph_bytes: int,
         save: Save,
-        left_out: Tally,
+        left_out: AtomicCounts,
     ) -> None:
         self._device = device
         self._filter = launch_filter

@@ -19,7 +19,7 @@ from kprof_inject.select.plan import make_plan, scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 DEMO = ROOT / "kprof_inject" / "demo" / "capture"
 
 TEXT = """\
