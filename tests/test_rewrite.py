@@ -53,6 +53,10 @@ def is_record(line: str) -> bool:
 
 @pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
 def test_inserting_adds_the_plans_lines_and_stripping_removes_them(path: Path) -> None:
+    structure = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
+    has_loops = "scf.for" in read(path) or "scf.while" in read(path)
+    assert {scope.site.kind for scope in structure.scopes} == ({"func", "loop", "iter"} if has_loops else {"func"})
+
     for plan in some_plans_of(path):
         check(view(path).module, plan)
 
@@ -73,14 +77,6 @@ def test_lines_end_as_they_did(path: Path) -> None:
     for plan, unix in zip(plans_of(crlf), plans_of(view(path)), strict=True):
         check(crlf.module, plan)
         assert [record.line for record in plan.records] == [record.line for record in unix.records]
-
-
-@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
-def test_every_fixture_has_something_to_insert(path: Path) -> None:
-    plan = make_plan(view(path), parse_selectors(["func", "loop", "iter"]))
-
-    has_loops = "scf.for" in read(path) or "scf.while" in read(path)
-    assert {scope.site.kind for scope in plan.scopes} == ({"func", "loop", "iter"} if has_loops else {"func"})
 
 
 @pytest.mark.triton
