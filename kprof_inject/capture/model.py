@@ -317,10 +317,9 @@ def shown_line(line: str) -> str:
     return line if line.isprintable() else printable(line)
 
 
-# The lines of a kernel's source that scopes name as ``file:line``, as far as the capture has the files.
-
-
 class SourceText:
+    """The lines of a kernel's source that scopes name as ``file:line``, as far as the capture has the files."""
+
     def __init__(self, kernel: Kernel) -> None:
         self._texts = sources_of(kernel)
         self._lines: dict[str, list[str]] = {}

@@ -1,4 +1,9 @@
-"""What a kernel takes of an SM, how many of its CTAs fit there, and how many bytes a CTA keeps for its records."""
+"""What a kernel takes of an SM, how many of its CTAs fit there, and how many bytes a CTA keeps for its records.
+
+Proton gives each recorded warp a ring, all of one size, which must be a power of two. Left alone, it takes shared
+memory without regard to how many CTAs then still fit on an SM, and clips what it is asked for without a word; so we
+choose.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,6 @@ from kprof_inject.capture.layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import KernelRecord, TimingRecord
 from kprof_inject.errors import KprofError
-
-# What one build of a kernel takes, how many CTAs of it an SM has room for, and what limits that.
 
 # How many CTAs an SM has room for goes by the vendors' tables; no device is asked. Sources: CUDA C++ Programming Guide,
 # "Technical Specifications per Compute Capability" and "Shared Memory" of each capability (what is reserved for a CTA);
@@ -146,12 +149,6 @@ def _rooms(limits: SmLimits, warps: int, cost: KernelResources) -> dict[str, int
         "CTAs": ctas_per_sm(replace(endless, ctas=limits.ctas), 0, warps, None),
     }
 
-
-# How many bytes a CTA keeps for its records.
-#
-# Proton gives each recorded warp a ring, all of one size, which must be a power of two. Left alone, it takes shared
-# memory without regard to how many CTAs then still fit on an SM, and clips what it is asked for without a word; so we
-# choose.
 
 _HEADER_BYTES = 4 * (HEADER_WORDS + TIMES_WORDS)
 _COUNT_BYTES = 4

@@ -1,4 +1,8 @@
-"""Tables of scopes for all that read Apache Arrow (pandas, Polars, DuckDB and others), as files too. Needs pyarrow."""
+"""Tables of scopes for all that read Apache Arrow (pandas, Polars, DuckDB and others), as files too. Needs pyarrow.
+
+They have a row for each scope that ran, and the columns of ``scope_rows``. A table for pandas or Arrow is in memory as
+a whole; a Parquet file is written group by group.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +21,6 @@ from kprof_inject.export.scope_rows import COLUMN_TYPES, ScopeRows, scope_rows
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
-
-# Tables of scopes for pandas, and for all that read Apache Arrow: Polars, DuckDB and others.
-#
-# They have a row for each scope that ran, and the columns of ``scope_rows``. All of it is in memory at once.
 
 if TYPE_CHECKING:
     import pandas
@@ -89,8 +89,6 @@ def _rows_of(timelines: Sequence[Timeline]) -> ScopeRows:
         raise KprofError("this takes a list of timelines, and got a single one", hint="write [timeline]")
     return scope_rows(timelines)
 
-
-# Parquet files: a row for each scope that ran, for DuckDB, Polars, pandas and others. Needs pyarrow.
 
 METADATA_KEY = "kprof_inject"
 

@@ -1,4 +1,10 @@
-"""What comes upon this process: a signal handler of the program's, a fork by another thread, its end."""
+"""What comes upon this process: a signal handler of the program's, a fork by another thread, and its end.
+
+The first two cut into our code at any line. Of the end Python hears in several ways: ``atexit`` calls ``end``, for the
+start-up hook saw to it before the program registered anything. But ``atexit`` misses children of ``multiprocessing``
+that were forked, which leave by ``os._exit``; and it misses ``os.execv`` and its family, by which the process becomes
+another program.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from types import CodeType, TracebackType
-from typing import Any
-
-# What cuts into our code at any line: a signal handler of the program's, and a fork by another thread.
+from typing import Any, NoReturn
 
 _in_child: list[weakref.WeakMethod[Callable[[], None]]] = []
 
@@ -55,18 +59,7 @@ def _code_of(handler: Any) -> CodeType | None:
     return getattr(handler, "__code__", None)
 
 
-# Calls what has to be done when this process ends, whichever way Python hears of it.
-#
-# ``atexit`` calls ``end``: the start-up hook saw to it, before the program registered anything. But ``atexit`` misses
-# children of ``multiprocessing`` that were forked, which leave by ``os._exit``; and it misses ``os.execv`` and its
-# family, by which the process becomes another program.
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, NoReturn
-
-    Callback = Callable[[], None]
+Callback = Callable[[], None]
 
 _callbacks: list[tuple[Callback, Callback | None]] = []
 
@@ -105,10 +98,9 @@ def end() -> None:
 
 
 def _call(callback: Callback) -> None:
-    try:  # noqa: SIM105 (contextlib is not to be imported here)
+    # What a handler raises, too: whoever presses Ctrl-C again does not want to wait.
+    with suppress(BaseException):
         callback()
-    except BaseException:  # noqa: BLE001 (a handler's: whoever presses Ctrl-C again does not want to wait)
-        pass
 
 
 def _after_callbacks(execute: Callable[..., Any]) -> Callable[..., Any]:

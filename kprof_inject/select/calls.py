@@ -18,8 +18,6 @@ from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.strings import SYMBOL, symbol_name
 
-# Make one function of a module with helpers, or rather: let Triton do so.
-
 _NOINLINE = re.compile(r"(\bnoinline = )true\b")
 
 

@@ -16,8 +16,6 @@ from kprof_inject.report.diff.matching import NOWHERE, Match, ScopeIdentity
 from kprof_inject.report.diff.runs import LaunchFigures, ScopeFigures
 from kprof_inject.timeline.comparison import Change, change_between, noise_floor, rounded_error, timer_step_ns
 
-# What is said of a change: is it the kernel's, the clock's, or chance?
-
 _SAME_CLOCK = 0.01
 """Within it clocks are alike: each is fitted to a quarter of a per cent or so, and what times differ by then is within
 the noise from process to process."""
@@ -124,8 +122,6 @@ def change_json(change: Change | None) -> dict[str, float] | None:
         "detectable_percent": round(change.detectable_percent, 4),
     }
 
-
-# What changed from A to B: of a launch as a whole, of one scope, and how much of the one the other explains.
 
 _LEAST_WITHOUT_FIRST = 2
 
