@@ -13,7 +13,7 @@ from kprof_inject.capture.model import place_names
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import run_to_write
-from kprof_inject.quantities import counted, size_text, time_text
+from kprof_inject.quantities import counted, listed, size_text, time_text
 from kprof_inject.report.terminal.launch_table import print_launches
 from kprof_inject.report.terminal.tables import print_trust
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
@@ -89,10 +89,9 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     )
     for members in axes.values():
         names = list(dict.fromkeys(launch.place_name for launch in members))
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         clock = members[0].clock
         what = clock.alignment if clock.relation is None else _error(members[0])
-        yield f"axis {clock.axis.number}: {'; '.join(names[:_MOST_NAMES])}{more}: {what}"
+        yield f"axis {clock.axis.number}: {listed(names, _MOST_NAMES, '; ')}: {what}"
         yield from _doubts(members)
 
 

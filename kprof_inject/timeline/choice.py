@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, Position, did_you_mean
+from kprof_inject.quantities import listed
 from kprof_inject.timeline.records import recorded_warps
 
 _RANGE = re.compile(r"\s*(?P<first>[0-9]{1,9})\s*(?P<to>-\s*(?P<last>[0-9]{1,9})?)?\s*")
@@ -257,7 +258,7 @@ def _require_number(
     for launch in launches:
         by_kernel.setdefault(launch.kernel.name, []).append(has(launch))
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
-    raise KprofError(f"{option} {chosen} finds nothing", hint=f"there are {what} {_listed(known)}")
+    raise KprofError(f"{option} {chosen} finds nothing", hint=f"there are {what} {listed(known, _MOST_NAMES)}")
 
 
 def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:
@@ -265,10 +266,5 @@ def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str
     if any(matches(name, glob) for name in names):
         return
     known = list(dict.fromkeys(names))
-    there = f"there are {what} {_listed(known)}" if known else f"there are no {what}"
+    there = f"there are {what} {listed(known, _MOST_NAMES)}" if known else f"there are no {what}"
     raise KprofError(f"{option} {glob} finds nothing", hint=did_you_mean(glob, known).rstrip() or there)
-
-
-def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _MOST_NAMES} more" if len(words) > _MOST_NAMES else ""
-    return ", ".join(words[:_MOST_NAMES]) + more
