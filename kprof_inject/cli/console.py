@@ -6,7 +6,6 @@ none of it reaches the terminal as a command.
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import sys
@@ -19,11 +18,12 @@ import click
 
 from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.files import decode_text, read_text, write_text
-from kprof_inject.ttgir.nodes import Module
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from kprof_inject.ttgir.nodes import Module
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C ended, and of ours then."""
@@ -93,6 +93,8 @@ def _table_width(stream: TextIO) -> int | None:
 
 def diff_of(module: Module, instrumented: str) -> Iterator[str]:
     """The lines of a unified diff from a module's text to its instrumented one."""
+    import difflib
+
     lines = module.text.split("\n"), instrumented.split("\n")
     return difflib.unified_diff(*lines, module.file, f"{module.file} with records", lineterm="")
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from kprof_inject.capture.mode import Mode, parse_warps
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
-from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
@@ -313,7 +313,7 @@ def redact_option(function: Function) -> Function:
 def layout_option(function: Function) -> Function:
     return click.option(
         "--layout",
-        type=click.Choice(list(LAYOUTS)),
+        type=click.Choice(LAYOUT_NAMES),
         help="What a drawing has below each other: an SM's warps, a CTA's, or those that ran the same scope. "
         "[default: sm]",
     )(function)

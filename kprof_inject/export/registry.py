@@ -1,4 +1,7 @@
-"""Which file names mean which format. A new format is one file in this folder and one row below."""
+"""Which file names mean which format. A new format is one file in this folder, a function that calls it and one row.
+
+What writes a format is imported when the first such file is written: commands ask here for names alone.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,16 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from kprof_inject.errors import KprofError
-from kprof_inject.export.arrow import optional_module, parquet_table
-from kprof_inject.export.chrome import chrome_trace
-from kprof_inject.export.comma_separated import csv_table
-from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS, TrackLayout
-from kprof_inject.export.hatchet import hatchet_tree
-from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.files import write_chunks
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    from kprof_inject.export.drawing.tracks import TrackLayout
 
 # Has zlib write the container of gzip.
 _GZIP_CONTAINER = 16 + zlib.MAX_WBITS
@@ -34,7 +35,7 @@ def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
 TraceWriter = Callable[[Sequence[Timeline], Run], Iterator[bytes]]
 """Turns timelines into the bytes of a file, chunk by chunk; launches are jobs of the ``Run``."""
 
-_TracksWriter = Callable[[Sequence[Timeline], TrackLayout, Run], Iterator[bytes]]
+_TracksWriter = Callable[[Sequence[Timeline], "TrackLayout", Run], Iterator[bytes]]
 
 
 class Format(Protocol):
@@ -49,8 +50,8 @@ class Format(Protocol):
         ...
 
     def writer(self, ending: str, layout: str | None) -> TraceWriter:
-        """What writes it, in one of the ``LAYOUTS`` (None: the usual one). Raises ``KprofError`` if it has none, or if
-        it needs what is not installed; ``ending`` is what to call it then."""
+        """What writes it, in one of the ``LAYOUT_NAMES`` (None: the usual one). Raises ``KprofError`` if it has none,
+        or if it needs what is not installed; ``ending`` is what to call it then."""
         ...
 
 
@@ -63,7 +64,9 @@ class DrawingFormat:
     advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
 
     def writer(self, ending: str, layout: str | None) -> TraceWriter:
-        tracks = LAYOUTS[layout] if layout else BY_SM
+        from kprof_inject.export.drawing.tracks import LAYOUTS
+
+        tracks = LAYOUTS[layout or LAYOUT_NAMES[0]]
         return lambda timelines, run: self.write(timelines, tracks, run)
 
 
@@ -85,26 +88,56 @@ class TableFormat:
                 exit_code=2,
             )
         if self.needs:
+            from kprof_inject.export.arrow import optional_module
+
             optional_module(self.needs, self.needs)
         return self.write
+
+
+def _chrome(timelines: Sequence[Timeline], layout: TrackLayout, run: Run) -> Iterator[bytes]:
+    from kprof_inject.export.chrome import chrome_trace
+
+    return chrome_trace(timelines, layout, run)
+
+
+def _perfetto(timelines: Sequence[Timeline], layout: TrackLayout, run: Run) -> Iterator[bytes]:
+    from kprof_inject.export.perfetto import perfetto_trace
+
+    return perfetto_trace(timelines, layout, run)
 
 
 def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
     return lambda timelines, layout, run: gzipped(write(timelines, layout, run))
 
 
+def _csv(timelines: Sequence[Timeline], run: Run) -> Iterator[bytes]:
+    from kprof_inject.export.comma_separated import csv_table
+
+    return csv_table(timelines, run)
+
+
+def _parquet(timelines: Sequence[Timeline], run: Run) -> Iterator[bytes]:
+    from kprof_inject.export.arrow import parquet_table
+
+    return parquet_table(timelines)
+
+
+def _hatchet(timelines: Sequence[Timeline], run: Run) -> Iterator[bytes]:
+    from kprof_inject.export.hatchet import hatchet_tree
+
+    return hatchet_tree(timelines)
+
+
 _ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
 _FORMATS: dict[str, Format] = {
-    ".json": DrawingFormat(chrome_trace),
-    ".json.gz": DrawingFormat(_gzipped_drawing(chrome_trace)),
-    ".pftrace": DrawingFormat(perfetto_trace),
-    ".pftrace.gz": DrawingFormat(_gzipped_drawing(perfetto_trace)),
-    ".csv": TableFormat(csv_table, _ROWS),
-    ".csv.gz": TableFormat(lambda timelines, run: gzipped(csv_table(timelines, run)), _ROWS),
-    ".parquet": TableFormat(lambda timelines, _: parquet_table(timelines), _ROWS, needs="pyarrow"),
-    ".hatchet": TableFormat(
-        lambda timelines, _: hatchet_tree(timelines), "see it: proton-viewer -m normalized_cycles {file}"
-    ),
+    ".json": DrawingFormat(_chrome),
+    ".json.gz": DrawingFormat(_gzipped_drawing(_chrome)),
+    ".pftrace": DrawingFormat(_perfetto),
+    ".pftrace.gz": DrawingFormat(_gzipped_drawing(_perfetto)),
+    ".csv": TableFormat(_csv, _ROWS),
+    ".csv.gz": TableFormat(lambda timelines, run: gzipped(_csv(timelines, run)), _ROWS),
+    ".parquet": TableFormat(_parquet, _ROWS, needs="pyarrow"),
+    ".hatchet": TableFormat(_hatchet, "see it: proton-viewer -m normalized_cycles {file}"),
 }
 
 

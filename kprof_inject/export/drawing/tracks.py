@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.scene import Numbers, Picked, TextColumn
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
@@ -136,7 +137,7 @@ class ScopeLayout:
 
 
 BY_SM: TrackLayout = SmLayout()
-LAYOUTS: dict[str, TrackLayout] = {"sm": BY_SM, "cta": CtaLayout(), "scope": ScopeLayout()}
+LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (BY_SM, CtaLayout(), ScopeLayout()), strict=True))
 """By the names that users know them by."""
 
 
