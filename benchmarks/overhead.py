@@ -1,0 +1,279 @@
+"""What records cost a kernel: replays of it with and without them, in turn, in one process. Needs a GPU.
+
+    python benchmarks/overhead.py [--kernel NAME]... [--rounds N] [--json FILE]
+
+Each form of a kernel is compiled from the same TTGIR and launched back to back in a CUDA graph of its own. A round
+replays each graph once, in an order of its own. The figures are the median of the rounds' ratios to the form without
+records, with the interval that holds the median of resampled rounds in 19 of 20 cases, and the ratio of the minima.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+from timed_example import load_example
+from triton.backends.nvidia.driver import CudaLauncher
+from triton.runtime import _allocation
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import mode_of_kernel
+from kprof_inject.pipeline.insertion import insert_module, view_of
+from kprof_inject.runtime.compiler_process import without_false_alarms
+from kprof_inject.runtime.instrumentation import instrumented, shared_bytes_of
+from kprof_inject.select.plan import Style, most_records
+from kprof_inject.select.selectors import parse_selectors
+
+EVERYTHING = ("func", "loop", "iter")
+RESAMPLES = 1_000
+# So long is a graph, at least: what stands between two of them is then of no account.
+GRAPH_US = 2_000
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a kernel is recorded; without selectors, not at all."""
+
+    selectors: Sequence[str] = ()
+    iter_records: str = "one"
+    mode: Mode = field(default_factory=Mode)
+
+
+FORMS = {
+    "plain": Form(),
+    "plain again": Form(),
+    "func": Form(("func",)),
+    "two": Form(EVERYTHING, "two"),
+    "one": Form(EVERYTHING),
+    "one, 32 bits": Form(EVERYTHING, mode=Mode(clock_bits=32)),
+    "one, global": Form(EVERYTHING, mode=Mode("global")),
+}
+
+
+def half(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, device="cuda", dtype=torch.float16)
+
+
+def matmul(m: int, n: int, k: int, block_n: int, num_warps: int) -> Callable[[], Any]:
+    kernel = load_example("matmul").matmul_kernel
+    a, b, c = half(m, k), half(k, n), half(m, n)
+    grid = (triton.cdiv(m, 128) * triton.cdiv(n, block_n),)
+    blocks = {"BLOCK_M": 128, "BLOCK_N": block_n, "BLOCK_K": 64, "GROUP_M": 8, "EVEN_K": True}
+    return lambda: kernel[grid](
+        a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride(), **blocks, num_warps=num_warps, num_stages=3
+    )
+
+
+def attention() -> Callable[[], Any]:
+    q, k, v = (half(4, 16, 4096, 64) for _ in range(3))
+    return lambda: load_example("attention").attention(q, k, v, False)
+
+
+def layer_norm() -> Callable[[], Any]:
+    x, weight, bias = half(4096, 8192), half(8192), half(8192)
+    return lambda: load_example("layer_norm").layer_norm(x, weight, bias)
+
+
+def softmax() -> Callable[[], Any]:
+    x = half(4096, 4096)
+    return lambda: load_example("softmax").softmax(x)
+
+
+KERNELS: dict[str, Callable[[], Callable[[], Any]]] = {
+    "matmul 4096": lambda: matmul(4096, 4096, 4096, 256, 8),
+    "matmul 2048x2048x1024": lambda: matmul(2048, 2048, 1024, 128, 4),
+    "attention 4x16x4096x64": attention,
+    "layer norm": layer_norm,
+    "softmax": softmax,
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A launch as Triton made it."""
+
+    grid: tuple[int, int, int]
+    kernel: Any
+    arguments: list[Any]
+    """Those that the machine code takes."""
+
+
+def seen(launch: Callable[[], Any]) -> Seen:
+    calls: list[tuple[Any, ...]] = []
+    kernels: list[Any] = []
+    run, call = triton.runtime.JITFunction.run, CudaLauncher.__call__
+
+    def remember_kernel(*args: Any, **kwargs: Any) -> Any:
+        kernels.append(run(*args, **kwargs))
+        return kernels[-1]
+
+    def remember_call(launcher: Any, *args: Any) -> None:
+        calls.append(args)
+        call(launcher, *args)
+
+    triton.runtime.JITFunction.run, CudaLauncher.__call__ = remember_kernel, remember_call
+    try:
+        launch()
+    finally:
+        triton.runtime.JITFunction.run, CudaLauncher.__call__ = run, call
+    # grid, stream, function, packed metadata, launch metadata, two hooks, and then the function's own.
+    arguments, signature = calls[-1][9:], kernels[-1].src.signature
+    taken = [value for value, kind in zip(arguments, signature.values(), strict=True) if kind != "constexpr"]
+    return Seen(calls[-1][:3], kernels[-1], taken)
+
+
+def compiled(launch: Seen, form: Form, folder: Path) -> Any:
+    metadata = launch.kernel.metadata
+    text, around = launch.kernel.asm["ttgir"], nullcontext()
+    if form.selectors:
+        view = view_of(text, "kernel.ttgir", {})
+        done = insert_module(view, parse_selectors(form.selectors), Style.of("never", form.iter_records))
+        mode = mode_of_kernel(
+            form.mode,
+            metadata.shared,
+            metadata.num_warps,
+            launch.kernel.n_regs,
+            f"cuda:{metadata.target.arch}",
+            most_records(view, done.plan),
+        )
+        text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
+    path = Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")
+    path.write_text(text)
+    with without_false_alarms(), triton.knobs.compilation.scope(), around:
+        triton.knobs.compilation.always_compile = True
+        kernel = triton.compile(str(path), target=metadata.target, options={"num_warps": metadata.num_warps})
+    kernel._init_handles()
+    return kernel
+
+
+@contextmanager
+def kept_scratch() -> Iterator[list[torch.Tensor]]:
+    """What kernels keep their records in: a buffer for each launch shape, which stays."""
+    buffers: list[torch.Tensor] = []
+
+    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        buffers.append(torch.zeros(size, dtype=torch.uint8, device="cuda"))
+        return buffers[-1]
+
+    _allocation.set_profile_allocator(allocate)
+    yield buffers
+
+
+def graph_of(launch: Seen, kernel: Any, buffers: list[torch.Tensor]) -> tuple[torch.cuda.CUDAGraph, int]:
+    """A graph of so many launches, which share a buffer."""
+
+    def run() -> None:
+        stream = torch.cuda.current_stream().cuda_stream
+        packed = kernel.packed_metadata
+        kernel.run(*launch.grid, stream, kernel.function, packed, None, None, None, *launch.arguments)
+
+    run()
+    buffer = buffers[-1:]
+    _allocation.set_profile_allocator(lambda size, alignment, stream: buffer[0])
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for _ in range(3):
+        run()
+    begin.record()
+    run()
+    end.record()
+    end.synchronize()
+    count = max(3, math.ceil(GRAPH_US / 1e3 / begin.elapsed_time(end)))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(count):
+            run()
+    return graph, count
+
+
+def replayed_us(graph: torch.cuda.CUDAGraph, count: int) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e3 / count
+
+
+def interval(ratios: Sequence[float]) -> tuple[float, float]:
+    drawn = random.Random(0)
+    medians = sorted(statistics.median(drawn.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder, kept_scratch() as buffers:
+        one = seen(launch)
+        graphs, kernels = {}, {}
+        for name in forms:
+            kernels[name] = compiled(one, FORMS[name], Path(folder))
+            with kept_scratch() as buffers:
+                graphs[name] = (*graph_of(one, kernels[name], buffers), buffers)
+        times_us: dict[str, list[float]] = {name: [] for name in forms}
+        shuffled = random.Random(1)
+        for number in range(rounds + 3):
+            for name in shuffled.sample(list(forms), len(forms)):
+                graph, count, _ = graphs[name]
+                took_us = replayed_us(graph, count)
+                if number >= 3:  # the first warm the clock up
+                    times_us[name].append(took_us)
+    plain = times_us["plain"]
+    found = {}
+    for name, times in times_us.items():
+        ratios = [time / base for time, base in zip(times, plain, strict=True)]
+        low, high = interval(ratios)
+        found[name] = {
+            "min_us": min(times),
+            "median_us": statistics.median(times),
+            "ratio_of_minima": min(times) / min(plain),
+            "ratio": statistics.median(ratios),
+            "low": low,
+            "high": high,
+            "registers": kernels[name].n_regs,
+            "spills": kernels[name].n_spills,
+            "shared": kernels[name].metadata.shared,
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--kernel", action="append", choices=list(KERNELS))
+    parser.add_argument("--form", action="append", choices=list(FORMS))
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    forms = ["plain", *(form for form in arguments.form or FORMS if form != "plain")]
+    figures = {}
+    for name in arguments.kernel or KERNELS:
+        figures[name] = measure(KERNELS[name](), forms, arguments.rounds)
+        print(name)
+        for form, values in figures[name].items():
+            print(
+                f"  {form:14} {values['min_us']:8.2f} µs  minima {100 * (values['ratio_of_minima'] - 1):+6.2f} %  "
+                f"median {100 * (values['ratio'] - 1):+6.2f} % "
+                f"[{100 * (values['low'] - 1):+.2f}, {100 * (values['high'] - 1):+.2f}]  "
+                f"{values['registers']:.0f} registers, {values['spills']:.0f} spills, {values['shared']:.0f} B shared"
+            )
+        sys.stdout.flush()
+    for form in forms:
+        ratios = [values[form]["ratio"] for values in figures.values()]
+        print(f"{form:16} geometric mean {100 * (statistics.geometric_mean(ratios) - 1):+.2f} %")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
