@@ -21,8 +21,8 @@ from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.runtime.launching.launches import LaunchFilter, parse_launches
 from kprof_inject.runtime.session import SESSION_VARIABLE, ProcessReport, Session, read_reports
+from kprof_inject.select.plan import Style
 from kprof_inject.select.selectors import Selector, parse_selectors
-from kprof_inject.select.spans import SPREADS, Spread
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace, held
 
@@ -42,12 +42,12 @@ class Profile:
     """
 
     def __init__(
-        self, session: Session, launches: LaunchFilter, selectors: Sequence[Selector], spread: Spread, folder: Path
+        self, session: Session, launches: LaunchFilter, selectors: Sequence[Selector], style: Style, folder: Path
     ) -> None:
         self._session = session
         self._launches = launches
         self._selectors = selectors
-        self._spread = spread
+        self._style = style
         self._folder = folder
         self._running = ExitStack()
         self._capture: LiveCapture | None = None
@@ -149,7 +149,7 @@ class Profile:
         self._timelines += fresh
 
     def _insert(self, workspace: Workspace, kernel: DumpedKernel) -> None:
-        done = insert_kernel(workspace, kernel, self._selectors, self._spread)
+        done = insert_kernel(workspace, kernel, self._selectors, self._style)
         if done.insertion is None:
             raise done.refusal or KprofError("it cannot take records")
         if not done.insertion.plan.scopes:
@@ -170,6 +170,7 @@ def profile(
     *,
     kernel: str = "*",
     split: str = "never",
+    iter_records: str = "one",
     launches: str = "last",
     max_launches: int = 0,
     max_bytes: int = 1 << 30,
@@ -188,8 +189,7 @@ def profile(
     """
     selectors = parse_selectors(tuple(at))
     kept = parse_launches(launches)
-    if split not in SPREADS:
-        raise KprofError(f"there is no split {split!r}", hint=f"choose {' or '.join(SPREADS)}")
+    style = Style.of(split, iter_records).for_mode(mode)
     workspace_folder = Path(folder) if folder is not None else _temporary_folder()
     with held(workspace_folder, warnings.warn):
         workspace = Workspace.create(workspace_folder)
@@ -204,7 +204,7 @@ def profile(
         max_launches=max_launches,
         mode=mode,
     )
-    return Profile(session, kept, selectors, SPREADS[split], workspace.folder)
+    return Profile(session, kept, selectors, style, workspace.folder)
 
 
 def _temporary_folder() -> Path:

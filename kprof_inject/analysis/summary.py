@@ -64,7 +64,7 @@ class ScopeSummary(ScopeStatistics):
     without_partner: int
     """How many of its records have none."""
     between_iterations_ns: int | None
-    """The self time of a loop whose iterations were recorded; None of any other scope."""
+    """The self time of a loop each of whose recorded iterations has an end of its own; None of any other scope."""
     partition: str | None
     """The name of the partition that runs it, None if there are no partitions."""
 
@@ -204,7 +204,11 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
     partitions = partition_names(timeline.table)
     depth: list[int] = []
     ran = zip(timeline.table.scopes, statistics, strict=True)
-    loops = {scope.parent for scope, mine in ran if scope.kind == ScopeKind.ITERATION and mine.count}
+    loops = {
+        scope.parent
+        for scope, mine in ran
+        if scope.kind == ScopeKind.ITERATION and mine.count and not scope.ended_by_next
+    }
     for index, mine in enumerate(statistics):
         scope = timeline.table.scopes[index]
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)

@@ -41,6 +41,9 @@ _BLOCK_ENTRIES = 1 << 20
 
 _UNTIMED = "untimed"
 
+# More than damaged entries make of it.
+_SURPLUS = 1.1
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
@@ -55,6 +58,14 @@ class Recording:
     """``Mode.sched_stores``."""
     scope_ids: tuple[int, ...]
     """Those that entries bear, ascending."""
+    sides: NDArray[np.int64]
+    """How many starts and how many ends bear each id: shape (2, id)."""
+
+    def ended_by_next(self, ids: Sequence[int]) -> bool:
+        """Whether only the starts of a scope with these ids were recorded: each ends the one before. A ring keeps what
+        was written last, so that of another scope there are no more starts than ends."""
+        starts, ends = self.sides[:, list(ids)].sum(axis=1).tolist()
+        return bool(starts > _SURPLUS * ends)
 
 
 def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> Recording:
@@ -82,11 +93,11 @@ def _credibility(reading: _Reading) -> tuple[int, bool]:
 
 def _recording(reading: _Reading) -> Recording:
     ctas = reading.ctas
-    seen = np.zeros(SCOPE_IDS, dtype=np.int64)
+    sides = np.zeros(2 * SCOPE_IDS, dtype=np.int64)
     long_clocks = rings = turned = starts = parted = 0
     for first, cycles, followed in _blocks(ctas):
         sound = first[(cycles >= 0) & (first & UNUSED_MASK == 0)]
-        seen += np.bincount(sound >> SCOPE_SHIFT & (SCOPE_IDS - 1), minlength=SCOPE_IDS)
+        sides += np.bincount(sound >> SCOPE_SHIFT & (2 * SCOPE_IDS - 1), minlength=2 * SCOPE_IDS)
         long_clocks += int(np.count_nonzero(sound & CLOCK_HIGH_MASK))
         back = cycles[..., :-1] - cycles[..., 1:]
         rings += int(np.count_nonzero(followed.any(axis=-1)))
@@ -99,9 +110,10 @@ def _recording(reading: _Reading) -> Recording:
         reading.layout,
         ctas.entries.shape[2] * ENTRY_BYTES,
         # Of a counter that has 43 bits, hardly any reading fits in 32.
-        CLOCK_LOW_BITS if 2 * long_clocks < seen.sum() else 64,
+        CLOCK_LOW_BITS if 2 * long_clocks < sides.sum() else 64,
         turned * _ONE_OF > rings and parted * _ONE_OF <= starts,
-        tuple(np.flatnonzero(seen).tolist()),
+        tuple(np.flatnonzero(sides.reshape(2, SCOPE_IDS).any(axis=0)).tolist()),
+        sides.reshape(2, SCOPE_IDS),
     )
 
 
@@ -230,6 +242,15 @@ def read_proton_buffer(path: Path, scope_names: Mapping[int, str] | None = None)
     return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
 
 
+def _scopes(recording: Recording, names: Mapping[int, str]) -> Iterator[ScopeInfo]:
+    ids: dict[str, list[int]] = {}
+    for scope_id, name in names.items():
+        ids.setdefault(name, []).append(scope_id)
+    for name, mine in ids.items():
+        told = recording.ended_by_next(mine)
+        yield ScopeInfo(name, name, ScopeKind.ITERATION if told else ScopeKind.UNKNOWN, "", (), -1, ended_by_next=told)
+
+
 def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[int, str]) -> Kernel:
     all_warps = len(header.recorded) == header.num_warps
     return Kernel(
@@ -239,9 +260,7 @@ def _kernel(path: Path, header: ProtonHeader, recording: Recording, names: dict[
         stride_bytes=header.row_bytes,
         layout=recording.layout,
         scope_ids=names,
-        scopes=ScopeTable(
-            tuple(ScopeInfo(name, name, ScopeKind.UNKNOWN, "", (), -1) for name in dict.fromkeys(names.values()))
-        ),
+        scopes=ScopeTable(tuple(_scopes(recording, names))),
         sm_clock_hz=0.0,
         mode=Mode(
             buffer=_UNKNOWN,

@@ -22,7 +22,8 @@ from kprof_inject.files import read_regular
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
 """Format 1 has no checksums."""
-SCOPE_TABLE_VERSION = 1
+SCOPE_TABLE_VERSION = 2
+_READABLE_SCOPE_TABLES = (1, 2)
 
 SCOPE_IDS = 256
 """How many scope ids there are: a record has 8 bits for one. It stands here, and not beside the other bits in
@@ -249,7 +250,8 @@ class PointRecord(Struct, frozen=True):
 
 class ScopeRecord(Struct, frozen=True, kw_only=True):
     """One scope of the scope table. ``lines`` are the first and the last line of the TTGIR without records that it goes
-    around, from 1; older captures do not tell them."""
+    around, from 1; older captures do not tell them. ``ended_by_next`` says that of an iteration which the next one's
+    start ends."""
 
     record: Name
     name: Name
@@ -266,6 +268,7 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     operations: Count = 0
     other_operations: Count = 0
     lines: tuple[LineNumber, LineNumber] | None = None
+    ended_by_next: bool = False
 
     def __post_init__(self) -> None:
         if self.lines and self.lines[0] > self.lines[1]:
@@ -281,23 +284,25 @@ class PartitionRecord(Struct, frozen=True):
 
 
 class ScopeTableRecord(Struct, frozen=True, kw_only=True):
-    """What each record name means. An outer scope stands before those in it."""
+    """What each record name means. An outer scope stands before those in it. ``body_record`` is the name of records
+    around the kernel's whole body that belong to no scope; empty without any."""
 
     version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
     partitions: Annotated[tuple[PartitionRecord, ...], Meta(max_length=SCOPE_IDS)] = ()
     scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
     most_records: Count | None = None
+    body_record: Name = ""
 
     def __post_init__(self) -> None:
-        if self.version != SCOPE_TABLE_VERSION:
+        if self.version not in _READABLE_SCOPE_TABLES:
             raise ValueError(f"the scope table has version {self.version}, this program reads {SCOPE_TABLE_VERSION}")
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
                 raise ValueError(f"expected a parent of scope {index} that stands before it, got {scope.parent}")
             if scope.partition is not None and scope.partition >= len(self.partitions):
                 raise ValueError(f"expected a partition of scope {index} that is there, got {scope.partition}")
-        if len({scope.record for scope in self.scopes}) < len(self.scopes):
+        if len({self.body_record, *(scope.record for scope in self.scopes)}) <= len(self.scopes):
             raise ValueError("expected a record of its own for each scope")
 
 

@@ -43,7 +43,8 @@ class ScopeInfo:
     ``parent`` is the index of the scope around it, or -1. ``label`` is what it is called if the user does not name it:
     of an operation, the operation's name; empty if that is unknown. ``partition`` is the index in the table of the
     partition whose warps run it; None if there are no partitions, or if several run it. ``lines`` are the first and the
-    last line of the TTGIR that it goes around, from 1; None if they are unknown."""
+    last line of the TTGIR that it goes around, from 1; None if they are unknown. ``ended_by_next``: of an iteration,
+    only the start is recorded, and the next one's start or the end behind the loop is its end, too."""
 
     record: str
     name: str
@@ -54,16 +55,19 @@ class ScopeInfo:
     label: str = ""
     partition: int | None = None
     lines: tuple[int, int] | None = None
+    ended_by_next: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeTable:
     """The scopes of one kernel, outer before inner, in the order of the text. A scope and that around it are of the
     same partition. ``partitions`` begin with the default one; there are none unless the kernel is warp specialised, or
-    if an older version made the table."""
+    if an older version made the table. ``body_record`` is the name of records around the kernel's whole body that are
+    no scope's: nobody selected it, and the clock is fitted to them. Empty without any."""
 
     scopes: tuple[ScopeInfo, ...]
     partitions: tuple[Partition, ...] = ()
+    body_record: str = ""
 
     @property
     def body(self) -> int | None:
@@ -91,10 +95,12 @@ class ScopeTable:
                     scope.label,
                     scope.partition,
                     scope.lines,
+                    scope.ended_by_next,
                 )
                 for scope in record.scopes
             ),
             tuple(Partition(one.name, one.warps, one.function) for one in record.partitions),
+            record.body_record,
         )
 
 

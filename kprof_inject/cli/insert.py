@@ -10,13 +10,12 @@ import click
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, read_input, say, write_result
-from kprof_inject.cli.options import at_option, json_option, path_type, split_option
+from kprof_inject.cli.options import at_option, json_option, path_type, style_options
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.files import write_json
 from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
-from kprof_inject.select.plan import scope_table
+from kprof_inject.select.plan import Style, scope_table
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace, held, snapshot_beside
 
 # The kinds of sites that come from the text of a source file.
@@ -26,7 +25,7 @@ _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 @click.command("insert")
 @click.argument("place", metavar="WORKSPACE|FILE", type=path_type())
 @at_option
-@split_option
+@style_options
 @click.option("-o", "--output", type=path_type(), help="Where FILE's result goes. [default: stdout]")
 @click.option("--plan", "plan_path", type=path_type(), help="Write FILE's scope table to this .json file.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; only say what would be inserted.")
@@ -35,7 +34,7 @@ _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 def command(
     place: Path,
     selectors: tuple[str, ...],
-    split: str,
+    style: Style,
     output: Path | None,
     plan_path: Path | None,
     dry_run: bool,
@@ -43,7 +42,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Plan and insert records into the kernels of a WORKSPACE, or into one .ttgir FILE (- is stdin)."""
-    spread = SPREADS[split]
     writes = not (dry_run or as_diff)
     if as_diff and as_json:
         raise click.UsageError("--diff and --json cannot both go to stdout; give one of them")
@@ -53,7 +51,7 @@ def command(
         workspace = Workspace.open(place)
         wanted = parse_selectors(selectors)
         with held(place, say) if writes else nullcontext():
-            kernels = insert_kernels(workspace, wanted, spread)
+            kernels = insert_kernels(workspace, wanted, style)
             if writes:
                 write_insertions(workspace, kernels)
         say_kernels(kernels, wanted)
@@ -66,7 +64,7 @@ def command(
         text, name = read_input(place)
         snapshot = snapshot_beside(place)
         view = view_of(text, name, snapshot)
-        done = [insert_module(view, parse_selectors(selectors), spread)]
+        done = [insert_module(view, parse_selectors(selectors), style)]
         if writes and plan_path:
             write_json(plan_path, scope_table(done[0].plan))
         if writes:

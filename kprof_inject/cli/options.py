@@ -138,15 +138,32 @@ def at_option(function: Function) -> Function:
     )(function)
 
 
-def split_option(function: Function) -> Function:
-    return click.option(
+def style_options(function: Function) -> Function:
+    """How what selectors find gets its records. The command gets them as one ``style``."""
+
+    @functools.wraps(function)
+    def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
+        from kprof_inject.select.plan import Style
+
+        return function(*args, style=Style.of(split, iter_records), **others)
+
+    decorated: Any = click.option(
+        "--iter-records",
+        type=click.Choice(["one", "two"]),
+        default="one",
+        show_default=True,
+        help="Records of each iteration: one, whose time also ends the iteration before; or a start and an end, which "
+        "take twice the room and show what stands between iterations.",
+    )(with_style)
+    decorated = click.option(
         "--split",
         type=click.Choice(["never", "runs"]),
         default="never",
         show_default=True,
         help="What to do where other lines' operations stand between those of a line, marker or helper: time them "
         "too, or time only the runs between them.",
-    )(function)
+    )(decorated)
+    return cast(Function, decorated)
 
 
 def capture_options(function: Function) -> Function:

@@ -19,7 +19,7 @@ from kprof_inject.cli.options import (
     json_option,
     layout_option,
     program_argument,
-    split_option,
+    style_options,
     trace_file,
     trace_option,
     workspace_option,
@@ -31,15 +31,15 @@ from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input
+from kprof_inject.select.plan import Style
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace, held
 
 
 @click.command("profile", context_settings=PROGRAM_SETTINGS)
 @workspace_option
 @at_option
-@split_option
+@style_options
 @capture_options
 @trace_option
 @layout_option
@@ -50,7 +50,7 @@ def command(
     ctx: click.Context,
     workspace: Path,
     selectors: tuple[str, ...],
-    split: str,
+    style: Style,
     choice: LaunchChoice,
     mode: Mode,
     fit: bool,
@@ -71,7 +71,7 @@ def command(
         if dump_exit_code in STOPPED:
             say(f"{_how_stopped(dump_exit_code)}: the program is not run again; insert and run go on from here")
             ctx.exit(dump_exit_code)
-        kernels = insert_kernels(opened, wanted, SPREADS[split])
+        kernels = insert_kernels(opened, wanted, style.for_mode(mode))
         write_insertions(opened, kernels)
         say_kernels(kernels, wanted)
         if program_input.refusal:

@@ -12,11 +12,10 @@ from kprof_inject.quantities import listed
 from kprof_inject.rewrite import apply
 from kprof_inject.select.calls import has_helpers, lowerable
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import Plan, make_plan, most_records, scope_table
+from kprof_inject.select.plan import USUAL_STYLE, Plan, Style, make_plan, most_records, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
-from kprof_inject.select.spans import Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -82,15 +81,15 @@ def changed_sources(snapshot: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(Path(name) for name, text in snapshot.items() if source_text(Path(name)) not in (None, text))
 
 
-def insert_module(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Insertion:
+def insert_module(view: ModuleView, selectors: Sequence[Selector], style: Style = USUAL_STYLE) -> Insertion:
     """Plan one module. Raises ``KprofError`` if a selector finds nothing."""
-    done = _planned(view, selectors, spread)
+    done = _planned(view, selectors, style)
     require_sites(selectors, done)
     return done
 
 
 def insert_kernels(
-    workspace: Workspace, selectors: Sequence[Selector], spread: Spread = in_one_piece
+    workspace: Workspace, selectors: Sequence[Selector], style: Style = USUAL_STYLE
 ) -> list[KernelInsertion]:
     """Plan every dumped kernel; nothing is written.
 
@@ -103,7 +102,7 @@ def insert_kernels(
             f"{workspace.folder} holds no kernels",
             hint=f"dump them: kprof-inject dump -o {workspace.folder} -- PROG",
         )
-    insertions = [insert_kernel(workspace, kernel, selectors, spread) for kernel in kernels]
+    insertions = [insert_kernel(workspace, kernel, selectors, style) for kernel in kernels]
     done = [insertion.insertion for insertion in insertions if insertion.insertion is not None]
     if not done:
         raise insertions[0].refusal or KprofError("no kernel can take records")
@@ -114,14 +113,14 @@ def insert_kernels(
 
 
 def insert_kernel(
-    workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector], spread: Spread = in_one_piece
+    workspace: Workspace, kernel: DumpedKernel, selectors: Sequence[Selector], style: Style = USUAL_STYLE
 ) -> KernelInsertion:
     """Plan one dumped kernel; nothing is written. One that cannot take records says why."""
     texts = workspace.kernel_sources(kernel.variant)
     changed = changed_sources(texts)
     try:
         view = view_of(kernel.ttgir(), str(kernel.ttgir_path), texts)
-        return KernelInsertion(kernel, _planned(view, selectors, spread), None, changed)
+        return KernelInsertion(kernel, _planned(view, selectors, style), None, changed)
     except KprofError as error:
         return KernelInsertion(kernel, None, error, changed)
 
@@ -144,9 +143,9 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), "most_records": bound}, text)
 
 
-def _planned(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> Insertion:
+def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:
     """One module's insertion. What the user selects may stand in another module; the defaults may not."""
-    plan = make_plan(view, selectors, spread)
+    plan = make_plan(view, selectors, style)
     done = Insertion(view, plan, apply(view.module, plan))
     if not selectors and not plan.scopes:
         require_sites([selection.selector for selection in plan.selections], done)

@@ -59,7 +59,7 @@ _CLOCK_NOTES = {
     ClockSource.FITTED: "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over {over}",
     ClockSource.ASSUMED: "clock: {mhz:.0f} MHz is an assumption, {assumption}: the timer readings cannot tell, for the "
-    "launch is too short, or no scope stands around the whole kernel (--at func). Durations may be off by {doubt}; "
+    "launch is too short, or no record stands around the whole kernel. Durations may be off by {doubt}; "
     "totals and shares are over all warps",
     ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure "
     "it by. All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "

@@ -27,8 +27,8 @@ from kprof_inject.ttgir.strings import POINT, unquote
 
 _FALSE_ALARM = re.compile(
     rb".*error: The scope name '[^']*' (?:is not properly closed \(missing start record\)"
-    rb"|is closed without being opened|has duplicate end record|must appear in pairs)\n"
-    rb"(?: *proton\.record end [^\n]*\n *\^\n)?"
+    rb"|is closed without being opened|is started without being closed|has duplicate end record|must appear in pairs)\n"
+    rb"(?: *proton\.record (?:start|end) [^\n]*\n *\^\n)?"
 )
 
 
@@ -88,8 +88,9 @@ def drop_false_alarms(written: bytes) -> bytes:
     """What the compiler wrote to stderr, less the false alarms and the excerpts that belong to them.
 
     Proton's check of scopes takes blocks one by one: the end of a scope in a second return block looks to it like an
-    end without a start. It prints that as an error and goes on; the machine code is right (the entry gets an id of its
-    own, and we match by name). A user would take it for a failure."""
+    end without a start, and so does the end of iterations behind their loop. It prints that as an error and goes on;
+    the machine code is right (the entry gets an id of its own, and we match by name). A user would take it for a
+    failure."""
     return _FALSE_ALARM.sub(b"", written)
 
 

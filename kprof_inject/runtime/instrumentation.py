@@ -134,7 +134,7 @@ def target_of(target: Target) -> GPUTarget:
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
     """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse, as Proton does
     unless all helpers can be inlined (see ``lowerable``)."""
-    with instrumented(target, mode, shared_bytes_of(target)):
+    with instrumented(target, mode, shared_bytes_of(target)), without_false_alarms():
         return _lower(text, target, options)
 
 

@@ -208,6 +208,11 @@ class PlannedKernel:
         return int(self._dumped.info.metadata["num_warps"])
 
     def _mode_of_kernel(self) -> Mode:
+        if self._step.session.mode.sched_stores and any(scope.ended_by_next for scope in self._scope_table.scopes):
+            raise KprofError(
+                "--sched-stores moves the store of a start to its end, and iterations have one record alone",
+                hint="insert with --iter-records two",
+            )
         registers = self._step.workspace.clean_run(self._dumped.variant).registers
         return mode_of_kernel(
             self._step.session.mode,

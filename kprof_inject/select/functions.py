@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kprof_inject.capture.scopes import ScopeKind
@@ -146,10 +146,15 @@ class Function:
         return self._around(ScopeKind.LOOP, f"loop{loop.subscript}", loop.operation)
 
     def iteration_site(self, loop: Loop) -> Site:
-        """Each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``."""
-        return self.region_site(
-            ScopeKind.ITERATION, f"iter{loop.subscript}", loop.operation, loop.operation.regions[-1], "body"
-        )
+        """Each iteration: the body of ``scf.for``, the ``do`` region of ``scf.while``.
+
+        The next one's start ends it, unless work stands between them: that of a ``scf.while``'s condition."""
+        operation, (*conditions, body) = loop.operation, loop.operation.regions
+        site = self.region_site(ScopeKind.ITERATION, f"iter{loop.subscript}", operation, body, "body")
+        if any(self.does_work(inside) for region in conditions for inside in region.walk()):
+            return site
+        between = conditions[0].blocks[0].start if conditions else body.blocks[0].start, body.blocks[0].start
+        return replace(site, exit=self.after(operation), between=between)
 
     def operation_site(self, operation: Operation) -> Site:
         """Around one operation."""

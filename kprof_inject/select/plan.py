@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION
 from kprof_inject.capture.scopes import Partition
 from kprof_inject.errors import KprofError
 from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
-from kprof_inject.select.spans import Spread, in_one_piece
+from kprof_inject.select.spans import SPREADS, Spread, in_one_piece
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
@@ -21,6 +22,52 @@ from kprof_inject.ttgir.strings import quote
 
 _MARKERS = (parse_selector("marker"),)
 _STRUCTURE = tuple(map(parse_selector, ("func", "loop", "iter")))
+
+
+IterationRecords = Callable[[Site], Site]
+"""Which records an iteration gets: its site as ``Function.iteration_site`` makes it, or another."""
+
+
+def one_record(site: Site) -> Site:
+    """Its start also ends the one before, wherever nothing stands between the two."""
+    return site
+
+
+def two_records(site: Site) -> Site:
+    """A start and an end in each."""
+    return replace(site, exit=None)
+
+
+ITERATION_RECORDS: dict[str, IterationRecords] = {"one": one_record, "two": two_records}
+"""By the words of the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How what selectors find gets its records."""
+
+    spread: Spread = in_one_piece
+    """Whether a scope around source lines may have others' operations in it."""
+
+    iteration_records: IterationRecords = one_record
+
+    @classmethod
+    def of(cls, split: str, iteration_records: str) -> Style:
+        """By the words of the command line. Raises ``KprofError`` for others."""
+        for what, word, known in (("split", split, SPREADS), ("iter_records", iteration_records, ITERATION_RECORDS)):
+            if word not in known:
+                raise KprofError(f"there is no {what} {word!r}", hint=f"choose {' or '.join(known)}")
+        return cls(SPREADS[split], ITERATION_RECORDS[iteration_records])
+
+    def for_mode(self, mode: Mode) -> Style:
+        """What the mode can record: where stores are moved, each start needs an end in its block."""
+        return replace(self, iteration_records=two_records) if mode.sched_stores else self
+
+
+USUAL_STYLE = Style()
+
+BODY_RECORD = "kernel body"
+"""The record around the kernel's whole body where nobody selected it: its clock is fitted to that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +139,44 @@ class Plan:
     partitions: tuple[Partition, ...] = ()
     """Those of the kernel; none without ``ttg.warp_specialize``."""
 
+    body_record: str = ""
+    """The name of the records around the kernel's whole body, if no scope stands there; empty without any."""
 
-def make_plan(view: ModuleView, selectors: Sequence[Selector], spread: Spread = in_one_piece) -> Plan:
+
+def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = USUAL_STYLE) -> Plan:
     """Find every selector's sites in the module and lay out the records; without selectors, the default ones.
 
-    ``spread`` says whether a scope around source lines may have others' operations in it. The plan has no scopes if
-    nothing matched: whether that is an error depends on the module's neighbours. Raises ``KprofError`` if the module or
-    a site cannot take records, or if they need more than 256 scope ids.
+    The kernel's body is recorded in any case. The plan has no scopes if nothing matched: whether that is an error
+    depends on the module's neighbours. Raises ``KprofError`` if the module or a site cannot take records, or if they
+    need more than 256 scope ids.
     """
-    selections = _select(view, selectors, spread) if selectors else _default_selections(view, spread)
-    found = _choose(selections)
+    selections = _select(view, selectors, style.spread) if selectors else _default_selections(view, style.spread)
+    chosen = _choose(selections)
+    found = [(_with_records(site, style, [other for other, _ in chosen]), selector) for site, selector in chosen]
     if found:
         _check_no_records(view.module)
-    _check_scope_ids(view, found)
+    ids = _scope_ids(view, found)
     scopes = _nest(found, view)
+    body = _unselected_body(view, scopes, SCOPE_IDS - ids)
     inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
-    records = tuple(_records(scopes))
-    return Plan(view.kernel, scopes, records, selections, inlined if scopes else (), view.partitions.all)
+    records = tuple(_records([*body, *(_Bracket(scope.record, scope.site) for scope in scopes)]))
+    return Plan(
+        view.kernel,
+        scopes,
+        records,
+        selections,
+        inlined if scopes else (),
+        view.partitions.all,
+        body[0].record if body else "",
+    )
+
+
+def _with_records(site: Site, style: Style, sites: Sequence[Site]) -> Site:
+    """An iteration in the style, but with two records where others stand between it and the next one."""
+    first, last = site.between
+    if site.exit and any(first <= other.start.offset < last for other in sites):
+        return two_records(site)
+    return style.iteration_records(site)
 
 
 def _select(view: ModuleView, selectors: Sequence[Selector], spread: Spread) -> tuple[Selection, ...]:
@@ -149,12 +217,12 @@ def _check_no_records(module: Module) -> None:
             )
 
 
-def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -> None:
-    """Each end in another block takes an id of its own, and so does each copy of an inlined helper."""
-    copies = view.copies_of_functions
+def _scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -> int:
+    """How many they take: each end in another block takes an id of its own, and so does each copy of an inlined helper.
+    Raises ``KprofError`` if there are not so many."""
     shares: Counter[str] = Counter()
     for site, selector in found:
-        shares[selector.text] += len(site.ends) * copies[site.function]
+        shares[selector.text] += _ids_of(view, site)
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
@@ -162,6 +230,36 @@ def _check_scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -
             where=view.module.position(min(site.start.offset for site, _ in found)),
             hint="select less: name the loops or lines that matter, such as --at 'loop[0]'",
         )
+    return shares.total()
+
+
+def _ids_of(view: ModuleView, site: Site) -> int:
+    return len(site.end_records) * view.copies_of_functions[site.function]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bracket:
+    """A site, and what its records are called."""
+
+    record: str
+    site: Site
+
+
+def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -> list[_Bracket]:
+    """What is to stand around the kernel's body, if nobody selected that: nothing where it has no end, where there is
+    no id left for it, or where there are no scopes either."""
+    kernel = next((function for function in view.functions if function.is_public), None)
+    if not scopes or kernel is None:
+        return []
+    try:
+        site = kernel.body_site()
+    except KprofError:  # it is never left
+        return []
+    if _ids_of(view, site) > free_ids or any(scope.site == site for scope in scopes):
+        return []
+    taken = {scope.record for scope in scopes}
+    names = (BODY_RECORD, *(f"{BODY_RECORD}#{number}" for number in range(len(taken))))
+    return [_Bracket(next(name for name in names if name not in taken), site)]
 
 
 def _nest(found: Sequence[tuple[Site, Selector]], view: ModuleView) -> tuple[Scope, ...]:
@@ -219,21 +317,21 @@ def _crossed(scopes: Sequence[Scope], scope: Scope) -> tuple[int, ...]:
     )
 
 
-def _records(scopes: Sequence[Scope]) -> Iterator[Record]:
+def _records(brackets: Sequence[_Bracket]) -> Iterator[Record]:
     """At one offset: inner ends before outer ones, then starts, outer before inner ones, then the end of the block's
-    own scope.
+    own scope. ``brackets`` go from outside in.
 
     A scope of nothing (an instant, a loop with an empty body) ends where it starts, right behind its start."""
     placed: list[tuple[tuple[int, int, int, int], Record]] = []
-    for order, scope in enumerate(scopes):
-        start = scope.site.start
-        placed.append(((start.offset, 1, order, 0), Record(start, True, scope.record)))
-        for end in scope.site.ends:
-            if end.offset == start.offset:
+    for order, bracket in enumerate(brackets):
+        site = bracket.site
+        placed.append(((site.start.offset, 1, order, 0), Record(site.start, True, bracket.record)))
+        for end in site.end_records:
+            if end.offset == site.start.offset:
                 key = end.offset, 1, order, 1
             else:
-                key = end.offset, 2 if scope.site.fills_block else 0, -order, 0
-            placed.append((key, Record(end, False, scope.record)))
+                key = end.offset, 2 if site.fills_block and end is not site.exit else 0, -order, 0
+            placed.append((key, Record(end, False, bracket.record)))
     return (record for _, record in sorted(placed, key=lambda item: item[0]))
 
 
@@ -246,6 +344,7 @@ def scope_table(plan: Plan) -> dict[str, Any]:
         "version": SCOPE_TABLE_VERSION,
         "kernel": plan.kernel,
         **({"partitions": partitions} if partitions else {}),
+        **({"body_record": plan.body_record} if plan.body_record else {}),
         "scopes": [
             {
                 "record": scope.record,
@@ -263,6 +362,7 @@ def scope_table(plan: Plan) -> dict[str, Any]:
                 "operations": scope.site.operations,
                 "other_operations": scope.site.other_operations,
                 "lines": list(scope.lines),
+                **({"ended_by_next": True} if scope.site.exit else {}),
             }
             for scope in plan.scopes
         ],
@@ -289,4 +389,4 @@ def most_records(view: ModuleView, plan: Plan) -> int | None:
     for record in plan.records:
         if any(start < record.point.offset < end for start, end in loops):
             return None
-    return 2 * len(plan.scopes)
+    return 2 * (len(plan.scopes) + bool(plan.body_record))

@@ -33,7 +33,7 @@ class Site:
     function: str
     start: InsertPoint
     ends: tuple[InsertPoint, ...]
-    """One of them is passed on each way out."""
+    """Where the code that it brackets ends. One of them is passed on each way out."""
 
     fills_block: bool
     """The scope spans its whole block, so that it encloses every other one that begins or ends at the same place."""
@@ -53,12 +53,24 @@ class Site:
     other_operations: int = 0
     """How many others stand between them."""
 
+    exit: InsertPoint | None = None
+    """Of an iteration that the next one's start ends: behind the loop, where the last one ends. No record stands at
+    ``ends`` then."""
+
+    between: tuple[int, int] = (0, 0)
+    """Of such an iteration: from where to where that stands in the text which runs between it and the next one."""
+
     name: str = field(default="", compare=False)
     """The user's, if the source gives one."""
 
     @property
     def is_instant(self) -> bool:
         return self.kind == ScopeKind.INSTANT
+
+    @property
+    def end_records(self) -> tuple[InsertPoint, ...]:
+        """Where its end records stand."""
+        return self.ends if self.exit is None else (self.exit,)
 
     @property
     def last_end_offset(self) -> int:

@@ -1,129 +1,15 @@
-"""Records to scopes, and which scope stands in which."""
+"""Which scope of a warp stands in which, which cross, and which iteration of its loop each is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeTable
+from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import Records
-
-
-def parents_of(table: ScopeTable) -> tuple[int, ...]:
-    """The scope around each scope of the table, or -1."""
-    return tuple(scope.parent for scope in table.scopes)
-
-
-def inner_scopes(parents: Sequence[int]) -> list[list[int]]:
-    """For each scope of the table those in it, at any depth. An outer one stands before those in it."""
-    inner: list[list[int]] = [[] for _ in parents]
-    for scope in range(len(parents)):
-        around = scope
-        while 0 <= parents[around] < around:
-            around = parents[around]
-            inner[around].append(scope)
-    return inner
-
-
-def begun_amid_inner(
-    starts: NDArray[np.int64],
-    order: NDArray[np.int64],
-    scope: NDArray[np.int16],
-    group: NDArray[np.int64],
-    is_end: NDArray[np.bool_],
-    parents: Sequence[int],
-) -> NDArray[np.bool_]:
-    """Which of the ``starts``, each the first record of its scope in its ring, cannot be the start that they seem: a
-    scope in theirs was open there, or had run before. The ring lost the true start, and this one was another's.
-
-    A scope that stands in another one's text runs only while that is open.
-
-    ``starts`` are places in ``order``, which has the records by scope and then by time; the columns are in that order.
-    """
-    wrong = np.zeros(len(starts), dtype=bool)
-    bounds = np.searchsorted(scope, np.arange(len(parents) + 1))
-    inner = inner_scopes(parents)
-    for outer in np.unique(scope[starts]):
-        mine = np.flatnonzero(scope[starts] == outer)
-        at, warp = order[starts[mine]], group[starts[mine]]
-        for begin, end in ((bounds[scope], bounds[scope + 1]) for scope in inner[outer]):
-            if begin == end:
-                continue
-            following = begin + np.searchsorted(order[begin:end], at)
-            before, after = np.maximum(following - 1, begin), np.minimum(following, end - 1)
-            wrong[mine] |= (following > begin) & (group[before] == warp)
-            wrong[mine] |= (following < end) & (group[after] == warp) & is_end[after]
-    return wrong
-
-
-# An end and a start that were both damaged may have parted what now looks like one scope.
-_TOO_MANY_DAMAGED = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """The scopes that ran: each start with its end, in the order of the starts. An outer scope stands before those in
-    it."""
-
-    start_at: NDArray[np.int64]
-    """The place of the start among the records."""
-    end_at: NDArray[np.int64]
-    """The place of the end among the records."""
-    scope: NDArray[np.int16]
-    """Index in the scope table."""
-    open_starts: NDArray[np.int64]
-    """The places of the starts without an end."""
-    stray_ends: NDArray[np.int64]
-    """The places of the ends without a start."""
-
-
-def pair_records(records: Records, parents: Sequence[int] = ()) -> Pairs:
-    """Join each start with the next end of the same scope in the same warp. ``parents`` has, for each scope of the
-    table, the one around it, or -1.
-
-    A start and an end are left alone, without a partner, where they may not belong together:
-
-    * Two damaged entries or more stand between them: an end and a start may have been among those.
-    * Another start of the scope stands before the start, or another end behind the end. A warp makes them in turns, so
-      one of the two is wrong.
-    * The ring lost records, and the start is not where the scope can have begun (``begun_amid_inner``)."""
-    count = len(records.scope)
-    # Stable, so that records of one warp and scope stay in the order of time. NumPy sorts 16 bits by radix: in linear
-    # time, and bytes twice as fast.
-    key = records.scope.astype(np.uint8) if records.scope.max(initial=0) <= np.iinfo(np.uint8).max else records.scope
-    order = np.argsort(key, kind="stable")
-    scope, group, is_end = records.scope[order], records.group[order], records.is_end[order]
-    same = (scope[1:] == scope[:-1]) & (group[1:] == group[:-1])
-    takes_turns = is_end[1:] != is_end[:-1]
-    joined = same & takes_turns & is_end[1:]
-    repeats = same & ~takes_turns
-    if repeats.any():
-        joined[1:] &= ~repeats[:-1]
-        joined[:-1] &= ~repeats[1:]
-    starts = np.flatnonzero(joined)
-    if records.damaged.size:
-        start_at, end_at = order[starts], order[starts + 1]
-        between = (records.number[end_at] - records.number[start_at]) - (end_at - start_at)
-        starts = starts[between < _TOO_MANY_DAMAGED]
-    if parents and records.lost.any():
-        warp = group[starts] - records.first_group
-        is_after_loss = (records.lost[warp] > 0) & (records.cycles[order[starts]] >= records.oldest[1, warp])
-        first = np.flatnonzero(is_after_loss & ~np.append(False, same)[starts])
-        starts = np.delete(starts, first[begun_amid_inner(starts[first], order, scope, group, is_end, parents)])
-
-    end_of = np.full(count, -1)
-    end_of[order[starts]] = order[starts + 1]
-    start_at = np.flatnonzero(end_of >= 0)
-    end_at = end_of[start_at]
-    alone = np.ones(count, dtype=bool)
-    alone[start_at] = alone[end_at] = False
-    alone_at = np.flatnonzero(alone)
-    ends_alone = records.is_end[alone_at]
-    return Pairs(start_at, end_at, records.scope[start_at], alone_at[~ends_alone], alone_at[ends_alone])
-
 
 # Scopes that cross: one begins in the other and ends behind it. What follows takes the places of the scopes' records,
 # ``start_at`` ascending. The warps stand one behind the other, so that no two scopes of different warps touch.

@@ -33,6 +33,8 @@ LARGEST_RATE_NS = 100.0
 _RARE = 20.0
 # By how much what lies between a timer reading and its record may be misjudged, alike for all.
 _SHIFT_ERROR_NS = 10.0
+# A rate that may be off by more than this for want of records around the whole of a CTA is none.
+_MOST_OUTSIDE = 0.1
 # No device runs at several times its nominal clock: readings that say so contradict each other.
 _FASTER = 4
 _ROUNDS = 8
@@ -121,7 +123,10 @@ def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, 
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
     variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
-    found = _with_prior(float(solution[0]), variance, nominal_rate(nominal_hz))
+    outside_variance = _outside_variance(readings, gain[0], float(solution[0]))
+    found = _with_prior(float(solution[0]), variance + outside_variance, nominal_rate(nominal_hz))
+    if outside_variance > (_MOST_OUTSIDE * solution[0]) ** 2 and not found.constant:
+        found = assumed_rate(nominal_rate(nominal_hz))
     # What the readings say of the shift, were the rate the one that was settled on.
     shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
     return replace(found, more_shift_ns=float(shift_ns))
@@ -153,6 +158,15 @@ def _shared_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: flo
     reckoned_ns = rate_ns * float(gain @ readings.reckoned_cycles)
     shift_ns = _SHIFT_ERROR_NS * float(gain @ readings.side)
     return reckoned_ns**2 + shift_ns**2
+
+
+def _outside_variance(readings: Readings, gain: NDArray[np.float64], rate_ns: float) -> float:
+    """What it does to the rate that nobody knows how long a CTA ran before its first record and behind its last one. If
+    that is longer in those CTAs in which the rest is longer, too, all of it seems to be slower cycles."""
+    if not readings.least_hz:
+        return 0.0
+    share = max(0.0, 1 - readings.least_hz / 1e9 * rate_ns)
+    return float(share / 2 * gain @ (readings.side * readings.cta_ns.astype(np.float64))) ** 2
 
 
 def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate:

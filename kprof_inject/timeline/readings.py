@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +9,8 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import CLOCK_BITS, RawCtas
 from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
-from kprof_inject.timeline.nesting import Pairs, crossing_kinds, lanes_of, nest, pair_records
+from kprof_inject.timeline.nesting import crossing_kinds, lanes_of, nest
+from kprof_inject.timeline.pairs import NO_RULES, Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.records import RecordDecoder, Records, lost_records
 
 # What a damaged count or clock value tells may be more: half the period of 43 bits, which no CTA outlasts.
@@ -56,11 +56,12 @@ class Tally:
 def tally_launch(
     decoder: RecordDecoder,
     scope_count: int,
-    parents: Sequence[int] = (),
+    rules: ScopeRules = NO_RULES,
     group_of_scope: NDArray[np.int64] | None = None,
 ) -> Tally:
-    """Count all records of a launch; ``scope_count`` is how many scopes its table has, ``parents`` are as for
-    ``pair_records``. ``group_of_scope`` puts each scope into a group, numbered from 0; None if there are none."""
+    """Count all records of a launch; ``scope_count`` is how many scopes its table has, and ``rules`` are
+    its. ``group_of_scope`` puts each number that a record can have into a group, numbered from 0; None if there are
+    none."""
     lost = lost_records(decoder.ctas)
     warps = WarpTally(
         np.zeros(lost.shape, dtype=np.int32),
@@ -78,36 +79,43 @@ def tally_launch(
     groups = np.zeros((group_count, lost.shape[1]), dtype=np.int64)
     for rows in decoder.blocks():
         records = decoder.decode(rows)
-        pairs = pair_records(records, parents)
-        _count_warps(warps, records, pairs, rows)
+        told, pairs = scopes_of(records, rules)
+        _count_warps(warps, records, rows)
+        _count_unpaired(warps, told, pairs, rows)
         scopes += len(pairs.scope)
-        open_starts += np.bincount(records.scope[pairs.open_starts], minlength=scope_count)
-        stray_ends += np.bincount(records.scope[pairs.stray_ends], minlength=scope_count)
+        open_starts += np.bincount(told.scope[pairs.open_starts], minlength=scope_count)
+        stray_ends += np.bincount(told.scope[pairs.stray_ends], minlength=scope_count)
         if group_of_scope is not None:
             cells = group_of_scope[records.scope] * lost.shape[1] + records.group % lost.shape[1]
             groups += np.bincount(cells, minlength=groups.size).reshape(groups.shape)
-        if not nest(pairs, len(records.scope)).is_proper:
+        if not nest(pairs, len(told.scope)).is_proper:
             crosses |= crossing_kinds(pairs.scope, pairs.start_at, pairs.end_at, scope_count)
     return Tally(warps, scopes, open_starts, stray_ends, lanes_of(crosses), groups)
 
 
-def _count_warps(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
+def _by_warp(records: Records, group: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """How often each group of the block occurs."""
+    return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
+
+
+def _count_unpaired(warps: WarpTally, records: Records, pairs: Pairs, rows: slice) -> None:
     """Fill in the CTAs ``rows``."""
     shape = warps.kept[rows].shape
+    warps.open_starts[rows] = _by_warp(records, records.group[pairs.open_starts], shape)
+    warps.stray_ends[rows] = _by_warp(records, records.group[pairs.stray_ends], shape)
 
-    def counted(group: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.bincount(group - records.first_group, minlength=len(records.lost)).reshape(shape)
 
-    kept = counted(records.group)
+def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
+    """Fill in the CTAs ``rows``."""
+    shape = warps.kept[rows].shape
+    kept = _by_warp(records, records.group, shape)
     begins = np.cumsum(kept.reshape(-1)).reshape(shape) - kept
     has_any = kept > 0
     warps.kept[rows] = kept
     warps.first_cycles[rows][has_any] = records.cycles[begins[has_any]]
     warps.last_cycles[rows][has_any] = records.cycles[(begins + kept - 1)[has_any]]
     warps.oldest_cycles[rows] = records.oldest[1].reshape(shape)
-    warps.damaged[rows] = counted(records.damaged)
-    warps.open_starts[rows] = counted(records.group[pairs.open_starts])
-    warps.stray_ends[rows] = counted(records.group[pairs.stray_ends])
+    warps.damaged[rows] = _by_warp(records, records.damaged, shape)
     # Where a scope is older than all that were lost, which moved stores make possible, it begins before them.
     is_first = warps.first_cycles[rows] == records.oldest[0].reshape(shape)
     losers = np.flatnonzero((warps.lost[rows] > 0) & (kept > 1) & is_first)
@@ -249,7 +257,9 @@ class Readings:
     ``side`` is +1 for init and -1 for pre-final. ``shift_ns`` is the least that lies between the reading and the
     record; all of a launch may have more of it, to their ``side``, in the order of ``more_shift_ns``, and of a launch
     that does not tell, no more than ``most_shift_ns`` is taken for likely. A clock value that was reckoned is off by
-    ``reckoned_cycles``, and all such are off alike.
+    ``reckoned_cycles``, and all such are off alike. ``cta_ns`` is how long the reading's CTA took.
+    ``least_hz`` is what the records of a CTA span, in cycles, over its time: no clock is slower. It is 0 where they
+    span all of it.
     The timer moves in steps of ``step_ns``. A reading shows the last one, which is half a step late on the average; so
     are all times that are fitted to readings, and so they agree with any other reading of that timer.
     """
@@ -260,9 +270,11 @@ class Readings:
     side: NDArray[np.int8]
     error_ns: NDArray[np.float32]
     reckoned_cycles: NDArray[np.float32]
+    cta_ns: NDArray[np.float32]
     more_shift_ns: float
     most_shift_ns: float
     step_ns: int
+    least_hz: float = 0.0
 
     @property
     def shift_ns(self) -> NDArray[np.float32]:
@@ -278,6 +290,7 @@ class Readings:
             side=self.side[rows],
             error_ns=self.error_ns[rows],
             reckoned_cycles=self.reckoned_cycles[rows],
+            cta_ns=self.cta_ns[rows],
         )
 
 
@@ -307,10 +320,19 @@ def readings_of(ctas: RawCtas, warps: WarpTally, *, spans_function: bool, all_wa
         np.where(is_init, np.int8(1), np.int8(-1)),
         np.where(is_init, np.float32(init_error_ns), np.float32(final_error_ns)),
         np.where(is_init, reckoned_cycles[row], np.float32(0)),
+        (ctas.pre_final_ns - ctas.init_ns)[row].astype(np.float32),
         least_more_ns if spans_function else max(least_more_ns, _MORE_WITHIN_FUNCTION_SHARE * cta_ns),
         0.0 if spans_function else cta_ns / 2,
         step_ns,
+        0.0 if spans_function else _least_hz(ctas, rows, last - first),
     )
+
+
+def _least_hz(ctas: RawCtas, rows: NDArray[np.int64], cycles: NDArray[np.int64]) -> float:
+    """The cycles that the records of each CTA span, over its time, in the median of the CTAs ``rows``."""
+    durations_ns = (ctas.pre_final_ns - ctas.init_ns)[rows]
+    lasted = durations_ns > 0
+    return 1e9 * float(np.median(cycles[rows][lasted] / durations_ns[lasted])) if lasted.any() else 0.0
 
 
 def _usual_cta_ns(ctas: RawCtas, rows: NDArray[np.int64]) -> float:

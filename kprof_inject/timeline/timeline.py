@@ -24,16 +24,8 @@ from kprof_inject.timeline.columns import (
     ScopeFlag,
     never_falling,
 )
-from kprof_inject.timeline.nesting import (
-    Nesting,
-    Pairs,
-    crossing,
-    iterations,
-    nest,
-    pair_records,
-    parents_of,
-    within_children,
-)
+from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, within_children
+from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
@@ -115,8 +107,7 @@ class ScopeBlocks:
 
     def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
         ctas = decoder.ctas
-        records = decoder.decode(rows)
-        pairs = pair_records(records, parents_of(self.launch.kernel.scopes))
+        records, pairs = scopes_of(decoder.decode(rows), ScopeRules.of(self.launch.kernel.scopes))
         nesting = nest(pairs, len(records.scope))
         row, warp = np.divmod(records.group[pairs.start_at], len(ctas.warps))
         record_row = records.group // len(ctas.warps)
@@ -256,11 +247,13 @@ def decode_launch(launch: Launch) -> Timeline:
         clock_hz=kernel.sm_clock_hz,
         stores_moved=kernel.mode.sched_stores,
     )
-    groups = partition_of_scope(table) if table.partitions else None
-    tally = tally_launch(decoder, len(table.scopes), parents_of(table), groups)
+    # The kernel's body is the default partition's.
+    groups = np.append(partition_of_scope(table), 0) if table.partitions else None
+    tally = tally_launch(decoder, len(table.scopes), ScopeRules.of(table), groups)
     if raw.timed:
         all_warps = len(raw.warps) == kernel.num_warps
-        readings = readings_of(raw, tally.warps, spans_function=table.body is not None, all_warps=all_warps)
+        spans_function = table.body is not None or bool(table.body_record)
+        readings = readings_of(raw, tally.warps, spans_function=spans_function, all_warps=all_warps)
         clock = fit_clock(readings, kernel.sm_clock_hz)
     else:
         raw, clock = assumed_times(launch, raw, tally.warps)
@@ -296,7 +289,8 @@ def decode_launch(launch: Launch) -> Timeline:
 
 def _scope_of_id(scope_ids: dict[int, str], table: ScopeTable) -> NDArray[np.int16]:
     """By name, not by id: where a scope has two returns, Triton gives its second end an id of its own."""
-    index = {scope.record: position for position, scope in enumerate(table.scopes)}
+    records = [*(scope.record for scope in table.scopes), *([table.body_record] if table.body_record else [])]
+    index = {record: position for position, record in enumerate(records)}
     lookup = np.full(SCOPE_IDS, -1, dtype=np.int16)
     for scope_id, record in scope_ids.items():
         lookup[scope_id] = index.get(record, -1)
