@@ -70,6 +70,7 @@ class Scope:
     called_from: Sequence[tuple[str, int]] = ()
     record: str = ""
     partition: int | None = None
+    ended_by_next: bool = False
 
 
 def buffer_words(
@@ -132,9 +133,11 @@ def kernel_json(
     scope_ids: Mapping[int, str] | None = None,
     mode: Mapping[str, Any] | None = None,
     partitions: Sequence[tuple[str, int | None]] = (),
+    body_record: str = "",
 ) -> dict[str, Any]:
     """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id.
-    ``mode`` is what is unusual in it. ``partitions`` are names with numbers of warps."""
+    ``mode`` is what is unusual in it. ``partitions`` are names with numbers of warps. ``body_record`` is the name of
+    records around the body that are no scope's."""
     records = [scope.record or scope.name for scope in scopes]
     return {
         "name": name,
@@ -144,8 +147,9 @@ def kernel_json(
         "mode": {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64, **(mode or {})},
         "metadata": {"num_warps": num_warps, "profile_scratch_size": words.shape[1] * 4},
         "scope_table": {
-            "version": 1,
+            "version": 2,
             "kernel": name,
+            **({"body_record": body_record} if body_record else {}),
             **({"partitions": [{"name": one, "warps": warps} for one, warps in partitions]} if partitions else {}),
             "scopes": [
                 {
@@ -156,6 +160,7 @@ def kernel_json(
                     "called_from": [_point(point) for point in scope.called_from],
                     "parent": scope.parent,
                     **({"partition": scope.partition} if partitions else {}),
+                    **({"ended_by_next": True} if scope.ended_by_next else {}),
                 }
                 for scope, record in zip(scopes, records, strict=True)
             ],
@@ -236,9 +241,18 @@ def save_launch(
     scope_ids: Mapping[int, str] | None = None,
     mode: Mapping[str, Any] | None = None,
     partitions: Sequence[tuple[str, int | None]] = (),
+    body_record: str = "",
 ) -> Launch:
     """As ``save_launches``, of a single launch with these CTAs, recorded as ``mode`` says."""
     mode = mode or {}
     words = buffer_words(ctas, slots, recorded=mode.get("warps"), clock_bits=32 if mode.get("clock_bits") == 32 else 43)
-    kernel = kernel_json(scopes, words, num_warps_of(ctas), scope_ids=scope_ids, mode=mode, partitions=partitions)
+    kernel = kernel_json(
+        scopes,
+        words,
+        num_warps_of(ctas),
+        scope_ids=scope_ids,
+        mode=mode,
+        partitions=partitions,
+        body_record=body_record,
+    )
     return save_launches(folder, kernel, [words])[0]

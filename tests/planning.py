@@ -9,10 +9,10 @@ from golden import FIXTURES
 
 from kprof_inject.pipeline.insertion import Insertion, insert_module
 from kprof_inject.select.candidates import outline
-from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.plan import USUAL_STYLE, Plan, Style, make_plan, two_records
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import Spread, in_one_piece, in_runs
+from kprof_inject.select.spans import in_runs
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.ttgir.strings import source_files
@@ -41,10 +41,10 @@ def plan_of(text: str, *selectors: str, sources: Mapping[str, str] | None = None
 
 
 def insertion_of(
-    text: str, *selectors: str, sources: Mapping[str, str] | None = None, spread: Spread = in_one_piece
+    text: str, *selectors: str, sources: Mapping[str, str] | None = None, style: Style = USUAL_STYLE
 ) -> Insertion:
     """The plan and the instrumented text, as ``insert`` makes them."""
-    return insert_module(view_of_text(text, sources), parse_selectors(selectors), spread)
+    return insert_module(view_of_text(text, sources), parse_selectors(selectors), style)
 
 
 def counts(plan: Plan) -> dict[str, int]:
@@ -53,26 +53,26 @@ def counts(plan: Plan) -> dict[str, int]:
     return {text: count for text, count in found.items() if count}
 
 
-SELECTOR_SETS: tuple[tuple[Spread, Sequence[str]], ...] = (
-    (in_one_piece, ()),
-    (in_one_piece, ("func=the whole kernel", "line(1-100000)")),
-    (in_one_piece, ("iter", "loop")),
-    (in_one_piece, ("iter[0]=x", "loop[0]=x", "loop[0.0]", "iter[1]", "func=x")),
-    (in_runs, ("func(*)",)),
-    (in_one_piece, ("op(tt.load)", "op(*dot*)=dot", "op(scf.*)", "op(*store*)")),
-    (in_one_piece, ("line(20-34)", "line(30-50)", "line(standard.py:1-1000)")),
-    (in_runs, ("line(20-34)=first", "line(30-50)=second", "marker")),
-    (in_one_piece, ("default", "partition", "partition[0]=producer", "op(ttg.warp_specialize)")),
-    (in_one_piece, ("marker(s*)", "marker", "func", "LOOPS BY LINE")),
+SELECTOR_SETS: tuple[tuple[Style, Sequence[str]], ...] = (
+    (USUAL_STYLE, ()),
+    (USUAL_STYLE, ("func=the whole kernel", "line(1-100000)")),
+    (Style(iteration_records=two_records), ("iter", "loop")),
+    (USUAL_STYLE, ("iter[0]=x", "loop[0]=x", "loop[0.0]", "iter[1]", "func=x")),
+    (Style(in_runs), ("func(*)",)),
+    (USUAL_STYLE, ("op(tt.load)", "op(*dot*)=dot", "op(scf.*)", "op(*store*)")),
+    (USUAL_STYLE, ("line(20-34)", "line(30-50)", "line(standard.py:1-1000)")),
+    (Style(in_runs), ("line(20-34)=first", "line(30-50)=second", "marker")),
+    (USUAL_STYLE, ("default", "partition", "partition[0]=producer", "op(ttg.warp_specialize)")),
+    (USUAL_STYLE, ("marker(s*)", "marker", "func", "LOOPS BY LINE")),
 )
 """Together they use every kind of selector; the last one of all stands for each loop's line, which a fixture knows."""
 
 
 def plans_of(view: ModuleView) -> Iterator[Plan]:
     """The plan of each selector set."""
-    for spread, selectors in SELECTOR_SETS:
+    for style, selectors in SELECTOR_SETS:
         texts = [text for word in selectors for text in (_by_line(view) if word == "LOOPS BY LINE" else [word])]
-        yield make_plan(view, parse_selectors(texts), spread)
+        yield make_plan(view, parse_selectors(texts), style)
 
 
 def _by_line(view: ModuleView) -> list[str]:

@@ -280,8 +280,16 @@ def test_another_format_version_is_an_error_that_names_both(tmp_path: Path, vers
 
 def test_another_scope_table_version_is_an_error_that_names_both(tmp_path: Path) -> None:
     save_launches(tmp_path, KERNEL, [WORDS])
-    with pytest.raises(KprofError, match=r"\$\.scope_table: the scope table has version 2, this program reads 1"):
-        read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 2})
+    with pytest.raises(KprofError, match=r"\$\.scope_table: the scope table has version 3, this program reads 2"):
+        read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 3})
+
+
+def test_the_older_scope_table_is_read(tmp_path: Path) -> None:
+    save_launches(tmp_path, KERNEL, [WORDS])
+    before = read_capture(tmp_path).launches[0].kernel.scopes
+    read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 1})
+
+    assert read_capture(tmp_path).launches[0].kernel.scopes == before
 
 
 def test_a_kernel_file_that_is_missing_is_an_error(tmp_path: Path) -> None:

@@ -97,6 +97,19 @@ def test_two_ids_of_one_name_are_one_scope(tmp_path: Path) -> None:
     assert [scope.name for scope in timeline.table.scopes] == ["load", "dot"]
 
 
+def test_iterations_of_which_only_the_starts_were_recorded_are_told_by_that(tmp_path: Path) -> None:
+    starts = [start(1, CYCLES + 10 * number) for number in range(1, 5)]
+    warp = [start(0, CYCLES), *starts, end(1, CYCLES + 50), end(0, CYCLES + 60)]
+    # The second ring kept the last entries alone.
+    for slots, ran in ((8, [0, 1, 1, 1, 1]), (4, [1, 1])):
+        launch = launch_of(save_file(tmp_path, buffer_words([cta(0, [warp])], slots=slots), 1), {0: "all", 1: "each"})
+        assert [(scope.kind, scope.ended_by_next) for scope in launch.kernel.scopes.scopes] == [
+            ("scope", False),
+            ("iter", True),
+        ]
+        assert decode_launch(launch).scopes["scope"].tolist() == ran
+
+
 def test_a_name_for_an_id_that_no_scope_has_is_an_error(tmp_path: Path) -> None:
     path = save_file(tmp_path, buffer_words(ctas(1, 1), slots=8), 1)
     with pytest.raises(KprofError, match="the table of names names scope id 256: ids go from 0 to 255"):

@@ -50,7 +50,7 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
     ended = kprof("insert", softmax, "--at", "loop=pass", "--at", "line(21-24)", "--at", "line(23)=max")
 
     assert [line.rstrip() for line in ended.stderr.splitlines()] == [
-        "kprof-inject: softmax_kernel: 4 scope(s), 8 records",
+        "kprof-inject: softmax_kernel: 4 scope(s), 10 records",
         " scope          selector      source         block     operations  others between  crosses",
         " pass#0         loop=pass     softmax.py:21  function          23",
         "   line(21-24)  line(21-24)   softmax.py:21  function          22               1",
@@ -251,10 +251,40 @@ def test_the_diff_is_the_records(kprof: CommandLine, softmax: str) -> None:
 
     assert lines[:2] == ["--- softmax.ttgir", "+++ softmax.ttgir with records"]
     assert [line for line in lines[2:] if line[0] in "+-"] == [
+        '+    proton.record start "kernel body"',
         '+      proton.record start "iter[1]"',
-        '+      proton.record end "iter[1]"',
+        '+    proton.record end "iter[1]"',
+        '+    proton.record end "kernel body"',
     ]
     assert "\x1b[" not in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("choice", "end", "ended_by_next"),
+    [("one", '+    proton.record end "iter[1]"', True), ("two", '+      proton.record end "iter[1]"', False)],
+)
+def test_an_iteration_gets_as_many_records_as_are_asked_for(
+    kprof: CommandLine, softmax: str, choice: str, end: str, ended_by_next: bool
+) -> None:
+    selected = ("insert", softmax, "--at", "func", "--at", "iter[1]", "--iter-records", choice)
+    lines = kprof(*selected, "--diff").stdout.splitlines()
+    kprof(*selected, "--plan", "plan.json")
+
+    assert [line for line in lines[2:] if line[0] in "+-"] == [
+        '+    proton.record start "func"',
+        '+      proton.record start "iter[1]"',
+        end,
+        '+    proton.record end "func"',
+    ]
+    function, iteration = json.loads(kprof.read("plan.json"))["scopes"]
+    assert iteration.get("ended_by_next", False) == ended_by_next
+    assert "ended_by_next" not in function
+
+
+def test_another_number_of_records_for_an_iteration_is_refused(kprof: CommandLine, softmax: str) -> None:
+    ended = kprof("insert", softmax, "--iter-records", "three")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "'three' is not one of 'one', 'two'" in ended.stderr
 
 
 def test_the_diff_of_a_workspace_has_each_kernel(kprof: CommandLine, workspace: Path) -> None:
@@ -275,7 +305,7 @@ def test_the_plan_as_json(kprof: CommandLine, softmax: str) -> None:
     ended = kprof("insert", softmax, "--dry-run", "--json", "--at", "line(23)=max", "--at", "op(tt.reduce*)")
     (plan,) = json.loads(ended.stdout)
 
-    assert (plan["kernel"], plan["records"]) == ("softmax_kernel", 6)
+    assert (plan["kernel"], plan["records"]) == ("softmax_kernel", 8)
     assert [(scope["record"], scope["block"], scope["operations"]) for scope in plan["scopes"]] == [
         ("max", "body", 3),
         ("tt.reduce#0", "body", 3),
@@ -335,7 +365,7 @@ def test_split_runs_takes_them_apart(kprof: CommandLine) -> None:
     kprof.write("k.ttgir", CROSSING)
     ended = kprof("insert", "k.ttgir", "--at", "line(5)=a", "--at", "line(6)=b", "--split", "runs")
 
-    assert re.findall(r'record (start|end) "(.*)"', ended.stdout) == [
+    assert re.findall(r'record (start|end) "(.*#.)"', ended.stdout) == [
         (place, name) for name in ("a#0", "b#0", "a#1", "b#1") for place in ("start", "end")
     ]
     assert "scopes that cross" not in ended.stderr
@@ -367,7 +397,7 @@ def test_markers_are_those_of_the_dump(kprof: CommandLine) -> None:
 
     unchanged = kprof("insert", "ws")
     assert "has changed" not in unchanged.stderr
-    assert "twice: 1 scope(s), 2 records" in unchanged.stderr
+    assert "twice: 1 scope(s), 4 records" in unchanged.stderr
 
     kprof.write("twice.py", "\n\n" + PROGRAM.replace("# kprof: write", "# kprof: renamed"))
     changed = kprof("insert", "ws")

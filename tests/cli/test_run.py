@@ -56,8 +56,8 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
     kprof("insert", workspace, "--at", "accumulate/loop=sum")
     second = kprof("run", workspace, CROSS_COMPILE, env=user_cache)
     assert [got(values) for values in second.json_lines()] == [
-        ("accumulate", 4, ["sum"], True, True),
-        ("accumulate", 8, ["sum"], True, True),
+        ("accumulate", 4, ["kernel body", "sum"], True, True),
+        ("accumulate", 8, ["kernel body", "sum"], True, True),
         ("scale", 4, [], False, False),
     ]
     assert reported(workspace) == {("accumulate", "instrumented"): 2}
@@ -79,6 +79,25 @@ def test_the_mode_reaches_the_compiler(kprof: CommandLine, workspace: Path) -> N
     )
     # One ring of 16384 bytes for each warp that there is to record, then of half of that for both.
     assert [values["scratch_bytes"] for values in ended.json_lines()] == [16384 + 128, 16384 + 128, 16384 + 128]
+
+
+@pytest.mark.triton
+def test_moved_stores_need_two_records_of_each_iteration(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "accumulate/iter")
+    refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
+    assert [got(values)[2] for values in refused.json_lines()] == [[], [], []]
+    assert (
+        "accumulate: --sched-stores moves the store of a start to its end, and iterations have one record alone; "
+        "insert with --iter-records two"
+    ) in refused.stderr
+
+    kprof("insert", workspace, "--at", "accumulate/iter", "--iter-records", "two")
+    ended = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
+    assert [got(values)[2] for values in ended.json_lines()] == [
+        ["kernel body", "iter[0]"],
+        ["kernel body", "iter[0]"],
+        [],
+    ]
 
 
 def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_single_word_stands_for_a_list_of_one(kprof: CommandLine) -> None:
 def test_the_command_line_goes_before(kprof: CommandLine) -> None:
     kprof.write("pyproject.toml", settings('at = ["func"]'))
     ended = kprof("insert", SOFTMAX, "--at", "loop[0]")
-    assert inserted(ended.stdout) == ['proton.record start "loop[0]"']
+    assert inserted(ended.stdout) == ['proton.record start "kernel body"', 'proton.record start "loop[0]"']
     assert "settings of" not in ended.stderr
 
 

@@ -16,9 +16,9 @@ from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text
 from kprof_inject.pipeline.insertion import view_of
 from kprof_inject.rewrite import apply, strip
-from kprof_inject.select.plan import make_plan
+from kprof_inject.select.plan import USUAL_STYLE, Style, make_plan
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.select.spans import in_one_piece, in_runs
+from kprof_inject.select.spans import in_runs
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -76,7 +76,7 @@ def refusal_of(case: Case) -> KprofError | None:
     try:
         text = decode_text(case.data, "case.ttgir")
         view = view_of(text, "case.ttgir", sources())
-        plan = make_plan(view, parse_selectors(case.selectors), in_runs if case.number % 2 else in_one_piece)
+        plan = make_plan(view, parse_selectors(case.selectors), Style(in_runs) if case.number % 2 else USUAL_STYLE)
     except KprofError as error:
         if error.where is None or error.where.line < 1 or error.where.column < 1:
             raise AssertionError(f"a refusal without line and column: {error.render()}") from error

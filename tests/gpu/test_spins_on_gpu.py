@@ -17,6 +17,7 @@ from gpu_support import Kprof
 from numpy.typing import NDArray
 
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.select.plan import BODY_RECORD
 from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAM = Path(__file__).with_name("programs") / "spins.py"
@@ -95,7 +96,7 @@ def proton_cycles(folder: Path, override: Path, mode: str) -> list[float] | None
     rows = []
     for event in json.loads(trace.with_suffix(".chrome_trace").read_text())["traceEvents"]:
         place = re.search(r"CTA(\d+) warp 0 ", f"{event.get('pid')} {event.get('tid')}")
-        if event["ph"] == "X" and place:
+        if event["ph"] == "X" and place and event["name"] != BODY_RECORD:
             # Proton takes the clock for 1 GHz, so that its microseconds are thousands of cycles.
             rows.append((int(place[1]), event["ts"], 1000 * event["dur"]))
     cycles = np.array([cycles for _, _, cycles in sorted(rows)])

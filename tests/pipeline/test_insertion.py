@@ -23,7 +23,7 @@ from kprof_inject.pipeline.insertion import (
     view_of,
     write_insertions,
 )
-from kprof_inject.select.plan import scope_table
+from kprof_inject.select.plan import Style, scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import SPREADS
 from kprof_inject.workspace import Workspace
@@ -80,7 +80,7 @@ def test_the_expected_result_of_a_selection(path: Path) -> None:
     text = read(fixture)
     view = view_of(text, kernel_name, fixture_sources(text))
 
-    done = insert_module(view, parse_selectors(expected["selectors"]), SPREADS[expected["split"]])
+    done = insert_module(view, parse_selectors(expected["selectors"]), Style(SPREADS[expected["split"]]))
 
     assert "\n".join(diff_of(view.module, done.text)) + "\n" == path.with_suffix(".diff").read_text(encoding="utf-8")
     assert plan_json(done.module, done.plan) == expected["plan"]
@@ -141,11 +141,13 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
         "add", '    proton.record start "func"\n    proton.record end "func"\n'
     )
     assert workspace.override_path(workspace.kernel("mul-0")).read_text() == kernel(
-        "mul", f'    proton.record start "loop[0]"\n{LOOP}    proton.record end "loop[0]"\n'
+        "mul",
+        '    proton.record start "kernel body"\n    proton.record start "loop[0]"\n'
+        f'{LOOP}    proton.record end "loop[0]"\n    proton.record end "kernel body"\n',
     )
-    for insertion in insertions:
+    for insertion, most_records in zip(insertions, (2, 4), strict=True):
         assert insertion.insertion is not None
-        plan = {**scope_table(insertion.insertion.plan), "most_records": 2}
+        plan = {**scope_table(insertion.insertion.plan), "most_records": most_records}
         assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTableRecord)
 
 

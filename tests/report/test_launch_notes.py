@@ -86,7 +86,7 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
         (
             "assumed",
             "clock: 1500 MHz is an assumption, for the device's nominal rate is unknown too: the timer readings "
-            "cannot tell, for the launch is too short, or no scope stands around the whole kernel (--at func). "
+            "cannot tell, for the launch is too short, or no record stands around the whole kernel. "
             "Durations may be off by any factor; totals and shares are over all warps",
         ),
         (

@@ -16,7 +16,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import chosen_buffer_bytes, keeps_occupancy, mode_of_kernel, row_bytes
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.instrumentation import Lowered, lower
-from kprof_inject.select.plan import make_plan
+from kprof_inject.select.plan import Style, make_plan
 
 pytestmark = pytest.mark.triton
 
@@ -49,7 +49,7 @@ def test_a_clock_of_32_bits_reads_no_other_half() -> None:
 
 
 def test_stores_that_may_be_moved_give_other_code() -> None:
-    text = insertion_of(read(MATMUL)).text
+    text = insertion_of(read(MATMUL), style=Style().for_mode(Mode(sched_stores=True))).text
     stored, moved = (lower(text, *described(MATMUL), Mode(sched_stores=sched)) for sched in (False, True))
     assert stored.clock_reads == moved.clock_reads == 6
     assert instructions(stored) != instructions(moved)
@@ -105,7 +105,8 @@ def test_auto_is_never_more_than_proton_takes_by_itself(path: Path) -> None:
 @pytest.mark.parametrize("path", installed_fixtures(), ids=fixture_id)
 def test_a_fixture_with_everything_unusual(path: Path) -> None:
     view = fixture_view(read(path))
-    lowered(path, view, make_plan(view, ()), Mode("shared", 0, 32, (0, 2), True))
+    mode = Mode("shared", 0, 32, (0, 2), True)
+    lowered(path, view, make_plan(view, (), Style().for_mode(mode)), mode)
 
 
 @pytest.mark.parametrize(("target", "first", "maker"), [("cuda-90", (3, 6), "NVIDIA"), ("hip-gfx942", (3, 7), "AMD")])

@@ -8,10 +8,12 @@ from textwrap import indent
 
 from planning import insertion_of
 
-from kprof_inject.select.plan import Plan
-from kprof_inject.select.spans import Spread, in_one_piece
+from kprof_inject.select.plan import BODY_RECORD, USUAL_STYLE, Plan, Style, two_records
 
 FILE = "/src/k.py"
+
+TWO_RECORDS = Style(iteration_records=two_records)
+"""A start and an end in each iteration."""
 
 _LOCATION = re.compile(r" @([\w./:<+-]+)$", re.MULTILINE)
 _NAME = re.compile(r'(?:%[^=]*= )?"?([\w.]+)')
@@ -31,13 +33,11 @@ def kernel(*lines: str, rest: str = "") -> str:
     return located(f"module {{\n  tt.func public @k(%n: i32) {{\n{body}\n  }}\n{rest}}}\n")
 
 
-def sequence(
-    text: str, *selectors: str, sources: Mapping[str, str] | None = None, spread: Spread = in_one_piece
-) -> str:
+def sequence(text: str, *selectors: str, sources: Mapping[str, str] | None = None, style: Style = USUAL_STYLE) -> str:
     """The operations and records inside the functions of the instrumented text: ``[loop[0]`` starts that scope, and
-    ``loop[0]]`` ends it."""
-    done = insertion_of(text, *selectors, sources=sources, spread=spread)
-    lines = [line.strip() for line in done.text.splitlines() if line.startswith("   ")]
+    ``loop[0]]`` ends it. What stands around a body that nobody selected is left out."""
+    done = insertion_of(text, *selectors, sources=sources, style=style)
+    lines = [line.strip() for line in done.text.splitlines() if line.startswith("   ") and BODY_RECORD not in line]
     return " ".join(_short(line) for line in lines)
 
 

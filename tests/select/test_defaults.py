@@ -25,7 +25,7 @@ def source(*lines: str) -> dict[str, str]:
 
 
 def test_the_function_and_its_loops() -> None:
-    assert sequence(TEXT) == ("[func tt.store [loop[0] scf.for [iter[0] tt.store iter[0]] } loop[0]] func] tt.return")
+    assert sequence(TEXT) == ("[func tt.store [loop[0] scf.for [iter[0] tt.store } iter[0]] loop[0]] func] tt.return")
     assert counts(plan_of(TEXT)) == {"func": 1, "loop": 1, "iter": 1}
 
 

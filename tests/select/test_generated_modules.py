@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from generated_modules import GeneratedModule, modules
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_modules import TWO_RECORDS
 
 from kprof_inject.rewrite import apply, strip
-from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.plan import USUAL_STYLE, Plan, Style, make_plan
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.view import ModuleView
@@ -31,6 +32,11 @@ TERMINATORS = {
 
 thorough = settings(max_examples=200, deadline=None)
 selector_sets = st.lists(st.sampled_from(SELECTORS), min_size=1, unique=True)
+styles = st.sampled_from([USUAL_STYLE, TWO_RECORDS])
+
+Opened = frozenset[tuple[str, ...]]
+"""For each way to some place, the scopes that are open there, from outside in."""
+NOTHING: Opened = frozenset({()})
 
 
 @thorough
@@ -43,32 +49,39 @@ def test_the_parser_keeps_the_text_and_sees_every_operation(generated: Generated
 
 
 @thorough
-@given(modules(), selector_sets)
-def test_stripping_undoes_inserting(generated: GeneratedModule, selectors: list[str]) -> None:
-    instrumented = parse(apply(*planned(generated.text, selectors)))
+@given(modules(), selector_sets, styles)
+def test_stripping_undoes_inserting(generated: GeneratedModule, selectors: list[str], style: Style) -> None:
+    instrumented = parse(apply(*planned(generated.text, selectors, style)))
 
     assert strip(instrumented) == generated.text
     assert [node for node in named(instrumented) if node[1] != "proton.record"] == generated.operations
 
 
 @thorough
-@given(modules(), selector_sets)
-def test_every_scope_is_entered_and_left_once_on_every_path(generated: GeneratedModule, selectors: list[str]) -> None:
-    module, plan = planned(generated.text, selectors)
+@given(modules(), selector_sets, styles)
+def test_every_scope_is_entered_and_left_once_on_every_path(
+    generated: GeneratedModule, selectors: list[str], style: Style
+) -> None:
+    module, plan = planned(generated.text, selectors, style)
     instrumented = parse(apply(module, plan))
 
     (function,) = (operation for operation in instrumented.walk() if operation.name == "tt.func")
     entry, *others = function.regions[0].blocks
-    opened = run(entry.operations, [])
+    ended_by_next = {scope.record for scope in plan.scopes if scope.site.exit}
+    assert not (ended_by_next and style is TWO_RECORDS)
+    opened = run(entry.operations, NOTHING, ended_by_next)
     for block in others:
-        assert run(block.operations, opened) == ([] if returns(block) else opened)
+        assert run(block.operations, opened, ended_by_next) == (NOTHING if returns(block) else opened)
     if returns(entry):
-        assert opened == []
+        assert opened == NOTHING
 
     ways_out = sum(map(returns, function.regions[0].blocks))
+    bodies = [scope.record for scope in plan.scopes if scope.site.kind == "func"]
+    assert bool(plan.body_record) == bool(plan.scopes and not bodies)
+    names = [scope.record for scope in plan.scopes] + [plan.body_record] * bool(plan.body_record)
     assert Counter(record(operation) for operation in instrumented.walk() if operation.name == "proton.record") == {
-        **{("start", scope.record): 1 for scope in plan.scopes},
-        **{("end", scope.record): ways_out if scope.site.kind == "func" else 1 for scope in plan.scopes},
+        **{("start", name): 1 for name in names},
+        **{("end", name): ways_out if name in (*bodies, plan.body_record) else 1 for name in names},
     }
 
 
@@ -76,21 +89,44 @@ def returns(block: Block) -> bool:
     return block.operations[-1].name == "tt.return"
 
 
-def run(operations: Sequence[Operation], opened: list[str]) -> list[str]:
-    """The scopes that are open behind a block, from outside in; a block inside it has to close all that it opens."""
-    opened = list(opened)
+def run(operations: Sequence[Operation], opened: Opened, ended_by_next: Set[str]) -> Opened:
+    """The scopes that are open behind a block. A block inside it has to close all that it opens, but for an iteration
+    that the next one's start ends."""
     for operation in operations:
         if operation.name == "proton.record":
-            kind, name = record(operation)
-            if kind == "start":
-                opened.append(name)
-            else:
-                assert opened.pop() == name
+            opened = passed(*record(operation), opened, ended_by_next)
         for region in operation.regions:
             for block in region.blocks:
-                assert run(block.operations, []) == []
+                left = run(block.operations, NOTHING, ended_by_next)
+                if left != NOTHING:
+                    assert region is operation.regions[-1]
+                    opened |= looped(operation, left, opened, ended_by_next)
     assert not any(operation.name in TERMINATORS for operation in operations[:-1])
     return opened
+
+
+def looped(loop: Operation, left: Opened, before: Opened, ended_by_next: Set[str]) -> Opened:
+    """The scopes that are open behind a loop that leaves its last iteration open, where it had one."""
+    ((iteration,),) = left
+    assert loop.name in ("scf.for", "scf.while") and iteration in ended_by_next
+    for region in loop.regions:
+        assert [run(block.operations, left, ended_by_next) for block in region.blocks] == [left]
+    return frozenset((*way, iteration) for way in before)
+
+
+def passed(kind: str, name: str, opened: Opened, ended_by_next: Set[str]) -> Opened:
+    """The scopes that are open behind a record."""
+    if name not in ended_by_next:
+        if kind == "start":
+            return frozenset((*way, name) for way in opened)
+        assert {way[-1:] for way in opened} == {(name,)}
+        return frozenset(way[:-1] for way in opened)
+    others = frozenset(way[:-1] if way[-1:] == (name,) else way for way in opened)
+    if kind == "start":
+        return frozenset((*way, name) for way in others)
+    # Behind the loop: whether or not it had iterations.
+    assert opened == others | {(*way, name) for way in others}
+    return others
 
 
 def record(operation: Operation) -> tuple[str, str]:
@@ -99,9 +135,9 @@ def record(operation: Operation) -> tuple[str, str]:
     return kind, name.strip().strip('"')
 
 
-def planned(text: str, selectors: list[str]) -> tuple[Module, Plan]:
+def planned(text: str, selectors: list[str], style: Style = USUAL_STYLE) -> tuple[Module, Plan]:
     module = parse(text)
-    return module, make_plan(ModuleView(module, Sources({})), parse_selectors(selectors))
+    return module, make_plan(ModuleView(module, Sources({})), parse_selectors(selectors), style)
 
 
 def named(module: Module) -> list[tuple[int, str]]:

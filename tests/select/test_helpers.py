@@ -11,7 +11,7 @@ from small_modules import FILE, found, kernel, missed, sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import make_plan
+from kprof_inject.select.plan import Style, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import in_runs
 from kprof_inject.ttgir.locations import SourcePoint
@@ -116,7 +116,7 @@ def test_a_helper_is_split_over_blocks_like_lines() -> None:
         ("h#0", "prologue", 2, 1),
         ("h#1", "body", 1, 0),
     ]
-    runs = make_plan(view_of_text(text, SOURCES), parse_selectors(["func(inner)=h"]), in_runs)
+    runs = make_plan(view_of_text(text, SOURCES), parse_selectors(["func(inner)=h"]), Style(in_runs))
     assert [block for _, block, _, _ in found(runs)] == ["prologue", "prologue", "body"]
 
 

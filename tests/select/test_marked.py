@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from golden import fixture_id, fixtures, form_of, kernel_of, read
 from planning import counts, fixture_view, insertion_of, plan_of, view_of_text
-from small_modules import FILE, found, kernel, missed, sequence
+from small_modules import FILE, TWO_RECORDS, found, kernel, missed, sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.plan import USUAL_STYLE, Plan, Style, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.sites import Dropped
 from kprof_inject.select.spans import in_runs
@@ -52,7 +52,7 @@ def plan(text: str, source: str, *selectors: str) -> Plan:
 def test_every_kind_of_marker() -> None:
     assert sequence(MODULE, "marker", sources={FILE: SOURCE}) == (
         "[setup tt.load setup] arith.addi [before_loop before_loop] [load_c#0 tt.load load_c#0] arith.addi "
-        "[main scf.for [step [store tt.store store] [load_c#1 tt.load load_c#1] step] } main] "
+        "[main scf.for [step [store tt.store store] [load_c#1 tt.load load_c#1] } step] main] "
         "[loop scf.while scf.condition } do { tt.load scf.yield } loop] "
         "tt.store [done done] tt.return"
     )
@@ -115,8 +115,9 @@ def test_two_names_of_one_loop_are_one_scope() -> None:
 # ---- instants --------------------------------------------------------------------------------------------
 
 
-def marked(text: str, source: str, *selectors: str) -> str:
-    return sequence(text, *(selectors or ("marker",)), sources={FILE: f"@triton.jit\ndef k(x):\n{source}"})
+def marked(text: str, source: str, *selectors: str, style: Style = USUAL_STYLE) -> str:
+    sources = {FILE: f"@triton.jit\ndef k(x):\n{source}"}
+    return sequence(text, *(selectors or ("marker",)), sources=sources, style=style)
 
 
 def test_an_instant_stands_between_a_scope_that_ends_and_one_that_begins() -> None:
@@ -150,7 +151,8 @@ def test_an_instant_at_the_end_of_an_iteration_is_inside_it() -> None:
     source = "    for i in range(9):  # kprof: iter\n        tl.store(x, 1)\n        # kprof: mark last\n"
     text = kernel(LOOP, f"  {STORE} @4", "} @3", "tt.return @2")
 
-    assert marked(text, source) == "scf.for [iter tt.store [last last] iter] } tt.return"
+    assert marked(text, source) == "scf.for [iter tt.store [last last] } iter] tt.return"
+    assert marked(text, source, style=TWO_RECORDS) == "scf.for [iter tt.store [last last] iter] } tt.return"
 
 
 def test_an_instant_before_a_loop_stands_before_its_scope() -> None:
@@ -171,7 +173,7 @@ def test_an_instant_at_the_begin_of_an_iteration_is_inside_it() -> None:
     source = "    for i in range(9):  # kprof: iter\n        # kprof: mark m\n        tl.store(x, 1)  # kprof: s\n"
     text = kernel(LOOP, f"  {STORE} @5", "} @3", "tt.return @2")
 
-    assert marked(text, source) == "scf.for [iter [m m] [s tt.store s] iter] } tt.return"
+    assert marked(text, source) == "scf.for [iter [m m] [s tt.store s] } iter] tt.return"
 
 
 def test_an_instant_before_a_folded_statement_stands_before_the_next_one() -> None:
@@ -406,7 +408,7 @@ def test_markers_of_a_pipelined_kernel(path: Path) -> None:
     assert once.selections[0].findings.dropped == ()
     assert {scope.site.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
 
-    runs = make_plan(view, parse_selectors(["marker"]), in_runs)
+    runs = make_plan(view, parse_selectors(["marker"]), Style(in_runs))
     assert len(runs.scopes) >= len(once.scopes)
     assert not any(scope.crosses for scope in runs.scopes)
 

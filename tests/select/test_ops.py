@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from planning import counts, insertion_of, plan_of
-from small_modules import found, kernel, missed, sequence
+from small_modules import TWO_RECORDS, found, kernel, missed, sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.locations import SourcePoint
@@ -48,7 +48,10 @@ def test_a_loop_is_an_operation_too() -> None:
 def test_an_operation_that_is_all_of_a_block_stands_inside_its_scope() -> None:
     text = kernel(LOOP, f"  {LOAD}", "}")
 
-    assert sequence(text, "op(tt.load)=x", "iter=each") == "scf.for [each [x tt.load x] each] } tt.return"
+    assert sequence(text, "op(tt.load)=x", "iter=each") == "scf.for [each [x tt.load x] } each] tt.return"
+    assert sequence(text, "op(tt.load)=x", "iter=each", style=TWO_RECORDS) == (
+        "scf.for [each [x tt.load x] each] } tt.return"
+    )
 
 
 def test_adjacent_operations_end_before_the_next_begins() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-from planning import counts, plan_of
+from collections import Counter
 
+import pytest
+from planning import counts, plan_of, view_of_text
+from small_modules import TWO_RECORDS
+
+from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
-from kprof_inject.select.plan import Plan, scope_table
+from kprof_inject.select.plan import Plan, Style, make_plan, scope_table, two_records
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.spans import in_runs
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
@@ -49,7 +55,7 @@ def test_a_site_of_two_selectors_is_the_first_ones_that_has_a_name_for_it() -> N
         ("second", "loop[1]=second"),
     ]
     assert counts(plan) == {"loop[1]=second": 1, "loop": 2, "loop[0]=first": 1, "loop[0]=too late": 1}
-    assert len(plan.records) == 4
+    assert Counter(record.name for record in plan.records) == {"first": 2, "second": 2, "kernel body": 2}
 
 
 def test_records_of_one_name_are_numbered() -> None:
@@ -99,7 +105,7 @@ module {
 }
 """
     assert scope_table(plan_of(text, "loop=main", "func")) == {
-        "version": 1,
+        "version": 2,
         "kernel": "k",
         "scopes": [
             {
@@ -138,6 +144,35 @@ module {
     }
 
 
+def test_the_scope_table_says_which_scopes_the_next_start_ends() -> None:
+    view = view_of_text(kernel(LOOP))
+    selectors = parse_selectors(EVERYTHING)
+    one, two = (
+        scope_table(plan)["scopes"] for plan in (make_plan(view, selectors), make_plan(view, selectors, TWO_RECORDS))
+    )
+
+    assert [scope.pop("ended_by_next", None) for scope in one] == [None, None, True]
+    assert one == two
+
+
+def test_where_stores_are_moved_an_iteration_has_two_records() -> None:
+    assert Style(in_runs).for_mode(Mode()) == Style(in_runs)
+    assert Style(in_runs).for_mode(Mode(sched_stores=True)) == Style(in_runs, two_records)
+
+
+def test_the_scope_table_names_the_records_around_a_body_that_is_not_selected() -> None:
+    assert scope_table(plan_of(kernel(LOOP), "loop"))["body_record"] == "kernel body"
+    assert "body_record" not in scope_table(plan_of(kernel(LOOP), "loop", "func"))
+
+
+def test_the_records_around_a_body_that_is_not_selected_have_a_name_of_their_own() -> None:
+    plan = plan_of(kernel(LOOP, LOOP), "loop[0]=kernel body", "loop[1]=kernel body#0")
+
+    assert [scope.record for scope in plan.scopes] == ["kernel body", "kernel body#0"]
+    assert plan.body_record == "kernel body#1"
+    assert Counter(record.name for record in plan.records) == {"kernel body": 2, "kernel body#0": 2, "kernel body#1": 2}
+
+
 def refusal(text: str, *selectors: str) -> KprofError:
     with pytest.raises(KprofError) as caught:
         plan_of(text, *selectors)
@@ -145,7 +180,9 @@ def refusal(text: str, *selectors: str) -> KprofError:
 
 
 def test_256_scopes_fit() -> None:
-    assert len(plan_of(kernel(128 * LOOP), "loop", "iter").scopes) == 256
+    plan = plan_of(kernel(128 * LOOP), "loop", "iter")
+
+    assert (len(plan.scopes), plan.body_record) == (256, "")
 
 
 def test_257_scopes_do_not_fit() -> None:

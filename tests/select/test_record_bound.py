@@ -21,6 +21,10 @@ def test_a_function_without_loops_writes_each_record_once() -> None:
     assert bound(kernel("%x = tt.load %p : !tt.ptr<f32>"), "func", "op(tt.load)") == 4
 
 
+def test_those_around_a_body_that_is_not_selected_count_too() -> None:
+    assert bound(kernel("%x = tt.load %p : !tt.ptr<f32>"), "op(tt.load)") == 4
+
+
 def test_records_around_a_loop_are_written_once() -> None:
     assert bound(kernel(*LOOP), "func", "loop") == 4
 

@@ -7,7 +7,7 @@ from golden import FIXTURES, read
 from planning import fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import found, kernel, missed, sequence
 
-from kprof_inject.select.plan import Plan, make_plan
+from kprof_inject.select.plan import Plan, Style, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Spread, in_one_piece, in_runs
 
@@ -19,7 +19,7 @@ ELEMENTWISE = "inside tt.reduce, which Triton lowers once per element"
 
 
 def in_the_runs(text: str, *selectors: str) -> Plan:
-    return make_plan(view_of_text(text), parse_selectors(selectors), in_runs)
+    return make_plan(view_of_text(text), parse_selectors(selectors), Style(in_runs))
 
 
 # ---- one block -------------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ def test_each_branch_has_a_scope_of_its_own(spread: Spread) -> None:
         *(f"{LOAD} @5", "%r = scf.if %c -> (i32) {", f"  {STORE} @5", "  scf.yield %n : i32 @5"),
         *("} else {", f"  {LOAD} @5", "  scf.yield %n : i32 @5", "} @4", f"{STORE} @5"),
     )
-    plan = make_plan(view_of_text(text), parse_selectors(["line(5)=a"]), spread)
+    plan = make_plan(view_of_text(text), parse_selectors(["line(5)=a"]), Style(spread))
 
-    assert sequence(text, "line(5)=a", spread=spread) == (
+    assert sequence(text, "line(5)=a", style=Style(spread)) == (
         "[a#0 tt.load a#0] scf.if [a#1 tt.store a#1] scf.yield } else { [a#2 tt.load a#2] scf.yield } "
         "[a#3 tt.store a#3] tt.return"
     )
@@ -230,7 +230,7 @@ def test_runs_do_not_cross() -> None:
     text = kernel(f"{LOAD} @5", f"{LOAD} @6", f"{STORE} @5", f"{INDEX} @9", f"{STORE} @5", f"{STORE} @6")
     plan = in_the_runs(text, "line(5)=a", "line(6)=b")
 
-    assert sequence(text, "line(5)=a", "line(6)=b", spread=in_runs) == (
+    assert sequence(text, "line(5)=a", "line(6)=b", style=Style(in_runs)) == (
         "[a#0 tt.load a#0] [b#0 tt.load b#0] [a#1 tt.store arith.addi tt.store a#1] [b#1 tt.store b#1] tt.return"
     )
     assert found(plan) == [

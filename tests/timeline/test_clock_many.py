@@ -66,6 +66,7 @@ def many_readings(ctas: int, sms: int, rate_ns: float = 1e9 / HZ) -> tuple[Readi
         sides,
         np.full(count, 9.7, dtype=np.float32),
         np.zeros(count, dtype=np.float32),
+        np.full(count, 20_000, dtype=np.float32),
         0.1,
         0.0,
         32,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kprof_inject.capture.record_costs import RecordCost
-from kprof_inject.timeline.nesting import Nesting, Pairs, nest, pair_records, within_children
+from kprof_inject.timeline.nesting import Nesting, nest, within_children
+from kprof_inject.timeline.pairs import Pairs, pair_records
 from kprof_inject.timeline.records import Records
 from kprof_inject.timeline.timeline import as_recorded, without_records
 

@@ -8,7 +8,7 @@ import pytest
 from buffers import Cta, Entry, end, start
 from decoded_records import decoded, read
 
-from kprof_inject.timeline.nesting import inner_scopes, pair_records
+from kprof_inject.timeline.pairs import ScopeRules, inner_scopes, pair_records
 
 FUNC, LOOP, ITER, OTHER = range(4)
 PARENTS = (-1, FUNC, LOOP, FUNC)
@@ -28,7 +28,7 @@ def scopes_of(entries: Sequence[Entry], lost: int = 4, parents: Sequence[int] = 
     """The scopes of a warp whose ring lost records, those before ``entries``."""
     before = [Entry(OTHER, number % 2 == 1, number) for number in range(lost)]
     records = decoded(read([Cta([[*before, *entries]])], slots=len(entries)), SCOPES)
-    return list(pair_records(records, parents).scope.tolist())
+    return list(pair_records(records, ScopeRules(tuple(parents))).scope.tolist())
 
 
 ITERATION = [start(ITER, 30), end(ITER, 40)]

@@ -11,7 +11,8 @@ from decoded_records import decoded, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kprof_inject.timeline.nesting import iterations, nest, pair_records, within_children
+from kprof_inject.timeline.nesting import iterations, nest, within_children
+from kprof_inject.timeline.pairs import pair_records
 
 # A kernel with a loop in a loop, both with their iterations; each scope's id is its place here.
 FUNC, LOOP, ITER, INNER_LOOP, INNER_ITER = range(5)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from slow_decoder import WarpLoss, decode_slowly
 
 from kprof_inject.capture.layouts import TimedLayout
-from kprof_inject.timeline.nesting import pair_records
+from kprof_inject.timeline.pairs import ScopeRules, pair_records
 
 # Ids 2 and 3 are two ends of one scope, 4 belongs to none.
 SCOPE_OF_ID = {0: 0, 1: 1, 2: 2, 3: 2, 5: 3}
@@ -39,7 +39,7 @@ def paired(
 ) -> Paired:
     raw = TimedLayout().read(words, num_warps, range(num_warps))
     records = decoded(raw, SCOPE_OF_ID, stores_moved=stores_moved)
-    pairs = pair_records(records, parents)
+    pairs = pair_records(records, ScopeRules(tuple(parents)))
     row, warp = np.divmod(records.group[pairs.start_at], num_warps)
     columns = (raw.cta[row], warp, pairs.scope, records.cycles[pairs.start_at], records.cycles[pairs.end_at])
     open_starts, stray_ends = (

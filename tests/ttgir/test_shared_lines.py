@@ -57,12 +57,13 @@ def test_a_record_stands_where_its_operation_does() -> None:
     plan = make_plan(view, parse_selectors(["op(arith.constant)=c", "iter"]))
 
     assert apply(view.module, plan).splitlines() == [
-        'module{tt.func public @k(%n: i32, %c: i1){ proton.record start "c#0"%a = arith.constant 1 : i32 '
-        'proton.record end "c#0" proton.record start "c#1"%b = arith.constant 2 : i32',
+        'module{tt.func public @k(%n: i32, %c: i1){ proton.record start "kernel body" proton.record start "c#0"'
+        '%a = arith.constant 1 : i32 proton.record end "c#0" proton.record start "c#1"%b = arith.constant 2 : i32',
         'proton.record end "c#1"',
-        'scf.for %i = %a to %n step %b : i32{ proton.record start "iter[0]"scf.if %c{gpu.barrier}else{gpu.barrier} '
-        'proton.record end "iter[0]"}scf.for %j = %a to %n step %b : i32{ proton.record start "iter[1]" '
-        'proton.record end "iter[1]"}',
+        'scf.for %i = %a to %n step %b : i32{ proton.record start "iter[0]"scf.if %c{gpu.barrier}else{gpu.barrier}} '
+        'proton.record end "iter[0]"scf.for %j = %a to %n step %b : i32{ proton.record start "iter[1]"}',
+        'proton.record end "iter[1]"',
+        'proton.record end "kernel body"',
         "tt.return}}",
     ]
 

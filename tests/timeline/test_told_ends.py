@@ -1,0 +1,168 @@
+"""Iterations of which only the start is recorded: the next one's start is their end, too."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, Scope, buffer_words, end, save_launch, start
+from decoded_records import decoded, lookup, read
+from numpy.typing import NDArray
+
+from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.timeline.nesting import iterations, nest
+from kprof_inject.timeline.pairs import ScopeRules, scopes_of
+from kprof_inject.timeline.readings import tally_launch
+from kprof_inject.timeline.records import record_decoder
+from kprof_inject.timeline.timeline import decode_launch
+
+FUNC, LOOP, ITER, OP, INNER_LOOP, INNER = range(6)
+RULES = ScopeRules((-1, FUNC, LOOP, ITER, ITER, INNER_LOOP), (ITER, INNER))
+SCOPES = {scope: scope for scope in range(6)}
+
+THREE = [
+    start(FUNC, 1),
+    start(LOOP, 5),
+    start(ITER, 10),
+    start(ITER, 20),
+    start(ITER, 30),
+    end(ITER, 40),
+    end(LOOP, 45),
+]
+
+
+def ran(entries: Sequence[Entry], slots: int = 0) -> list[tuple[int, int, int]]:
+    """The scopes (scope, start, end) of a warp."""
+    return [row[:3] for row in numbered(entries, slots)]
+
+
+def numbered(entries: Sequence[Entry], slots: int = 0) -> list[tuple[int, int, int, int, int]]:
+    """The same, with the number of the iteration and the depth."""
+    records, pairs = scopes_of(decoded(read([Cta([entries])], slots or len(entries)), SCOPES), RULES)
+    nesting = nest(pairs, len(records.scope))
+    assert nesting.is_proper
+    number = iterations(records, pairs, nesting.parent, RULES.ended_by_next)
+    columns = pairs.scope, records.cycles[pairs.start_at], records.cycles[pairs.end_at], number, nesting.depth
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def unpaired(entries: Sequence[Entry], slots: int = 0) -> tuple[list[int], list[int]]:
+    """How many starts and ends of each scope have no partner."""
+    decoder = record_decoder(read([Cta([entries])], slots or len(entries)), lookup(SCOPES))
+    tally = tally_launch(decoder, len(SCOPES), RULES)
+    return tally.open_starts.tolist(), tally.stray_ends.tolist()
+
+
+def test_a_start_ends_the_iteration_before() -> None:
+    assert numbered([*THREE, end(FUNC, 50)]) == [
+        (FUNC, 1, 50, -1, 0),
+        (LOOP, 5, 45, -1, 1),
+        *((ITER, begin, begin + 10, number, 2) for number, begin in enumerate((10, 20, 30))),
+    ]
+
+
+def test_a_capture_says_which_ends_are_told_and_which_records_are_no_scopes(tmp_path: Path) -> None:
+    scopes = [Scope("loop[0]", "loop"), Scope("iter[0]", "iter", 0, ended_by_next=True)]
+    names = {FUNC: "kernel body", LOOP: "loop[0]", ITER: "iter[0]"}
+    ctas = [Cta([[*THREE, end(FUNC, 50)]])]
+    timeline = decode_launch(save_launch(tmp_path, scopes, ctas, 8, scope_ids=names, body_record="kernel body"))
+
+    columns = ["scope", "start_cycles", "end_cycles", "iteration", "depth"]
+    assert timeline.scopes[columns].tolist() == [
+        (0, 5, 45, -1, 0), (1, 10, 20, 0, 1), (1, 20, 30, 1, 1), (1, 30, 40, 2, 1)
+    ]  # fmt: skip
+    assert (timeline.records_written, timeline.records_lost) == (8, 0)
+    assert not timeline.open_starts.any() and not timeline.stray_ends.any()
+
+
+def test_a_loop_without_iterations_ends_none() -> None:
+    entries = [start(FUNC, 1), start(LOOP, 5), end(ITER, 6), end(LOOP, 7), end(FUNC, 50)]
+    assert ran(entries) == [(FUNC, 1, 50), (LOOP, 5, 7)]
+    assert unpaired(entries) == ([0] * 6, [0] * 6)
+
+
+def test_iterations_of_a_loop_that_is_run_again_are_its_own() -> None:
+    inner = [start(INNER_LOOP, 11), start(INNER, 12), start(INNER, 13), end(INNER, 14), end(INNER_LOOP, 15)]
+    none = [start(INNER_LOOP, 21), end(INNER, 22), end(INNER_LOOP, 23)]
+    again = [entry._replace(cycles=entry.cycles + 20) for entry in inner]
+    entries = [start(ITER, 10), *inner, start(ITER, 20), *none, start(ITER, 30), *again, end(ITER, 40)]
+    found = numbered(entries)
+    assert [row[:4] for row in found if row[0] == INNER] == [
+        (INNER, 12, 13, 0), (INNER, 13, 14, 1), (INNER, 32, 33, 0), (INNER, 33, 34, 1)
+    ]  # fmt: skip
+    assert [row[:4] for row in found if row[0] == ITER] == [(ITER, 10, 20, 0), (ITER, 20, 30, 1), (ITER, 30, 40, 2)]
+    assert unpaired(entries) == ([0] * 6, [0] * 6)
+
+
+@pytest.mark.parametrize(
+    ("slots", "kept", "stray_ends"),
+    [
+        (8, [(FUNC, 1), (LOOP, 5), (ITER, 10), (ITER, 20), (ITER, 30)], [0, 0, 0]),
+        (7, [(LOOP, 5), (ITER, 10), (ITER, 20), (ITER, 30)], [1, 0, 0]),
+        (6, [(ITER, 10), (ITER, 20), (ITER, 30)], [1, 1, 0]),
+        (5, [(ITER, 20), (ITER, 30)], [1, 1, 0]),
+        (4, [(ITER, 30)], [1, 1, 0]),
+        (3, [], [1, 1, 1]),
+        (2, [], [1, 1, 0]),
+    ],
+)
+def test_what_a_ring_kept_is_decoded_as_it_was(slots: int, kept: list[tuple[int, int]], stray_ends: list[int]) -> None:
+    entries = [*THREE, end(FUNC, 50)]
+    assert [row[:2] for row in ran(entries, slots)] == kept
+    assert unpaired(entries, slots) == ([0] * 6, [*stray_ends, 0, 0, 0])
+
+
+def test_an_end_behind_a_loop_without_iterations_is_no_loss_either() -> None:
+    entries = [*THREE, start(LOOP, 46), end(ITER, 47), end(LOOP, 48), end(FUNC, 50)]
+    assert ran(entries, 4) == [(LOOP, 46, 48)]
+    assert unpaired(entries, 4) == ([0] * 6, [1, 0, 0, 0, 0, 0])
+
+
+def test_an_iteration_in_which_an_entry_is_damaged_may_be_two() -> None:
+    damaged = Entry(77, False, 15)
+    assert (ITER, 10, 20) not in ran([*THREE[:3], damaged, *THREE[3:]])
+    assert {(ITER, 20, 30), (ITER, 30, 40)} < set(ran([*THREE[:3], damaged, *THREE[3:]]))
+
+
+def iterating(begin: int) -> list[Entry]:
+    """A loop of five iterations in a function, with an operation in each; 40 cycles lie between two records."""
+    sides = [start(FUNC, 0), start(LOOP, 0), *[start(ITER, 0), start(OP, 0), end(OP, 0)] * 5]
+    sides += [end(ITER, 0), end(LOOP, 0), end(FUNC, 0)]
+    return [side._replace(cycles=begin + 40 * place) for place, side in enumerate(sides)]
+
+
+def scopes_in(words: NDArray[np.uint32]) -> set[tuple[int, ...]]:
+    """Warp, scope, start and end."""
+    records, pairs = scopes_of(decoded(TimedLayout().read(words, 2, range(2)), SCOPES), RULES)
+    begins, ends = records.cycles[pairs.start_at], records.cycles[pairs.end_at]
+    return set(map(tuple, np.stack((records.group[pairs.start_at], pairs.scope, begins, ends), axis=1).tolist()))
+
+
+@pytest.mark.parametrize("slots", [20, 11, 10])
+def test_one_flipped_bit_invents_no_scope(slots: int) -> None:
+    base = 5 << 39
+    ran = [[iterating(base + 500 * cta + 7 * warp) for warp in range(2)] for cta in range(3)]
+    ctas = [Cta(warps, pre_final_ns=2_000) for warps in ran]
+    words = buffer_words(ctas, slots)
+    truth, left = scopes_in(buffer_words(ctas, 20)), scopes_in(words)
+    assert len(truth) == 6 * 12
+    assert left <= truth
+    written, mine = ran[1][1], 3
+    lost = len(written) - slots
+    for place, bit in product(range(lost, len(written)), range(64)):
+        old, cycles = written[place], written[place].cycles ^ 1 << bit
+        others = sorted(entry.cycles for entry in written[lost:] if entry != old)
+        if bit < 43 and bisect(others, cycles) == bisect(others, old.cycles) and abs(cycles - base) < 50_000:
+            continue  # another time that is as good: in order with the records beside it
+        damaged = words.copy()
+        damaged[1, 12 + 2 * slots + 2 * (place % slots) + (bit < 32)] ^= np.uint32(1 << bit % 32)
+        found = scopes_in(damaged)
+        assert {scope for scope in found if scope[0] != mine} == {scope for scope in left if scope[0] != mine}
+        assert found <= truth, (place, bit)
+        # No more is missing than what was made near.
+        near = {entry.cycles for entry in written if abs(entry.cycles - old.cycles) <= 8 * 40}
+        assert {scope for scope in left if scope[1] >= ITER and not near & set(scope[2:])} <= found
