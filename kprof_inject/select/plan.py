@@ -373,20 +373,3 @@ def _point(point: SourcePoint | None) -> dict[str, Any] | None:
     if point is None:
         return None
     return {"file": point.file, "line": point.line, "column": point.column}
-
-
-def most_records(view: ModuleView, plan: Plan) -> int | None:
-    """The most records that a warp writes in one launch, as far as the module's text alone tells.
-
-    None if a loop decides, or a helper that is called who knows how often. Of a scope's ends, one is passed.
-    Branches between blocks may lead backwards, so that nothing is known then."""
-    if len(view.functions) > 1:
-        return None
-    operations = list(view.module.walk())
-    if any(operation.traits.is_branch for operation in operations):
-        return None
-    loops = [(operation.start, operation.end) for operation in operations if operation.traits.is_loop]
-    for record in plan.records:
-        if any(start < record.point.offset < end for start, end in loops):
-            return None
-    return 2 * (len(plan.scopes) + bool(plan.body_record))
