@@ -80,6 +80,11 @@ class ScopeTable:
         )
         return next(bodies, None)
 
+    @property
+    def spans_body(self) -> bool:
+        """Whether records stand around the kernel's whole body, of a scope or by themselves."""
+        return self.body is not None or bool(self.body_record)
+
     @classmethod
     def of(cls, record: ScopeTableRecord) -> ScopeTable:
         """The table that a capture or a plan holds."""

@@ -54,8 +54,8 @@ class PhaseSums:
         loops = outermost_loops(timeline.table)
         self._is_outermost = loops == np.arange(len(loops))
         # What a CTA does before its first record and after its last is known together alone: the clock's fit gives half
-        # of it to each side, if there is no scope around all.
-        self._is_known = timeline.table.body is not None
+        # of it to each side, if no records stand around all.
+        self._is_known = timeline.table.spans_body
         ctas = timeline.ctas[np.argsort(timeline.ctas["cta"], kind="stable")]
         self._cta, self._begin_ns, self._end_ns = (ctas[name].copy() for name in ("cta", "init_ns", "pre_final_ns"))
         # Of a warp that lacks records, nobody knows which loop was its first.
@@ -101,7 +101,7 @@ class PhaseSums:
         return times_ns.astype(np.int64)
 
     def phases(self) -> Phases | None:
-        """None if no complete warp ran a loop, or without a scope around the kernel's whole body."""
+        """None if no complete warp ran a loop, or without records around the kernel's whole body."""
         warps, whole_ns, before_ns, after_ns = self._sums.tolist()
         if not whole_ns:
             return None

@@ -252,8 +252,7 @@ def decode_launch(launch: Launch) -> Timeline:
     tally = tally_launch(decoder, len(table.scopes), ScopeRules.of(table), groups)
     if raw.timed:
         all_warps = len(raw.warps) == kernel.num_warps
-        spans_function = table.body is not None or bool(table.body_record)
-        readings = readings_of(raw, tally.warps, spans_function=spans_function, all_warps=all_warps)
+        readings = readings_of(raw, tally.warps, spans_function=table.spans_body, all_warps=all_warps)
         clock = fit_clock(readings, kernel.sm_clock_hz)
     else:
         raw, clock = assumed_times(launch, raw, tally.warps)

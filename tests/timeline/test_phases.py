@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,14 @@ def test_a_warp_that_is_done_early_waits_for_the_others(tmp_path: Path) -> None:
     scopes = [*SCOPES, Scope("store", "marker", FUNC)]
     rows = [ran(OUTER, 7, 1100, 1200), ran(4, 7, 1200, 1300), ran(OUTER, 7, 1100, 1950, 1), ran(4, 7, 1950, 1990, 1)]
     assert phases(tmp_path, rows, scopes=scopes) == Phases(2, 2000, 200, 100, OUTER, OUTER, *NOTHING, 4, 40)
+
+
+def test_records_around_a_body_that_nobody_selected_do_as_well(tmp_path: Path) -> None:
+    rows = [ran(0, 7, 1100, 1400)]
+    timeline = made_timeline(tmp_path, [Scope("loop", "loop")], [scope_rows(rows)], CTAS)
+    assert phases_of(timeline) is None
+    recorded = replace(timeline, table=replace(timeline.table, body_record="kernel body"))
+    assert phases_of(recorded) == Phases(1, 1000, 100, 600, 0, 0, *NOTHING, *NOTHING)
 
 
 def test_iterations_alone_show_where_their_loop_is(tmp_path: Path) -> None:

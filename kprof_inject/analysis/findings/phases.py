@@ -94,7 +94,7 @@ def _unjudged(timeline: Timeline) -> Iterator[Unjudged]:
 
 
 def _unrecorded_body(table: ScopeTable) -> Unjudged | None:
-    return None if table.body is not None else Unjudged("the kernel's whole body was not recorded", "add --at func")
+    return None if table.spans_body else Unjudged("the kernel's whole body was not recorded", "add --at func")
 
 
 def _share(timeline: Timeline, summary: LaunchSummary, phase: _Phase) -> float:
