@@ -22,6 +22,8 @@ from kprof_inject.timeline.timeline import decode_launch
 
 PROGRAM = Path(__file__).with_name("programs") / "spins.py"
 CYCLES = (300, 3_000, 30_000, 100_000)
+# 15 for what is not known of a record's cost; the first spin of all, of 300 cycles, also waits for its instructions.
+LARGEST_ERROR_CYCLES = 18
 BEGIN, END, BEFORE, AFTER, IDLE, IDLE_AGAIN = range(6)
 
 # Our options, and Proton's mode where it has the same.
@@ -134,4 +136,4 @@ def test_a_spin_lasts_as_long_as_it_does(kprof: Kprof, folder: Path, mode: str) 
     print(f"raw {shown(raw)} | compensated {shown(compensated)} | Proton's time_shift {shown(proton)}")
     saved({"mode": mode, "cost": cost.cycles, "raw": raw, "compensated": compensated, "proton": proton})
     for length, error in zip(CYCLES, compensated, strict=True):
-        assert abs(error) <= max(15, 0.01 * length)
+        assert abs(error) <= max(LARGEST_ERROR_CYCLES, 0.01 * length)
