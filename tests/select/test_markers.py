@@ -617,7 +617,7 @@ def functions(draw: st.DrawFn) -> tuple[str, list[str]]:
     return draw(st.sampled_from(["\n", "\r\n"])).join(writer.lines), writer.markers
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(functions())
 def test_generated_ranges_cover_the_statements_between_them(generated: tuple[str, list[str]]) -> None:
     text, expected = generated
@@ -625,7 +625,7 @@ def test_generated_ranges_cover_the_statements_between_them(generated: tuple[str
     assert [brief(marker) for marker in found(text)] == expected
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(functions(), st.data())
 def test_a_mark_stands_where_a_statement_in_its_place_would(
     generated: tuple[str, list[str]], data: st.DataObject
