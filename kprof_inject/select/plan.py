@@ -249,13 +249,14 @@ def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -
     """What is to stand around the kernel's body, if nobody selected that: nothing where it has no end, where there is
     no id left for it, or where there are no scopes either."""
     kernel = next((function for function in view.functions if function.is_public), None)
-    if not scopes or kernel is None:
+    is_selected = any(scope.site.fills_block and scope.site.block == "function" for scope in scopes)
+    if not scopes or is_selected or kernel is None:
         return []
     try:
         site = kernel.body_site()
     except KprofError:  # it is never left
         return []
-    if _ids_of(view, site) > free_ids or any(scope.site == site for scope in scopes):
+    if _ids_of(view, site) > free_ids:
         return []
     taken = {scope.record for scope in scopes}
     names = (BODY_RECORD, *(f"{BODY_RECORD}#{number}" for number in range(len(taken))))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -133,8 +131,13 @@ class Module:
 
     def line_numbers(self, offsets: Sequence[int]) -> list[int]:
         """The numbers, from 1, of the lines that hold these offsets."""
-        ends = [found.start() for found in re.finditer("\n", self.text)] if offsets else []
-        return [1 + bisect_left(ends, offset) for offset in offsets]
+        numbers: dict[int, int] = {}
+        line, counted = 1, 0
+        for offset in sorted(set(offsets)):
+            line += self.text.count("\n", counted, offset)
+            numbers[offset] = line
+            counted = offset
+        return [numbers[offset] for offset in offsets]
 
     @property
     def newline(self) -> str:
