@@ -63,9 +63,9 @@ class Recording:
 
     def ended_by_next(self, ids: Sequence[int]) -> bool:
         """Whether only the starts of a scope with these ids were recorded: each ends the one before. A ring keeps what
-        was written last, so that of another scope there are no more starts than ends."""
+        was written last, so that of another scope there are no more starts than ends. One without any end is open."""
         starts, ends = self.sides[:, list(ids)].sum(axis=1).tolist()
-        return bool(starts > _SURPLUS * ends)
+        return bool(starts > _SURPLUS * ends > 0)
 
 
 def recording_of(words: NDArray[np.uint32], num_warps: int, recorded: Sequence[int]) -> Recording:
