@@ -152,7 +152,8 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     """
     selections = _select(view, selectors, style.spread) if selectors else _default_selections(view, style.spread)
     chosen = _choose(selections)
-    found = [(_with_records(site, style, [other for other, _ in chosen]), selector) for site, selector in chosen]
+    sites = [site for site, _ in chosen]
+    found = [(_with_records(site, style, sites), selector) for site, selector in chosen]
     if found:
         _check_no_records(view.module)
     ids = _scope_ids(view, found)
