@@ -16,8 +16,8 @@ import random
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class Form:
     selectors: Sequence[str] = ()
     iter_records: str = "one"
     mode: Mode = field(default_factory=Mode)
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What it is compiled in."""
 
 
 FORMS = {
@@ -152,40 +154,35 @@ def compiled(launch: Seen, form: Form, folder: Path) -> Any:
         text, around = done.text, instrumented(metadata.target, mode, shared_bytes_of(metadata.target))
     path = Path(tempfile.mkdtemp(dir=folder), "kernel.ttgir")
     path.write_text(text)
-    with without_false_alarms(), triton.knobs.compilation.scope(), around:
+    with without_false_alarms(), triton.knobs.compilation.scope(), form.around(), around:
         triton.knobs.compilation.always_compile = True
         kernel = triton.compile(str(path), target=metadata.target, options={"num_warps": metadata.num_warps})
     kernel._init_handles()
     return kernel
 
 
-@contextmanager
-def kept_scratch() -> Iterator[list[torch.Tensor]]:
-    """What kernels keep their records in: a buffer for each launch shape, which stays."""
+Graph = tuple[torch.cuda.CUDAGraph, int, list[torch.Tensor]]
+"""With how many launches it has, and what they keep their records in."""
+
+
+def graph_of(launch: Seen, kernel: Any) -> Graph:
+    """A graph of so many launches, which share a buffer."""
     buffers: list[torch.Tensor] = []
 
     def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        buffers.append(torch.zeros(size, dtype=torch.uint8, device="cuda"))
-        return buffers[-1]
-
-    _allocation.set_profile_allocator(allocate)
-    yield buffers
-
-
-def graph_of(launch: Seen, kernel: Any, buffers: list[torch.Tensor]) -> tuple[torch.cuda.CUDAGraph, int]:
-    """A graph of so many launches, which share a buffer."""
+        if not buffers:
+            buffers.append(torch.zeros(size, dtype=torch.uint8, device="cuda"))
+        return buffers[0]
 
     def run() -> None:
         stream = torch.cuda.current_stream().cuda_stream
         packed = kernel.packed_metadata
         kernel.run(*launch.grid, stream, kernel.function, packed, None, None, None, *launch.arguments)
 
-    run()
-    buffer = buffers[-1:]
-    _allocation.set_profile_allocator(lambda size, alignment, stream: buffer[0])
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    for _ in range(3):
+    _allocation.set_profile_allocator(allocate)
+    for _ in range(4):
         run()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     run()
     end.record()
@@ -195,7 +192,7 @@ def graph_of(launch: Seen, kernel: Any, buffers: list[torch.Tensor]) -> tuple[to
     with torch.cuda.graph(graph):
         for _ in range(count):
             run()
-    return graph, count
+    return graph, count, buffers
 
 
 def replayed_us(graph: torch.cuda.CUDAGraph, count: int) -> float:
@@ -215,13 +212,10 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
 
 def measure(launch: Callable[[], Any], forms: Sequence[str], rounds: int) -> dict[str, dict[str, float]]:
     torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder, kept_scratch() as buffers:
+    with tempfile.TemporaryDirectory() as folder:
         one = seen(launch)
-        graphs, kernels = {}, {}
-        for name in forms:
-            kernels[name] = compiled(one, FORMS[name], Path(folder))
-            with kept_scratch() as buffers:
-                graphs[name] = (*graph_of(one, kernels[name], buffers), buffers)
+        kernels = {name: compiled(one, FORMS[name], Path(folder)) for name in forms}
+        graphs = {name: graph_of(one, kernel) for name, kernel in kernels.items()}
         times_us: dict[str, list[float]] = {name: [] for name in forms}
         shuffled = random.Random(1)
         for number in range(rounds + 3):

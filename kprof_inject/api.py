@@ -19,7 +19,7 @@ from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
-from kprof_inject.runtime.launching.launches import LaunchFilter, parse_launches
+from kprof_inject.runtime.launching.launches import LaunchFilter, ReplayChoice, parse_launches
 from kprof_inject.runtime.session import SESSION_VARIABLE, ProcessReport, Session, read_reports
 from kprof_inject.select.plan import Style
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -174,14 +174,16 @@ def profile(
     launches: str = "last",
     max_launches: int = 0,
     max_bytes: int = 1 << 30,
+    replay: int | None = None,
     mode: Mode = Mode(),  # noqa: B008 (frozen)
     folder: str | Path | None = None,
 ) -> Profile:
     """Profile what runs in a ``with`` block.
 
-    The arguments mean what the options of ``kprof-inject profile`` do. ``folder`` keeps the dumped kernels and the raw
-    buffers, and is for one block at a time; without it they live in a temporary folder until the process ends. Raises
-    ``KprofError`` for selectors or launches that cannot be read, and for a folder that is in use.
+    The arguments mean what the options of ``kprof-inject profile`` do. ``replay`` None launches every kernel again to
+    time it, for there is no run without records to compare with; 0 launches none. ``folder`` keeps the dumped kernels
+    and the raw buffers, and is for one block at a time; without it they live in a temporary folder until the process
+    ends. Raises ``KprofError`` for selectors or launches that cannot be read, and for a folder that is in use.
 
         with kprof_inject.profile(at=["func", "loop"]) as prof:
             kernel[grid](x, y)
@@ -202,6 +204,7 @@ def profile(
         launches=kept.text,
         max_bytes=max_bytes,
         max_launches=max_launches,
+        replays=ReplayChoice.of(replay),
         mode=mode,
     )
     return Profile(session, kept, selectors, style, workspace.folder)

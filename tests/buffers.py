@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.schema import ClockRecord, KernelRecord, LaunchRecord, ProcessRecord
+from kprof_inject.capture.schema import ClockRecord, KernelRecord, LaunchRecord, ProcessRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 
 PREAMBLE = 0xDEADBEEF
@@ -201,7 +201,7 @@ class JsonWriter:
         self._writer.drop_launch(name)
 
     def add_times(self, variant: str, times_ns: Sequence[float]) -> None:
-        self._writer.add_times(variant, times_ns)
+        self._writer.add_times(variant, TimingRecord(tuple(times_ns)))
 
     def add_clock_reading(self, reading: Mapping[str, int]) -> None:
         self._writer.add_clock_reading(msgspec.convert(reading, ClockRecord))

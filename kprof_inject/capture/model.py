@@ -150,6 +150,8 @@ class Kernel:
     checksums: tuple[int | None, int | None] = (None, None)
     """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
     capture_folder: Path | None = None
+    not_replayed: str = ""
+    """Why it was not launched again to be timed, in words that follow *because*; empty if nobody said."""
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""

@@ -201,12 +201,13 @@ def _kernel(
         mode,
         record.metadata,
         files.folder / folder,
-        clean_resources(record),
+        clean_resources(record, timing),
         resources_with_records(record, timing),
         cost_of(CostKey.of(device_name, files.process.triton, mode), costs),
         record.sm_count or None,
         (record.ttgir_crc32, record.sources_crc32),
         files.capture_folder,
+        (timing.not_replayed or "") if timing else "",
     )
     return _BuiltKernel(kernel, record.cta_bytes)
 

@@ -99,6 +99,8 @@ class KernelResources:
     """Of single launches, in their order."""
     not_timed: str = ""
     """Why there are no times, in words that follow *for*; empty if nobody said."""
+    replayed_ns: tuple[float, ...] | None = None
+    """How long a launch took when the kernel was launched again, in turn with the other build; None if it was not."""
 
 
 UNKNOWN_RESOURCES = KernelResources()
@@ -106,17 +108,25 @@ UNKNOWN_RESOURCES = KernelResources()
 
 def resources_with_records(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
     """Of the kernel as it was captured. A program that was killed saved no times."""
-    shared_bytes = kernel.known_metadata.shared
-    times_ns, not_timed = (timing.times_ns, timing.not_timed or "") if timing else (None, "")
-    return KernelResources(kernel.registers, kernel.spills, shared_bytes, kernel.ctas_per_sm, times_ns, not_timed)
+    built = KernelResources(kernel.registers, kernel.spills, kernel.known_metadata.shared, kernel.ctas_per_sm)
+    if timing is None:
+        return built
+    replayed_ns = timing.replay.with_records_ns if timing.replay else None
+    return replace(built, times_ns=timing.times_ns, not_timed=timing.not_timed or "", replayed_ns=replayed_ns)
 
 
-def clean_resources(kernel: KernelRecord) -> KernelResources:
+def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
     """Of the same kernel without records. Captures made before its times were taken know its shared memory alone."""
     clean = kernel.clean
     shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
     return KernelResources(
-        clean.registers, clean.spills, shared_bytes, clean.ctas_per_sm, clean.times_ns, clean.not_timed or ""
+        clean.registers,
+        clean.spills,
+        shared_bytes,
+        clean.ctas_per_sm,
+        clean.times_ns,
+        clean.not_timed or "",
+        timing.replay.clean_ns if timing and timing.replay else None,
     )
 
 

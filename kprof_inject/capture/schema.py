@@ -177,11 +177,29 @@ class TimedResources(Resources, frozen=True):
     not_timed: Text | None = None
 
 
+class ReplayRecord(Struct, frozen=True, kw_only=True):
+    """A kernel that was launched again to be timed, without records and with them in turn: the n-th times of both are a
+    pair. Each is that of ``launches`` launches back to back, divided by their number. ``restored`` says that the
+    kernel's memory was put back before each launch, and not only at the end."""
+
+    clean_ns: tuple[DurationNs, ...]
+    with_records_ns: tuple[DurationNs, ...]
+    launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
+    restored: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.clean_ns) != len(self.with_records_ns):
+            raise ValueError("expected as many times with records as without")
+
+
 class TimingRecord(Struct, frozen=True):
-    """``timing.json``: device times of single launches, in their order."""
+    """``timing.json``: device times of single launches, in their order; and those of replays, or why there are none,
+    in words that follow *because*."""
 
     times_ns: tuple[DurationNs, ...]
     not_timed: Text | None = None
+    replay: ReplayRecord | None = None
+    not_replayed: Text | None = None
 
 
 class Target(Struct, frozen=True):
@@ -283,9 +301,17 @@ class PartitionRecord(Struct, frozen=True):
     function: Name = ""
 
 
+class RelaunchRecord(Struct, frozen=True, kw_only=True):
+    """Whether a kernel can be launched again from the memory that it began with. ``refusal`` says why not, in words
+    that follow *it*; empty if its module shows no reason. ``waits``: it may go round until others change memory."""
+
+    refusal: Text = ""
+    waits: bool = False
+
+
 class ScopeTableRecord(Struct, frozen=True, kw_only=True):
     """What each record name means. An outer scope stands before those in it. ``body_record`` is the name of records
-    around the kernel's whole body that belong to no scope; empty without any."""
+    around the kernel's whole body that belong to no scope; empty without any. Older tables lack ``relaunch``."""
 
     version: int = SCOPE_TABLE_VERSION
     kernel: Name = ""
@@ -293,10 +319,12 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
     scopes: Annotated[tuple[ScopeRecord, ...], Meta(max_length=SCOPE_IDS)]
     most_records: Count | None = None
     body_record: Name = ""
+    relaunch: RelaunchRecord | None = None
 
     def __post_init__(self) -> None:
         if self.version not in _READABLE_SCOPE_TABLES:
-            raise ValueError(f"the scope table has version {self.version}, this program reads {SCOPE_TABLE_VERSION}")
+            readable = " and ".join(map(str, _READABLE_SCOPE_TABLES))
+            raise ValueError(f"the scope table has version {self.version}, this program reads {readable}")
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
                 raise ValueError(f"expected a parent of scope {index} that stands before it, got {scope.parent}")

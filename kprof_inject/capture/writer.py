@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 
@@ -85,11 +85,9 @@ class CaptureWriter:
         self._lines += 1
         (self._folder / name).unlink()
 
-    def add_times(self, variant: str, times_ns: Sequence[float], not_timed: str = "") -> None:
-        """Save device times of single launches, and why others were not timed; nothing for a variant of which no launch
-        was saved."""
+    def add_times(self, variant: str, timing: TimingRecord) -> None:
+        """Save how long launches took; nothing for a variant of which no launch was saved."""
         if variant in self._kernels:
-            timing = TimingRecord(tuple(times_ns), not_timed or None)
             self._write(f"{KERNELS_FOLDER}/{variant}/{TIMING_FILE}", timing)
 
     def add_clock_reading(self, reading: ClockRecord) -> None:

@@ -16,7 +16,13 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
-from kprof_inject.runtime.launching.launches import LaunchChoice, parse_launches
+from kprof_inject.runtime.launching.launches import (
+    KERNEL_SECONDS,
+    PROCESS_SECONDS,
+    LaunchChoice,
+    ReplayChoice,
+    parse_launches,
+)
 from kprof_inject.timeline.choice import Choice, NumberSet
 
 if TYPE_CHECKING:
@@ -28,8 +34,8 @@ else:
     _OfNumbers = click.ParamType
 
 
-class ByteCount(click.IntRange):
-    """A number of bytes, or ``auto``, which is 0."""
+class NumberOrAuto(click.IntRange):
+    """A number, or ``auto``, which is 0."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return 0 if value == "auto" else super().convert(value, param, ctx)
@@ -170,8 +176,18 @@ def capture_options(function: Function) -> Function:
     """How ``run`` records and what it keeps. The command gets them as one ``mode`` and one ``choice``."""
 
     @functools.wraps(function)
-    def with_choice(*args: Any, launches: str, max_launches: int, max_bytes: int, kernel: str, **others: Any) -> Any:
-        choice = LaunchChoice(parse_launches(launches), kernel, max_launches, max_bytes)
+    def with_choice(
+        *args: Any,
+        launches: str,
+        max_launches: int,
+        max_bytes: int,
+        kernel: str,
+        replay: int,
+        no_replay: bool,
+        **others: Any,
+    ) -> Any:
+        replays = ReplayChoice.of(0 if no_replay else replay or None)
+        choice = LaunchChoice(parse_launches(launches), kernel, max_launches, max_bytes, replays)
         return function(*args, choice=choice, **others)
 
     decorated: Any = with_choice
@@ -190,6 +206,22 @@ def capture_options(function: Function) -> Function:
             show_default=True,
             help="Keep at most this many bytes of buffers on disk, for each process. A launch that would take more by "
             "itself gets smaller rings.",
+        ),
+        click.option(
+            "--no-replay",
+            is_flag=True,
+            help="Launch no kernel more often than the program does.",
+        ),
+        click.option(
+            "--replay",
+            type=NumberOrAuto(min=1, max=10_000),
+            default="auto",
+            show_default=True,
+            metavar="N|auto",
+            help="Launch each kernel again at the place of its first launch that is kept, N times without records and "
+            "N times with, to know what the records cost; what it changed in memory is put back. auto: only kernels "
+            "that the program launches too seldom to know, or that are very short, for at most "
+            f"{KERNEL_SECONDS:g} s each and {PROCESS_SECONDS:g} s in all of a process.",
         ),
         click.option(
             "--fit",
@@ -242,7 +274,7 @@ def mode_options(function: Function) -> Function:
         ),
         click.option(
             "--buffer-bytes",
-            type=ByteCount(min=16, max=1 << 30),
+            type=NumberOrAuto(min=16, max=1 << 30),
             default="auto",
             show_default=True,
             metavar="N|auto",

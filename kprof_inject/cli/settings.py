@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import ByteCount, Numbers
+from kprof_inject.cli.options import NumberOrAuto, Numbers
 from kprof_inject.errors import KprofError, Position, did_you_mean
 
 _FILE = "pyproject.toml"
@@ -36,7 +36,7 @@ _OF_ONE_CALL = frozenset(
 
 # What TOML may hold for an option: the first row whose kind of parameter fits.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
-    (ByteCount, (int, str), 'a whole number or "auto"'),
+    (NumberOrAuto, (int, str), 'a whole number or "auto"'),
     (Numbers, (int, str), 'a whole number, or a string such as "0,4-7,12-"'),
     (click.types.IntParamType, (int,), "a whole number"),
     (click.types.FloatParamType, (int, float), "a number"),

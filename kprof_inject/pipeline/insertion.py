@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import source_text
 from kprof_inject.quantities import listed
@@ -15,6 +17,7 @@ from kprof_inject.select.candidates import candidates
 from kprof_inject.select.plan import USUAL_STYLE, Plan, Style, make_plan, scope_table
 from kprof_inject.select.python_source import Sources
 from kprof_inject.select.record_bound import most_records
+from kprof_inject.select.relaunch import relaunch
 from kprof_inject.select.selectors import Selector
 from kprof_inject.select.sites import Found
 from kprof_inject.select.view import ModuleView
@@ -141,7 +144,8 @@ def write_insertion(workspace: Workspace, done: KernelInsertion) -> None:
     if has_helpers(done.insertion.module):  # parsing once more costs as much as all the rest
         text = lowerable(parse(text, str(done.kernel.ttgir_path)))
     bound = most_records(done.insertion.view, done.insertion.plan)
-    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), "most_records": bound}, text)
+    of_kernel = {"most_records": bound, "relaunch": msgspec.to_builtins(relaunch(done.insertion.module))}
+    workspace.write_plan(done.kernel, {**scope_table(done.insertion.plan), **of_kernel}, text)
 
 
 def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> Insertion:

@@ -15,17 +15,20 @@ from kprof_inject.capture.reader import left_out_launches, read_capture, seen_la
 from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
 from kprof_inject.runtime.session import Reports, Session, read_reports
 from kprof_inject.timeline.fit import Need, fitted_buffer
+from kprof_inject.timeline.trust import is_comparable, usable_times
 from kprof_inject.workspace import Workspace
 
 Say = Callable[[str], None]
 
 _MOST_UNREACHED = 5
+_MOST_NAMES = 5
 
 
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
@@ -66,6 +69,7 @@ def run(
             say(f"{state.name}: {state.reason}")
     for autotuned in reports.choices:
         say(f"the autotuner of {autotuned.kernel} chose {autotuned.config} for {autotuned.key}")
+    _say_replays(reports, say)
     for process in reports.unfinished:
         say(str(process))
     _say_what_went_wrong(reports, say)
@@ -135,6 +139,7 @@ def capture(
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,
+        replays=choice.replays.among(_hard_to_time(workspace)),
         mode=mode,
     )
     try:
@@ -147,6 +152,13 @@ def capture(
     return exit_code, reports
 
 
+def _hard_to_time(workspace: Workspace) -> list[str]:
+    """The variants of which single launches cannot tell how much longer they take with records: there were too few,
+    they were not timed, or they are too short to be compared between two processes."""
+    runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
+    return [variant for variant, run in runs if not is_comparable(usable_times(run.times_ns or ()))]
+
+
 def _say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
@@ -155,6 +167,16 @@ def _say_what_went_wrong(reports: Reports, say: Say) -> None:
         say(f"a Python process was started without us, and none of its launches is here: {command}")
     if len(reports.unreached) > _MOST_UNREACHED:
         say(f"so were {len(reports.unreached) - _MOST_UNREACHED} more")
+
+
+def _say_replays(reports: Reports, say: Say) -> None:
+    done = [replay for replay in reports.replays if not replay.refusal]
+    if done:
+        names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MOST_NAMES)
+        seconds = sum(replay.seconds for replay in done)
+        say(f"launched {names} again to time what records cost, which took {seconds:.1f} s")
+    for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
+        say(f"{replay.kernel} was not launched again to time what records cost, because {replay.refusal}")
 
 
 def _say_losses(losses: Iterable[Need], say: Say) -> None:

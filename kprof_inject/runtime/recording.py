@@ -271,6 +271,7 @@ class PlannedKernel:
             ttgir=dumped.ttgir(),
             sources=workspace.kernel_sources(dumped.variant),
             record=record,
+            signature=dumped.info.signature,
         )
 
 

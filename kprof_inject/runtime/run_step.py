@@ -24,6 +24,7 @@ from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
+from kprof_inject.runtime.launching.replayed_kernels import KernelReplays, watch_graphs
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.recording import Plan, RunStep, remove_binaries
@@ -34,12 +35,14 @@ from kprof_inject.workspace import DumpedKernel, Workspace
 def install(session: Session, report: ProcessReport) -> None:
     """Called once, right after Triton was imported."""
     device = devices_of_process()
-    capture = LaunchCapture(session, report, device)
+    replays = KernelReplays(device, session, report)
+    capture = LaunchCapture(session, report, device, replays)
     step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
     launcher.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
+    watch_graphs()
     wrap_compiler(step.compile)
     at_end(report.note_end, report.note_resumed)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
@@ -88,6 +91,8 @@ class LiveCapture:
         self._session = session
         self._report = report
         self._device = device
+        # For all captures together: a kernel is launched again once.
+        self.replays = KernelReplays(device, session, report)
         self._folder, self._current = self._next()
 
     def number(self, build: RecordingBuild) -> int | None:
@@ -113,11 +118,13 @@ class LiveCapture:
 
     def close(self) -> None:
         """Forget the capture that nobody will take."""
+        self.replays.close()
         self._workspace.forget_if_empty(self._folder)
 
     def _next(self) -> tuple[Path, LaunchCapture]:
         folder = self._workspace.new_capture_folder().resolve()
-        return folder, LaunchCapture(replace(self._session, capture=str(folder)), self._report, self._device)
+        session = replace(self._session, capture=str(folder))
+        return folder, LaunchCapture(session, self._report, self._device, self.replays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +173,5 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
 def _install_once() -> None:
     launcher.wrap_loading()
     autotuning.mark_benchmarks()
+    watch_graphs()
     after_import({INDUCTOR_AUTOTUNER: autotuning.install_for_inductor})

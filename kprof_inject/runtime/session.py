@@ -20,6 +20,7 @@ from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes, write_json
 from kprof_inject.runtime.children import UNREACHED_ENDING
 from kprof_inject.runtime.faults import say
+from kprof_inject.runtime.launching.launches import NO_REPLAYS, ReplayChoice
 from kprof_inject.workspace import is_running
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
@@ -39,6 +40,7 @@ class Session:
     launches: str = "last"
     max_bytes: int = 1 << 30
     max_launches: int = 0
+    replays: ReplayChoice = NO_REPLAYS
     mode: Mode = field(default_factory=Mode)
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """By which what the processes of one run save belongs together."""
@@ -70,6 +72,16 @@ class AutotunerChoice:
     config: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayNote:
+    """A kernel that was launched again to be timed, which took ``seconds``; or was not, for a reason in words that
+    follow *because*."""
+
+    kernel: str
+    seconds: float
+    refusal: str
+
+
 class _KernelRecord(Struct, frozen=True):
     """See ``KernelState``; a report has it by the name of the variant."""
 
@@ -87,6 +99,7 @@ class _ReportRecord(Struct, frozen=True, kw_only=True):
     gpu: bool | None
     kernels: dict[str, _KernelRecord]
     choices: list[AutotunerChoice]
+    replays: list[ReplayNote]
     errors: list[str]
     launches: int
     saved: int
@@ -104,6 +117,7 @@ class ProcessReport:
         self._changes = 0
         self._kernels: dict[str, _KernelRecord] = {}
         self._choices: list[AutotunerChoice] = []
+        self._replays: list[ReplayNote] = []
         self._errors: list[str] = []
         self._refused = False
         self.triton_version = ""
@@ -120,6 +134,11 @@ class ProcessReport:
     def add_choice(self, kernel: str, key: str, config: str) -> None:
         """What an autotuner chose for a kernel, for the arguments that ``key`` stands for."""
         self._choices.append(AutotunerChoice(kernel, key, config))
+        self.write()
+
+    def add_replay(self, kernel: str, seconds: float, refusal: str = "") -> None:
+        """A kernel was launched again to be timed, or was not, because ``refusal``."""
+        self._replays.append(ReplayNote(kernel, seconds, refusal))
         self.write()
 
     def note_launches(self, launches: int, saved: int) -> None:
@@ -173,6 +192,7 @@ class ProcessReport:
             gpu=self.gpu,
             kernels=self._kernels.copy(),
             choices=self._choices.copy(),
+            replays=self._replays.copy(),
             errors=self._errors.copy(),
             launches=self._launches,
             saved=self._saved,
@@ -229,6 +249,7 @@ class Reports:
     gpu: bool | None
     kernels: tuple[KernelState, ...]
     choices: tuple[AutotunerChoice, ...]
+    replays: tuple[ReplayNote, ...]
     errors: tuple[str, ...]
     unfinished: tuple[UnfinishedProcess, ...] = ()
 
@@ -254,6 +275,7 @@ def read_reports(folder: Path) -> Reports:
         any(seen) if seen else None,
         tuple(kernels.values()),
         tuple(dict.fromkeys(choice for record in records for choice in record.choices)),
+        tuple(replay for record in records for replay in record.replays),
         tuple(error for record in records for error in record.errors),
         tuple(
             UnfinishedProcess(record.pid, record.launches, record.saved, is_running(record.pid))

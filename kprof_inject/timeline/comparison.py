@@ -274,6 +274,18 @@ def change_between(
     )
 
 
+def change_in_pairs(a: NDArray[np.float64], b: NDArray[np.float64], *, step: float) -> Change | None:
+    """Compare what was timed in turn, in one process: the n-th of both are a pair, in which nothing else has changed.
+
+    ``step`` is the timer's step as a part of the values. None for fewer pairs than ``MIN_LAUNCHES``."""
+    if len(a) < MIN_LAUNCHES:
+        return None
+    ratio = median(b / a)
+    timer: _Part = (step**2 / 6 / len(a), math.inf)
+    tail = (1 - CONFIDENCE) / 2
+    return Change(ratio.log_ns, _error([timer, (ratio.variance, ratio.degrees)], tail), _error([timer], tail))
+
+
 _Part = tuple[float, float]
 """An independent part of the log ratio's variance, with its degrees of freedom."""
 

@@ -17,6 +17,7 @@ from kprof_inject.timeline.comparison import (
     CONFIDENCE,
     OF_RECORDS,
     change_between,
+    change_in_pairs,
     mean_share,
     rounded_error,
     run_noise,
@@ -76,6 +77,22 @@ def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float
         method=OF_RECORDS,
     )
     return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
+
+
+def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float]) -> Overhead | None:
+    """Compare launches that were made in turn; None if there are fewer than ``MIN_LAUNCHES``."""
+    pairs = np.asarray([clean_ns, with_records_ns], dtype=np.float64)
+    pairs = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]
+    if not pairs.size:
+        return None
+    change = change_in_pairs(*pairs, step=timer_step_ns(pairs) * mean_share(*np.median(pairs, axis=1)))
+    return None if change is None else Overhead(change.percent, change.error_percent, change.least_error_percent)
+
+
+def is_comparable(clean_ns: NDArray[np.float64]) -> bool:
+    """Whether such launches can be compared with those of another process: they are enough, and not too short."""
+    repeated = overhead_of(clean_ns, clean_ns)
+    return repeated is not None and repeated.least_error_percent <= _TRUSTED_PERCENT
 
 
 _TRUSTED_PERCENT = 5.0
@@ -147,11 +164,13 @@ class _Finding:
 def judge(kernel: Kernel) -> Verdict:
     """Compare a kernel with records to itself without. A variant that ran in two processes has a verdict for each."""
     clean, with_records = kernel.clean, kernel.with_records
-    overhead = overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
+    overhead = _overhead(clean, with_records)
     findings = [
         *_spills(clean, with_records),
         *_occupancy(clean, with_records),
-        _run_time(overhead, clean, with_records) if overhead else _no_run_time(clean, with_records),
+        _run_time(overhead, clean, with_records)
+        if overhead
+        else _no_run_time(clean, with_records, kernel.not_replayed),
     ]
     # Those that weigh the same stay in order.
     findings.sort(key=lambda finding: -_WEIGHTS[finding.level])
@@ -159,8 +178,16 @@ def judge(kernel: Kernel) -> Verdict:
     return Verdict(told[0].level, "; ".join(finding.text for finding in told), overhead, clean, with_records)
 
 
+def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
+    """Replays tell it best: both sides ran in one process, in turn."""
+    if clean.replayed_ns and with_records.replayed_ns:
+        return overhead_in_pairs(clean.replayed_ns, with_records.replayed_ns)
+    return overhead_of(usable_times(clean.times_ns or ()), usable_times(with_records.times_ns or ()))
+
+
 def median_time_ns(cost: KernelResources) -> float | None:
-    times_ns = usable_times(cost.times_ns or ())
+    """How long a launch takes: by replays if there are some, else by the program's own launches."""
+    times_ns = usable_times(cost.replayed_ns or cost.times_ns or ())
     return float(np.median(times_ns)) if times_ns.size else None
 
 
@@ -209,10 +236,16 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
     # A cost that lies beyond the limit for sure is one, however large.
     if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
         return ""
+    if clean.replayed_ns:
+        return (
+            f"the times of {len(clean.replayed_ns)} launches without records and as many with them, made in turn, "
+            "scatter too much; use a GPU that does nothing else, or --replay with more"
+        )
     if overhead.least_error_percent > _TRUSTED_PERCENT:
         return (
             "the kernel is too short, for two runs of it differ by more than "
-            f"{_TRUSTED_PERCENT:g} % by themselves; give each launch more work"
+            f"{_TRUSTED_PERCENT:g} % by themselves; --replay 50 compares it in one process, or give each launch more "
+            "work"
         )
     launches = " and ".join(str(len(usable_times(cost.times_ns or ()))) for cost in (clean, with_records))
     return (
@@ -229,14 +262,19 @@ def _why_careful(overhead: Overhead) -> str:
     return "the kernel runs longer than it does by itself"
 
 
-def _no_run_time(clean: KernelResources, with_records: KernelResources) -> _Finding:
+def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:
+    reason = f"; it was not launched again, because {not_replayed}" if not_replayed else ""
+    return _Finding(Level.UNKNOWN, f"unknown: {_why_not_timed(clean, with_records)}{reason}")
+
+
+def _why_not_timed(clean: KernelResources, with_records: KernelResources) -> str:
     for cost, which in ((clean, "without"), (with_records, "with")):
         if cost.not_timed:
-            return _Finding(Level.UNKNOWN, f"unknown: no launch was timed {which} records, for {cost.not_timed}")
+            return f"no launch was timed {which} records, for {cost.not_timed}"
         if cost.times_ns is None:
-            return _Finding(Level.UNKNOWN, f"unknown: the capture has no times {which} records")
+            return f"the capture has no times {which} records"
     fewest = min(len(usable_times(cost.times_ns or ())) for cost in (clean, with_records))
-    return _Finding(Level.UNKNOWN, f"too few launches to time ({fewest}): run the kernel more often")
+    return f"too few launches to time ({fewest}); run the kernel more often, or with --replay 50"
 
 
 def _registers(clean: KernelResources, with_records: KernelResources) -> str:
@@ -250,4 +288,10 @@ def _registers(clean: KernelResources, with_records: KernelResources) -> str:
 def _cost_json(cost: KernelResources) -> dict[str, Any]:
     values = asdict(cost)
     times: Sequence[float] = values.pop("times_ns") or ()
-    return {**values, "launches_timed": len(usable_times(times)), "median_time_ns": median_time_ns(cost)}
+    replayed: Sequence[float] = values.pop("replayed_ns") or ()
+    return {
+        **values,
+        "launches_timed": len(usable_times(times)),
+        "replays_timed": len(usable_times(replayed)),
+        "median_time_ns": median_time_ns(cost),
+    }

@@ -71,6 +71,21 @@ class Traits:
     is_of_dot: bool
     """A dot, or a wait for one."""
 
+    is_counted: bool
+    """A loop whose bounds are known before it begins."""
+
+    is_atomic: bool
+    """It changes memory that others may read and change meanwhile."""
+
+    makes_pointers: bool
+    """It makes pointers out of integers, so that no argument tells what memory it leads to."""
+
+    is_foreign: bool
+    """What it does is written in another language; its attributes say whether it does more than compute."""
+
+    is_output: bool
+    """It writes where a user sees it."""
+
     regions: str
     """What its regions are: ``function``, ``body`` of a loop, ``branch`` or ``partition``. Empty if it has none, or if
     Triton lowers them once per element."""
@@ -116,6 +131,11 @@ _TRAITS = {
         ttng.async_tma_store_wait ttng.cluster_wait ttng.wait_barrier ttng.warp_group_dot_wait
     """,
     "is_of_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled *dot* *mma*",
+    "is_counted": "scf.for",
+    "is_atomic": "*atomic*",
+    "makes_pointers": "tt.int_to_ptr",
+    "is_foreign": "tt.elementwise_inline_asm tt.extern_elementwise",
+    "is_output": "tt.print",
 }
 
 _REGIONS = {
@@ -129,7 +149,7 @@ _REGIONS = {
 # Work of which nothing more is asked than that it is none of the above.
 _PLAIN = """
     amdg.in_thread_transpose amdgpu.in_thread_transpose rocdl.s.setprio rocdl.sched.barrier tt.assert
-    tt.elementwise_inline_asm tt.histogram tt.print ttg.async_commit_group ttg.local_store ttng.arrive_barrier
+    tt.histogram ttg.async_commit_group ttg.local_store ttng.arrive_barrier
     ttng.barrier_expect ttng.fence_async_shared ttng.init_barrier ttng.inval_barrier ttng.tc_gen5_commit
     ttng.tensormap_create ttng.tensormap_fenceproxy_acquire ttng.tmem_store
 """

@@ -280,7 +280,7 @@ def test_another_format_version_is_an_error_that_names_both(tmp_path: Path, vers
 
 def test_another_scope_table_version_is_an_error_that_names_both(tmp_path: Path) -> None:
     save_launches(tmp_path, KERNEL, [WORDS])
-    with pytest.raises(KprofError, match=r"\$\.scope_table: the scope table has version 3, this program reads 2"):
+    with pytest.raises(KprofError, match=r"\$\.scope_table: the scope table has version 3, this program reads 1 and 2"):
         read_edited(tmp_path, "process-v0/kernels/v0/kernel.json", scope_table=KERNEL["scope_table"] | {"version": 3})
 
 

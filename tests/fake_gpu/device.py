@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from fake_gpu.gpu import Block, FakeGpu
-from kprof_inject.runtime.devices.device import ClockReading, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Buffer, ClockReading, NoDeviceMemory
 
 
 @dataclass
@@ -67,8 +69,32 @@ class FakeDevice:
     def timing_mark(self, stream: int) -> FakeEvent:
         return self.mark(stream)
 
-    def hold(self, stream: int) -> None:
+    def current_stream(self) -> int:
+        return self.gpu.stream()
+
+    def captured_operations(self, stream: int) -> int | None:
+        return self.gpu.captured_operations()
+
+    def hold(self, stream: int, for_ns: int) -> None:
         self.gpu.assert_outside_graph("holding a stream")
+
+    def free_bytes(self) -> int:
+        return self.gpu.free_bytes
+
+    @contextmanager
+    def borrowed(self, size_bytes: int) -> Iterator[Buffer]:
+        self.gpu.free_bytes -= size_bytes
+        try:
+            yield self.gpu.allocate_in_host(size_bytes)
+        finally:
+            self.gpu.free_bytes += size_bytes
+
+    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        self.gpu.enqueue(stream, lambda: ctypes.memmove(to, source, size_bytes))
+
+    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+        self.gpu.wait()
+        return hash(ctypes.string_at(address, size_bytes))
 
     def fetch(self, buffer: Block, size_bytes: int, device: int, done: FakeEvent) -> memoryview:
         done.synchronize()

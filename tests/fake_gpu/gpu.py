@@ -24,11 +24,11 @@ class Block:
     """Zeroed memory of the device; it is given back with this object. No two blocks ever have one address."""
 
     def __init__(self, address: int, size_bytes: int) -> None:
-        self._address = address
+        self.address = address
         self.bytes: NDArray[np.uint8] = np.zeros(size_bytes, dtype=np.uint8)
 
     def data_ptr(self) -> int:
-        return self._address
+        return self.address
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class _OfThread(threading.local):
 class FakeGpu:
     """One device. Streams run what they are given at once, unless they are held back.
 
-    ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most.
+    ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most,
+    ``free_bytes`` what the device says that it has left.
     ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
     ``profile_words`` makes what a launch writes to that: it takes the time when it began, and its host kernel's result.
     """
@@ -94,6 +95,7 @@ class FakeGpu:
     def __init__(self) -> None:
         self.refuses: Callable[[LoadedKernel], bool] = lambda kernel: False
         self.largest_block_bytes = 1 << 40
+        self.free_bytes = 1 << 40
         self.ran: list[Launch] = []
         self.freed_writes = 0
         self.now_ns = 1_000_000
@@ -120,6 +122,13 @@ class FakeGpu:
             raise MemoryError(f"no {size_bytes} bytes in one piece")
         block = Block(next(self._addresses), size_bytes)
         self._blocks[block.data_ptr()] = block
+        return block
+
+    def allocate_in_host(self, size_bytes: int) -> Block:
+        """At an address where it can be copied to, as the kernels' tensors can."""
+        block = Block(0, size_bytes)
+        block.address = block.bytes.ctypes.data
+        self._blocks[block.address] = block
         return block
 
     def load(self, kernel: LoadedKernel) -> int:
@@ -163,6 +172,9 @@ class FakeGpu:
             yield
         finally:
             self._of_thread.is_relaxed = before
+
+    def captured_operations(self) -> int | None:
+        return None if self._of_thread.graph is None else len(self._of_thread.graph.work)
 
     def assert_outside_graph(self, what: str) -> None:
         if self.is_capturing() and not self._of_thread.is_relaxed:

@@ -33,6 +33,7 @@ from kprof_inject.capture.schema import (
     ProcessRecord,
     Target,
     TimedResources,
+    TimingRecord,
 )
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.cli.main import root
@@ -220,7 +221,7 @@ class Corpus:
             for reading in launch.origin.host_readings:
                 device_ns = reading.device_ns + 1000 * rank
                 writer.add_clock_reading(ClockRecord(0, reading.host_ns, device_ns, reading.error_ns))
-            writer.add_times(launch.kernel.variant, launch.kernel.with_records.times_ns or ())
+            writer.add_times(launch.kernel.variant, TimingRecord(launch.kernel.with_records.times_ns or ()))
             writer.finish({"the disk was too slow": 1}, {launch.kernel.variant: 3})
         costs = read_costs(DEMO / "record_costs.json")
         write_costs(folder / "record_costs.json", costs.values(), run)

@@ -147,7 +147,7 @@ def test_each_kernel_gets_its_own_records(tmp_path: Path) -> None:
     )
     for insertion, most_records in zip(insertions, (2, 4), strict=True):
         assert insertion.insertion is not None
-        plan = {**scope_table(insertion.insertion.plan), "most_records": most_records}
+        plan = {**scope_table(insertion.insertion.plan), "most_records": most_records, "relaunch": {}}
         assert workspace.scope_table(insertion.kernel.variant) == msgspec.convert(plan, ScopeTableRecord)
 
 

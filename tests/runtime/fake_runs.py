@@ -26,6 +26,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.capture import LaunchCapture
+from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.recording import RunStep
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
 from kprof_inject.runtime.session import ProcessReport, Session
@@ -90,8 +91,9 @@ class FakeRuns:
         session = Session("run", str(self.workspace), str(folder / "reports"), **settings)
         report = ProcessReport(session.reports)
         uninstall = install(gpu)
-        capture = LaunchCapture(session, report, FakeDevice(gpu))
-        step = RunStep(session, report, FakeDevice(gpu), capture, WorkspacePlans(session, report))
+        device = FakeDevice(gpu)
+        capture = LaunchCapture(session, report, device, KernelReplays(device, session, report))
+        step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
         _install_once()
         unwrap = wrap_compiler(step.compile)
         try:

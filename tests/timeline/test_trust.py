@@ -13,7 +13,7 @@ from buffers import Cta, Scope, save_launch
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources
-from kprof_inject.timeline.trust import Level, Verdict, judge
+from kprof_inject.timeline.trust import Level, Verdict, is_comparable, judge, overhead_in_pairs
 
 # A median of 10 ms, between order statistics that are 14 µs apart: so long that two processes compare well.
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_993, 9_995, 9_998, 10_000, 10_002, 10_005, 10_007, 10_010))
@@ -88,9 +88,14 @@ OVERLAP = "occupancy fell from 8 to 4 CTAs per SM: the kernel overlaps less than
             {},
             {"times_ns": TIMES_NS[:2]},
             Level.UNKNOWN,
-            "too few launches to time (2): run the kernel more often",
+            "unknown: too few launches to time (2); run the kernel more often, or with --replay 50",
         ),
-        ({"times_ns": ()}, {}, Level.UNKNOWN, "too few launches to time (0): run the kernel more often"),
+        (
+            {"times_ns": ()},
+            {},
+            Level.UNKNOWN,
+            "unknown: too few launches to time (0); run the kernel more often, or with --replay 50",
+        ),
         (
             {"times_ns": None, "registers": None},
             {"times_ns": None},
@@ -145,8 +150,8 @@ def test_of_a_kernel_that_two_runs_differ_in_by_more_than_the_limit_nothing_can_
     verdict = verdict_on(kernel, {"times_ns": times_ns}, {"times_ns": tuple(1.02 * time for time in times_ns)})
     assert (verdict.level, verdict.headline) == (Level.CANNOT_TELL, "cannot tell")
     assert verdict.text.startswith(
-        "cannot tell: the kernel is too short, for two runs of it differ by more than 5 % by themselves; give each "
-        "launch more work (measured: +2.0 % ± "
+        "cannot tell: the kernel is too short, for two runs of it differ by more than 5 % by themselves; "
+        "--replay 50 compares it in one process, or give each launch more work (measured: +2.0 % ± "
     )
 
 
@@ -219,6 +224,7 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "ctas_per_sm": 8,
             "not_timed": "",
             "launches_timed": 9,
+            "replays_timed": 0,
             "median_time_ns": 10_000_000.0,
         },
         "with_records": {
@@ -228,6 +234,61 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "ctas_per_sm": 8,
             "not_timed": "",
             "launches_timed": 9,
+            "replays_timed": 0,
             "median_time_ns": pytest.approx(10_060_000.0),
         },
     }
+
+
+def in_turn(kernel: Kernel, percent: float, scatter: float, pairs: int = 20) -> Verdict:
+    """Replays whose clock drifts by half, and that differ by ``percent`` within each pair."""
+    drift = np.linspace(1, 1.5, pairs)
+    noise = 1 + scatter * np.random.default_rng(0).standard_normal(pairs)
+    clean, with_records = 4_000 * drift, 4_000 * drift * noise * (1 + percent / 100)
+    return verdict_on(
+        kernel,
+        {"times_ns": (), "replayed_ns": tuple(clean.tolist())},
+        {"times_ns": (), "replayed_ns": tuple(with_records.tolist())},
+    )
+
+
+def test_replays_tell_what_a_few_launches_cannot(kernel: Kernel) -> None:
+    """The drift is on both sides of each pair; and what two processes differ by is in neither."""
+    verdict = in_turn(kernel, 2.0, 0.002)
+    assert verdict.level is Level.TRUSTWORTHY
+    assert verdict.overhead is not None
+    assert abs(verdict.overhead.percent - 2.0) < verdict.overhead.error_percent < 0.5
+    assert verdict.to_json()["clean"]["replays_timed"] == 20
+    assert verdict.to_json()["clean"]["median_time_ns"] == pytest.approx(5_000)
+
+
+def test_replays_that_scatter_too_much_are_no_verdict(kernel: Kernel) -> None:
+    verdict = in_turn(kernel, 2.0, 0.5)
+    assert verdict.level is Level.CANNOT_TELL
+    assert "20 launches without records and as many with them, made in turn, scatter too much" in verdict.text
+
+
+def test_of_four_replays_nothing_is_said(kernel: Kernel) -> None:
+    assert in_turn(kernel, 2.0, 0.002, pairs=4).level is Level.UNKNOWN
+
+
+def test_the_interval_of_replays_holds_the_truth_in_19_of_20_cases() -> None:
+    drawn = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        clean = 5_000 * (1 + 0.1 * drawn.standard_normal(40).cumsum() / 6)
+        pairs = clean, clean * 1.03 * (1 + 0.01 * drawn.standard_normal(40))
+        overhead = overhead_in_pairs(*(side.tolist() for side in pairs))
+        assert overhead is not None
+        hits += overhead.low_percent <= 3 <= overhead.high_percent
+    assert 368 <= hits <= 396
+
+
+def test_why_a_kernel_was_not_launched_again_is_part_of_the_verdict(kernel: Kernel) -> None:
+    untimed = replace(kernel, clean=replace(CLEAN, times_ns=()), with_records=CLEAN, not_replayed="it prints")
+    assert judge(untimed).text.endswith("; it was not launched again, because it prints")
+
+
+@pytest.mark.parametrize(("launches", "us", "is_known"), [(50, 100, True), (50, 4, False), (4, 100, False)])
+def test_which_kernels_are_launched_again(launches: int, us: float, is_known: bool) -> None:
+    assert is_comparable(np.asarray(scattered(1e3 * us, 0.01, launches))) == is_known

@@ -13,6 +13,7 @@ from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.comparison import MIN_LAUNCHES
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.timeline import Timeline
@@ -40,9 +41,23 @@ class KernelRuns:
     def clean_times_ns(self) -> list[NDArray[np.float64]]:
         """The times without records, an array for each process that took some. Several captures may have been made with
         those of one."""
-        kernels = [timeline.launch.kernel for timeline in self.timelines]
-        samples = [usable_times(times) for times in dict.fromkeys(kernel.clean.times_ns or () for kernel in kernels)]
+        return self._samples(timeline.launch.kernel.clean.times_ns for timeline in self.timelines)
+
+    def replayed_times_ns(self) -> list[NDArray[np.float64]]:
+        """The same of the kernel launched again, once more for each process."""
+        return self._samples(timeline.launch.kernel.clean.replayed_ns for timeline in self.timelines)
+
+    def _samples(self, times_ns: Iterable[tuple[float, ...] | None]) -> list[NDArray[np.float64]]:
+        samples = [usable_times(times) for times in dict.fromkeys(times or () for times in times_ns)]
         return [sample for sample in samples if sample.size]
+
+
+def clean_times_ns(a: KernelRuns, b: KernelRuns) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """The times without records of both sides, taken alike: of the program's own launches, or of replays where these
+    are too few on a side."""
+    own, replayed = (a.clean_times_ns(), b.clean_times_ns()), (a.replayed_times_ns(), b.replayed_times_ns())
+    too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
+    return replayed if too_few and all(replayed) else own
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[KernelRuns]:

@@ -22,6 +22,7 @@ from typing import Any
 from kprof_inject.runtime.devices.device import ClockReading, NoDeviceMemory
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_CAPTURE_ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
@@ -90,6 +91,23 @@ class Driver:
             yield
         finally:
             self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def captured_operations(self, stream: int) -> int | None:
+        """How many nodes the graph has by now that ``stream`` is captured into; None if it is not."""
+        status, graph, nodes = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t()
+        self.call(
+            "cuStreamGetCaptureInfo_v2",
+            ctypes.c_void_p(stream),
+            ctypes.byref(status),
+            None,
+            ctypes.byref(graph),
+            None,
+            None,
+        )
+        if status.value != _CAPTURE_ACTIVE:
+            return None
+        self.call("cuGraphGetNodes", graph, None, ctypes.byref(nodes))
+        return nodes.value
 
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.functions, name)(*arguments)
@@ -216,6 +234,31 @@ class CudaMemory:
         self._driver.call("cuStreamSynchronize", stream)
         return CudaBuffer(chunk, [])
 
+    @contextmanager
+    def borrowed(self, size_bytes: int, device: int) -> Iterator[CudaBuffer]:
+        """Memory that the driver has back at the end: zero once, now, for work on any stream."""
+        buffer = self.zeros_now(size_bytes, device)
+        try:
+            yield buffer
+        finally:
+            self._driver.call("cuMemFree_v2", ctypes.c_uint64(buffer.data_ptr()))
+
+    def free_bytes(self) -> int:
+        """Of the current device."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self._driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value
+
+    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        """In the order of ``stream``. Either address may be that of host memory which the device can reach."""
+        self._driver.call(
+            "cuMemcpyAsync",
+            ctypes.c_uint64(to),
+            ctypes.c_uint64(source),
+            ctypes.c_size_t(size_bytes),
+            ctypes.c_void_p(stream),
+        )
+
     def fetch(self, buffer: CudaBuffer, size_bytes: int, device: int) -> memoryview:
         """The buffer's bytes, good until the next call. Nobody may write to it any more: it is zero then."""
         staging, room = self._staging
@@ -295,9 +338,48 @@ AGAIN:
     @%p bra AGAIN;
     ret;
 }
+.visible .entry digest(.param .u64 of, .param .u64 size, .param .u64 to)
+{
+    .reg .b64 %rd<9>;
+    .reg .b32 %r<6>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [of];
+    ld.param.u64 %rd2, [size];
+    ld.param.u64 %rd3, [to];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mul.wide.u32 %rd4, %r1, %r2;
+    cvt.u64.u32 %rd5, %r3;
+    add.u64 %rd4, %rd4, %rd5;
+    mov.u32 %r4, %nctaid.x;
+    mul.wide.u32 %rd5, %r4, %r2;
+    mov.u64 %rd6, 0;
+NEXT:
+    setp.ge.u64 %p, %rd4, %rd2;
+    @%p bra DONE;
+    add.u64 %rd7, %rd1, %rd4;
+    ld.u8 %r5, [%rd7];
+    cvt.u64.u32 %rd7, %r5;
+    shl.b64 %rd8, %rd4, 8;
+    or.b64 %rd7, %rd7, %rd8;
+    shr.u64 %rd8, %rd7, 30;
+    xor.b64 %rd7, %rd7, %rd8;
+    mul.lo.u64 %rd7, %rd7, 0xbf58476d1ce4e5b9;
+    shr.u64 %rd8, %rd7, 27;
+    xor.b64 %rd7, %rd7, %rd8;
+    mul.lo.u64 %rd7, %rd7, 0x94d049bb133111eb;
+    shr.u64 %rd8, %rd7, 31;
+    xor.b64 %rd7, %rd7, %rd8;
+    add.u64 %rd6, %rd6, %rd7;
+    add.u64 %rd4, %rd4, %rd5;
+    bra NEXT;
+DONE:
+    red.global.add.u64 [%rd3], %rd6;
+    ret;
+}
 """
-# Long enough for the host to have queued a launch and the event behind it.
-_HOLD_NS = 100_000
+_DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
 _TRIES = 50
 # A device that is busy keeps us waiting at each try.
 _MOST_NS = 20_000_000
@@ -305,8 +387,7 @@ _WORD_BYTES = 8
 
 
 class CudaKernels:
-    """Two kernels of our own, of one thread each, loaded on each device at their first use. Every method works on the
-    current device."""
+    """Kernels of our own, loaded on each device at their first use. Every method works on the current device."""
 
     def __init__(self, driver: Driver, memory: CudaMemory) -> None:
         self._driver = driver
@@ -314,9 +395,22 @@ class CudaKernels:
         self._words: dict[int, CudaBuffer] = {}
         self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
 
-    def hold(self, device: int, stream: int) -> None:
-        """Keep ``stream`` busy for a while."""
-        self._launch(self._function(device, b"hold"), ctypes.c_uint64(_HOLD_NS), ctypes.c_void_p(stream))
+    def hold(self, device: int, stream: int, for_ns: int) -> None:
+        """Keep ``stream`` busy for so long."""
+        self._launch(self._function(device, b"hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
+
+    def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
+        """The sum over all bytes of what each gives with its place, mixed as splitmix64 mixes (Steele, Lea, Flood:
+        "Fast splittable pseudorandom number generators", 2014)."""
+        with self._memory.borrowed(_WORD_BYTES, device) as word:
+            arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word.data_ptr()))
+            function = self._function(device, b"digest")
+            self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
+            self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+            result = ctypes.c_uint64()
+            # Not by ``fetch``, which is for the thread that saves buffers.
+            self._driver.call("cuMemcpyDtoH_v2", ctypes.byref(result), arguments[2], ctypes.c_size_t(_WORD_BYTES))
+            return result.value
 
     def read_clock(self, device: int) -> ClockReading | None:
         """Read the timer some times, and keep the reading that the host can bound best."""
@@ -331,7 +425,7 @@ class CudaKernels:
         begun = time.time_ns()
         for _ in range(_TRIES):
             before = time.time_ns()
-            self._launch(function, ctypes.c_uint64(word.data_ptr()), stream)
+            self._launch(function, stream, ctypes.c_uint64(word.data_ptr()))
             self._driver.call("cuStreamSynchronize", stream)
             after = time.time_ns()
             read = int.from_bytes(self._memory.fetch(word, _WORD_BYTES, device), "little")
@@ -348,6 +442,8 @@ class CudaKernels:
             self._functions[device, name] = function
         return self._functions[device, name]
 
-    def _launch(self, function: ctypes.c_void_p, argument: Any, stream: ctypes.c_void_p) -> None:
-        arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p))
-        self._driver.call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, None)
+    def _launch(
+        self, function: ctypes.c_void_p, stream: ctypes.c_void_p, *arguments: Any, ctas: int = 1, threads: int = 1
+    ) -> None:
+        pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, 0, stream, pointers, None)

@@ -50,6 +50,11 @@ class Device(Protocol):
     def is_capturing(self) -> bool:
         """True if the program is recording the current stream into a graph."""
 
+    def current_stream(self) -> int: ...
+
+    def captured_operations(self, stream: int) -> int | None:
+        """How many operations the graph has by now that the program is recording ``stream`` into; None if unknown."""
+
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
         """Zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
 
@@ -62,8 +67,22 @@ class Device(Protocol):
     def timing_mark(self, stream: int) -> Event:
         """The same, for times between two of them."""
 
-    def hold(self, stream: int) -> None:
-        """Keep ``stream`` busy until the host has queued what it wants to time."""
+    def hold(self, stream: int, for_ns: int) -> None:
+        """Keep ``stream`` busy for at least so long, until the host has queued what it wants to time."""
+
+    def free_bytes(self) -> int:
+        """How much memory the device has left."""
+
+    def borrowed(self, size_bytes: int) -> AbstractContextManager[Buffer]:
+        """Memory, zero at first, that the device has back at the end of the context. All work on it must have ended
+        then. Raises ``NoDeviceMemory``."""
+
+    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        """Copy between two addresses, in the order of ``stream``."""
+
+    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+        """A number that differs, but for a chance of 2 to the -64, where the memory does, once all work of ``stream``
+        so far is done; None where it cannot be had."""
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         """The buffer's bytes once ``done`` has happened; good until the next call. For one thread alone."""

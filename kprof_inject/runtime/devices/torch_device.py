@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from kprof_inject.runtime.devices.cuda_driver import (
 )
 from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
-# Long enough for the host to have queued a launch and the event behind it, at the rates of GPUs of today (1 to 2 GHz).
-_HOLD_CYCLES = 200_000
+# Of GPUs of today, or above.
+_MOST_CYCLES_PER_NS = 2
 
 
 class TorchDevice:
@@ -43,6 +44,12 @@ class TorchDevice:
 
     def is_capturing(self) -> bool:
         return torch.cuda.is_current_stream_capturing()
+
+    def current_stream(self) -> int:
+        return int(torch.cuda.current_stream().cuda_stream)
+
+    def captured_operations(self, stream: int) -> int | None:
+        return None
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
         # Of a CTA that never ran, or a warp that never recorded, nothing is written.
@@ -69,9 +76,24 @@ class TorchDevice:
             torch._C._CudaEventBase.record(event, torch.cuda.current_stream())
         return event
 
-    def hold(self, stream: int) -> None:
+    def hold(self, stream: int, for_ns: int) -> None:
         with _on(stream):
-            torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]
+            torch.cuda._sleep(_MOST_CYCLES_PER_NS * for_ns)  # type: ignore[no-untyped-call]
+
+    def free_bytes(self) -> int:
+        return int(torch.cuda.mem_get_info()[0])
+
+    @contextmanager
+    def borrowed(self, size_bytes: int) -> Iterator[Buffer]:
+        with _telling_of_memory():
+            yield torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
+
+    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        with _on(stream):
+            _memory_at(to, size_bytes).copy_(_memory_at(source, size_bytes))
+
+    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+        return None
 
     def fetch(self, buffer: Any, size_bytes: int, device: int, done: Any) -> memoryview:
         # On the launch's stream, the program's next kernel would wait for the copy.
@@ -114,6 +136,19 @@ def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
     return staging
 
 
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    """What torch makes a tensor of. Source: "CUDA Array Interface (Version 3)", which ROCm's torch has as well."""
+
+    __cuda_array_interface__: dict[str, Any]
+
+
+def _memory_at(address: int, size_bytes: int) -> torch.Tensor:
+    """Device memory as it stands there, as bytes."""
+    description = {"shape": (size_bytes,), "typestr": "|u1", "data": (address, False), "version": 3}
+    return torch.as_tensor(_Interface(description), device="cuda")
+
+
 def _on(stream: int) -> Any:
     """A context in which torch allocates and works on the launch's stream."""
     if stream == torch.cuda.current_stream().cuda_stream:
@@ -138,6 +173,9 @@ class CudaDevice(TorchDevice):
         self._memory = CudaMemory(driver)
         self._kernels = CudaKernels(driver, self._memory)
 
+    def captured_operations(self, stream: int) -> int | None:
+        return self._driver.captured_operations(stream)
+
     def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
         return self._memory.zeros(size_bytes, self.current(), stream)
 
@@ -151,8 +189,22 @@ class CudaDevice(TorchDevice):
     def timing_mark(self, stream: int) -> CudaEvent:
         return CudaEvent.to_time(self._driver, stream)
 
-    def hold(self, stream: int) -> None:
-        self._kernels.hold(self.current(), stream)
+    def hold(self, stream: int, for_ns: int) -> None:
+        self._kernels.hold(self.current(), stream, for_ns)
+
+    def free_bytes(self) -> int:
+        return self._memory.free_bytes()
+
+    @contextmanager
+    def borrowed(self, size_bytes: int) -> Iterator[Buffer]:
+        with self._memory.borrowed(size_bytes, self.current()) as buffer:
+            yield buffer
+
+    def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
+        self._memory.copy(to, source, size_bytes, stream)
+
+    def digest(self, address: int, size_bytes: int, stream: int) -> int | None:
+        return self._kernels.digest(self.current(), address, size_bytes, stream)
 
     def read_clock(self, device: int) -> ClockReading | None:
         with relaxed_capture(), self.selected(device):

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 import triton
 
-from kprof_inject.capture.schema import ModeRecord, ProcessRecord
+from kprof_inject.capture.schema import ModeRecord, ProcessRecord, TimingRecord
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
@@ -30,6 +30,7 @@ from kprof_inject.runtime.launching.launch_buffers import (
     RecordingBuild,
 )
 from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.process_events import in_forked_child
 from kprof_inject.runtime.session import ProcessReport, Session
@@ -57,10 +58,11 @@ class LaunchCapture:
 
     Nothing that a launch does here takes a lock, so no exception, signal handler or fork can find one held."""
 
-    def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
+    def __init__(self, session: Session, report: ProcessReport, device: Device, replays: KernelReplays) -> None:
         self._session = session
         self._report = report
         self._device = device
+        self.replays = replays
         self._filter = parse_launches(session.launches)
         self._reset()
         in_forked_child(self._begin_in_child)
@@ -157,7 +159,9 @@ class LaunchCapture:
                 times_ns = timer.times_ns()
             except RuntimeError:  # the device failed, and tells nothing any more
                 return
-            writer.add_times(variant, times_ns, timer.not_timed)
+            replayed = self.replays.of(variant)
+            timing = TimingRecord(tuple(times_ns), timer.not_timed or None, replayed.times, replayed.refusal or None)
+            writer.add_times(variant, timing)
 
     def _save_rest(self, part: _Part) -> None:
         """Wait for the devices, and save what is still on them."""

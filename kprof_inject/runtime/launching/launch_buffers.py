@@ -71,6 +71,8 @@ class RecordingBuild:
     ttgir: str
     sources: dict[str, str]
     record: KernelRecord
+    signature: dict[str, str]
+    """The types of its arguments, by their names."""
 
 
 @dataclass(slots=True)  # not frozen: it is made in the launch path, and takes three times as long to make then

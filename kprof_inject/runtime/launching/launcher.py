@@ -10,12 +10,14 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from triton.compiler.compiler import CompiledKernel
-from triton.runtime import _allocation
 
-from kprof_inject.runtime.devices.device import Buffer, NoDeviceMemory
+from kprof_inject.runtime.devices.device import NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
+from kprof_inject.runtime.launching import profile_allocator
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
+from kprof_inject.runtime.launching.profile_allocator import launching
+from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.process_events import is_of_signal_handler
 
@@ -88,18 +90,8 @@ class LaunchSink(Protocol):
 
     def timer(self, variant: str) -> LaunchTimer: ...
 
-
-class _OfThisThread(threading.local):
-    buffer: Any = None
-
-
-_launching = _OfThisThread()
-
-
-def _allocate(size: int, alignment: int, stream: int | None) -> Buffer:
-    """Triton's profile allocator: the buffer of the launch that this thread is making."""
-    buffer: Buffer = _launching.buffer
-    return buffer
+    @property
+    def replays(self) -> KernelReplays: ...
 
 
 class CapturingLauncher:
@@ -118,19 +110,22 @@ class CapturingLauncher:
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
         grid = (grid_x, grid_y, grid_z)
-        _allocation._profile_allocator.set(_allocate)
+        profile_allocator.install()
         if not grid_x * grid_y * grid_z:
             return self._first.launch(*grid, stream, function, metadata, *args)
         chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
         if chosen is None:
             return self._launch_clean(grid, stream, *args)
         build, destination, number = chosen
+        replays = self._capture.replays
+        if replays.is_due(build, number):
+            replays.measure(build, self._builds.clean, grid, stream, args)
         if build is not self._first:
             function, metadata = build.function, build.packed_metadata
         # A signal handler of the program's may launch in the middle of this.
-        outer = _launching.buffer
+        outer = launching.buffer
         try:
-            _launching.buffer = destination.buffer
+            launching.buffer = destination.buffer
             timer = self._capture.timer(build.variant)
             if timer.is_done:
                 result = build.launch(*grid, stream, function, metadata, *args)
@@ -146,7 +141,7 @@ class CapturingLauncher:
             self._give_up(f"its launch fails with records: {error}")
             return result
         finally:
-            _launching.buffer = outer
+            launching.buffer = outer
         try:
             destination.launched()
         except Exception as error:

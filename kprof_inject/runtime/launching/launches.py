@@ -1,9 +1,11 @@
-"""Which launches of a kernel are kept: what the user writes after ``--launches``."""
+"""What the user asks of launches: which are kept (``--launches``), and of which kernels more are made to time them
+(``--replay``)."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kprof_inject.errors import KprofError, Position
@@ -60,14 +62,44 @@ class LaunchRange:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayChoice:
+    """Which kernels are launched again to be timed, with records and without in turn.
+
+    ``only`` are their variants, None all. ``times`` is how often each is timed both ways; None: as often as it takes,
+    within ``KERNEL_SECONDS`` for each and ``PROCESS_SECONDS`` for all of a process, and not where the program could
+    notice."""
+
+    only: tuple[str, ...] | None = None
+    times: int | None = None
+
+    @classmethod
+    def of(cls, times: int | None) -> ReplayChoice:
+        """All kernels ``times`` times: 0 is none, and None leaves it to us."""
+        return cls(only=()) if times == 0 else cls(times=times)
+
+    def among(self, variants: Iterable[str]) -> ReplayChoice:
+        """Only these, if it is for us to choose."""
+        return self if self.times is not None or self.only is not None else replace(self, only=tuple(variants))
+
+
+REPLAYS = ReplayChoice()
+NO_REPLAYS = ReplayChoice.of(0)
+
+KERNEL_SECONDS = 1.0
+PROCESS_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchChoice:
     """What one run keeps: of kernels whose names match ``kernel``, the launches that ``launches`` names, and of those
-    at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process."""
+    at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process. ``replays`` are launches that
+    are made to time them."""
 
     launches: LaunchFilter = LastLaunch()
     kernel: str = "*"
     max_launches: int = 0
     max_bytes: int = 1 << 30
+    replays: ReplayChoice = REPLAYS
 
 
 _WORDS: dict[str, LaunchFilter] = {

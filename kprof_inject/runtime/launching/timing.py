@@ -23,6 +23,8 @@ from kprof_inject.runtime.process_events import is_of_signal_handler
 # The first launches load code and fill caches.
 _WARM_UP = 3
 _SAMPLES = 50
+# Long enough for the host to have queued a launch and the event behind it.
+_HOLD_NS = 100_000
 
 TIMES_ITSELF = "the program times its launches itself by CUDA events, whose figures ours would change"
 """In words that follow *for*."""
@@ -98,7 +100,7 @@ class LaunchTimer:
         try:
             if self._device.is_capturing():
                 return None
-            self._device.hold(stream)
+            self._device.hold(stream, _HOLD_NS)
             return self._device.timing_mark(stream)
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)

@@ -1,0 +1,224 @@
+"""Launches a kernel again to time it, without records and with them in turn, from the memory that it began with.
+
+Of a kernel that a program launches once, single launches tell nothing. Here both sides run in one process, one right
+after the other, so that what drifts between processes, and from second to second, is in neither.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
+from kprof_inject.runtime.devices.device import Device, Event, NoDeviceMemory
+from kprof_inject.runtime.launching import profile_allocator
+from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
+from kprof_inject.runtime.launching.launches import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
+from kprof_inject.runtime.launching.saved_memory import (
+    MemoryRange,
+    NotReplayable,
+    SavedMemory,
+    memory_of,
+    saved,
+    without_tensors,
+)
+from kprof_inject.runtime.launching.timing import TIMES_ITSELF, programs_events
+
+_MOST_TIMES = 100
+_LEAST_TIMES = 10
+"""Fewer make an interval that says little; ``timeline.comparison`` refuses below five."""
+
+_WARM_UP = 2
+
+# A time of single launches has what the device does between two events in it, some microseconds: of launches back to
+# back, each has its share alone.
+_LEAST_BATCH_NS = 200_000
+_MOST_IN_BATCH = 20
+
+# How much longer than it took before the host may take to queue a pair.
+_HOST_MARGIN = 2.0
+_LEAST_HOLD_NS = 50_000
+_MOST_HOLD_NS = 20_000_000
+
+# A launch that finds its work done is no measure of one that does it.
+_SAME_WORK = 1.5
+
+# Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.
+_HOOKS = (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAgain:
+    """A launch that the program makes, as it can be made again. ``clean`` loads the kernel without records;
+    ``arguments`` are the kernel's own."""
+
+    build: RecordingBuild
+    clean: Callable[[], Any]
+    grid: Grid
+    stream: int
+    arguments: tuple[Any, ...]
+    memory: tuple[MemoryRange, ...]
+
+    @classmethod
+    def of(
+        cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> LaunchAgain:
+        """``arguments`` are all that a launcher takes behind the metadata. Raises ``NotReplayable``."""
+        own = arguments[len(_HOOKS) :]
+        return cls(build, clean, grid, stream, own, memory_of(own, build.signature))
+
+    def without_tensors(self) -> LaunchAgain:
+        """For later: it keeps no memory of the program's. The memory must still be there when it is launched."""
+        return replace(self, arguments=tuple(map(without_tensors, self.arguments)))
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What its records need."""
+        return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
+
+    def launch_clean(self) -> None:
+        kernel = self.clean()
+        kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *_HOOKS, *self.arguments)
+
+    def launch_with_records(self) -> None:
+        """This thread must be ``writing_to`` a buffer."""
+        build = self.build
+        build.launch(*self.grid, self.stream, build.function, build.packed_metadata, *_HOOKS, *self.arguments)
+
+
+class Replays:
+    """The replays of one process."""
+
+    def __init__(self, device: Device, choice: ReplayChoice) -> None:
+        self._device = device
+        self._choice = choice
+        self._seconds_left = PROCESS_SECONDS
+
+    def measure(self, again: LaunchAgain) -> ReplayRecord:
+        """Time a launch without records and with them; its memory is as it was when this returns. Raises
+        ``NotReplayable`` if that must not be done or would take too long, and what a launch raises."""
+        self._require_allowed(again.build.record.scope_table.relaunch)
+        begun = time.monotonic()
+        device, stream = self._device, again.stream
+        try:
+            again.clean()  # compiled before anything is held or saved
+            with (
+                device.unaffected_by_graphs(),
+                saved(device, again.memory, stream) as memory,
+                device.borrowed(again.buffer_bytes) as buffer,
+                profile_allocator.writing_to(buffer),
+            ):
+                return self._measured(_Turns(device, again, memory))
+        except NoDeviceMemory:
+            raise NotReplayable("the device has no room for its records beside the saved memory") from None
+        finally:
+            self._seconds_left -= time.monotonic() - begun
+
+    def _require_allowed(self, relaunch: RelaunchRecord | None) -> None:
+        """What is only bold is done where the user has asked for it."""
+        if relaunch is None:
+            raise NotReplayable("an older version planned its records; insert them again")
+        if relaunch.refusal:
+            raise NotReplayable(f"it {relaunch.refusal}")
+        if self._choice.times is not None:
+            return
+        if relaunch.waits:
+            raise NotReplayable(
+                "it waits for memory to change, and might wait for good; if it needs no other kernel for that, "
+                "--replay 50 times it"
+            )
+        if programs_events.were_recorded:
+            raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it nevertheless")
+        if self._seconds_left <= 0:
+            raise NotReplayable(f"other kernels took the {PROCESS_SECONDS:g} s that a process has for it")
+
+    def _measured(self, turns: _Turns) -> ReplayRecord:
+        for _ in range(_WARM_UP):
+            begun = time.monotonic()
+            pair = turns.pair()
+            seconds = time.monotonic() - begun
+        most, wanted = min(KERNEL_SECONDS, self._seconds_left), self._choice.times
+        if wanted is None and _LEAST_TIMES * seconds > most:
+            raise NotReplayable(
+                f"one launch without records and one with them take {seconds:.1f} s, and {most:.1f} s are left for it; "
+                f"--replay {_LEAST_TIMES} takes the time"
+            )
+        if turns.may_follow_each_other(pair):
+            turns.restores = False
+            turns.launches = min(max(math.ceil(_LEAST_BATCH_NS / max(min(pair), 1.0)), 1), _MOST_IN_BATCH)
+            turns.pair()
+        pairs: list[tuple[float, float]] = []
+        deadline = time.monotonic() + most
+        while len(pairs) < (wanted or _MOST_TIMES):
+            if wanted is None and len(pairs) >= _LEAST_TIMES and time.monotonic() > deadline:
+                break
+            # What comes second finds caches and clock as the first left them.
+            pairs.append(turns.swapped_pair() if len(pairs) % 2 else turns.pair())
+        clean_ns, with_records_ns = zip(*pairs, strict=True)
+        return ReplayRecord(
+            clean_ns=clean_ns, with_records_ns=with_records_ns, launches=turns.launches, restored=turns.restores
+        )
+
+
+Pair = tuple[float, float]
+"""How long a launch takes without records and with them, in nanoseconds."""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Launches without records and with them in turn. ``launches`` of each follow each other without a pause; with
+    ``restores`` the kernel's memory is put back before."""
+
+    device: Device
+    again: LaunchAgain
+    memory: SavedMemory
+    launches: int = 1
+    restores: bool = True
+    queue_ns: int = 0
+    """How long the host took to queue the last pair."""
+
+    def pair(self) -> Pair:
+        clean_ns, with_records_ns = self._times((self.again.launch_clean, self.again.launch_with_records))
+        return clean_ns, with_records_ns
+
+    def swapped_pair(self) -> Pair:
+        with_records_ns, clean_ns = self._times((self.again.launch_with_records, self.again.launch_clean))
+        return clean_ns, with_records_ns
+
+    def _times(self, launches: Sequence[Callable[[], None]]) -> list[float]:
+        begun_ns = time.monotonic_ns()
+        hold_ns = min(max(int(_HOST_MARGIN * self.queue_ns), _LEAST_HOLD_NS), _MOST_HOLD_NS)
+        self.device.hold(self.again.stream, hold_ns)
+        marks = [self._timed(launch) for launch in launches]
+        self.queue_ns = time.monotonic_ns() - begun_ns
+        for _, end in marks:
+            end.synchronize()
+        return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
+
+    def _timed(self, launch: Callable[[], None]) -> tuple[Event, Event]:
+        if self.restores:
+            self.memory.restore(self.again.stream)
+        start = self.device.timing_mark(self.again.stream)
+        for _ in range(self.launches):
+            launch()
+        return start, self.device.timing_mark(self.again.stream)
+
+    def may_follow_each_other(self, restored: Pair) -> bool:
+        """Whether a launch does the same without its memory put back: it leaves the same bytes, and takes as long as
+        in ``restored``, a pair that had it put back. What waits for memory to change is not tried."""
+        relaunch = self.again.build.record.scope_table.relaunch
+        if relaunch is None or relaunch.waits:
+            return False
+        first = self.memory.digest(self.again.stream)
+        if first is None:
+            return False
+        self.restores = False
+        try:
+            following = self.pair()
+        finally:
+            self.restores = True
+        is_same_work = all(a < _SAME_WORK * b and b < _SAME_WORK * a for a, b in zip(restored, following, strict=True))
+        return is_same_work and self.memory.digest(self.again.stream) == first

@@ -1,0 +1,191 @@
+"""Which kernels of a process are launched again to be timed, when that is done, and what came of it.
+
+A launch that is captured into a CUDA graph runs later, with what its memory holds then: so it is launched again when
+the graph is about to run for the first time. Before it there may be but launches of ours, which are made in their turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from kprof_inject.capture.schema import ReplayRecord
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
+from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launching.replay import LaunchAgain, Replays
+from kprof_inject.runtime.launching.saved_memory import NotReplayable, saved
+from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.session import ProcessReport, Session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replayed:
+    """The times of one build, or why there are none, in words that follow *because*."""
+
+    times: ReplayRecord | None
+    refusal: str = ""
+
+
+_BEHIND_OTHERS = "it was launched in CUDA graphs alone, behind work of others; launch it once outside of a graph"
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """A launch in a graph, and how many operations the graph had before it."""
+
+    again: LaunchAgain
+    place: int
+
+
+class KernelReplays:
+    """Measures each build once, at its first launch that is kept.
+
+    Nothing of this reaches the program, but what a signal handler raises meanwhile."""
+
+    def __init__(self, device: Device, session: Session, report: ProcessReport) -> None:
+        choice = session.replays
+        self._device = device
+        self._report = report
+        self._choice = choice
+        self._launches = parse_launches(session.launches)
+        self._replays = Replays(device, choice)
+        self._done: dict[str, Replayed] = {}
+        self._in_graphs: dict[str, Replayed] = {}
+        self._is_over = False
+
+    def is_due(self, build: RecordingBuild, number: int) -> bool:
+        """Whether this launch of a build is the one to measure it at."""
+        return (
+            build.variant not in self._done
+            and not self._is_over
+            and (self._choice.only is None or build.variant_of_program in self._choice.only)
+            and self._launches.keeps(number)
+        )
+
+    def close(self) -> None:
+        """Measure no more."""
+        self._is_over = True
+
+    def of(self, variant: str) -> Replayed:
+        """What came of a build's replay; nothing if there was none."""
+        return self._done.get(variant) or self._in_graphs.get(variant) or Replayed(None)
+
+    def measure(
+        self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
+    ) -> None:
+        """Measure a build at the launch that is about to be made. ``arguments`` are all that its launcher takes behind
+        the metadata."""
+        with self._noting_failure([build]):
+            again = LaunchAgain.of(build, clean, grid, stream, arguments)
+            if self._device.is_capturing():
+                self._capture(again)
+            else:
+                self._measure(again)
+
+    def _capture(self, again: LaunchAgain) -> None:
+        self._in_graphs[again.build.variant] = Replayed(None, _BEHIND_OTHERS)
+        graph, place = graphs.being_captured(), self._device.captured_operations(again.stream)
+        if graph is not None and place is not None:
+            captured = graphs.launches_in(graph)
+            captured.append(_Captured(again.without_tensors(), place))
+            graphs.before_first_run(graph, functools.partial(self._measure_graph, captured))
+
+    def _measure_graph(self, captured: Sequence[_Captured]) -> None:
+        """Measure what a graph begins with, as if it ran: after each launch comes the next."""
+        begin = [one.again for number, one in enumerate(captured) if one.place == number]
+        due = [again.build for again in begin if again.build.variant not in self._done]
+        if self._is_over or not due:
+            return
+        memory = tuple(dict.fromkeys(one for again in begin for one in again.memory))
+        device = self._device
+        with self._noting_failure(due), device.unaffected_by_graphs():
+            stream = device.current_stream()
+            with saved(device, memory, stream):
+                for again in begin:
+                    now = replace(again, stream=stream)
+                    self._measure(now)
+                    now.launch_clean()
+
+    def _measure(self, again: LaunchAgain) -> None:
+        build, pending = again.build, Replayed(None, "it was interrupted")
+        if self._done.setdefault(build.variant, pending) is not pending:
+            return  # it is done, or another thread is at it
+        begun = time.monotonic()
+        with self._noting_failure([build]):
+            self._done[build.variant] = Replayed(self._replays.measure(again))
+            self._report.add_replay(build.record.name, time.monotonic() - begun)
+
+    @contextmanager
+    def _noting_failure(self, builds: Sequence[RecordingBuild]) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if is_of_signal_handler(error):
+                raise
+            reason = str(error) if isinstance(error, NotReplayable) else f"that failed: {first_line(error)}"
+            for build in builds:
+                if (done := self._done.get(build.variant)) is not None and done.times is not None:
+                    continue
+                self._done[build.variant] = Replayed(None, reason)
+                self._report.add_replay(build.record.name, 0.0, reason)
+
+
+class Graphs:
+    """The graphs that the program captures by torch, and what is to be done before each runs for the first time."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+        self._launches: weakref.WeakKeyDictionary[Any, list[_Captured]] = weakref.WeakKeyDictionary()
+        self._before: weakref.WeakKeyDictionary[Any, Callable[[], None]] = weakref.WeakKeyDictionary()
+
+    def being_captured(self) -> Any:
+        """The graph that this thread captures; None if it does not do so by torch."""
+        reference = getattr(self._of_thread, "graph", None)
+        return reference() if reference is not None else None
+
+    def launches_in(self, graph: Any) -> list[_Captured]:
+        """Those noted so far: a list to append to."""
+        return self._launches.setdefault(graph, [])
+
+    def before_first_run(self, graph: Any, call: Callable[[], None]) -> None:
+        """Have ``call()`` called then, instead of what was to be called before."""
+        self._before[graph] = call
+
+    def watch(self, module: ModuleType) -> None:
+        """Stand in torch's class of graphs."""
+        graph: Any = module.CUDAGraph
+        begin, run = graph.capture_begin, graph.replay
+
+        @functools.wraps(begin)
+        def begin_and_note(one: Any, *args: Any, **kwargs: Any) -> Any:
+            self._of_thread.graph = weakref.ref(one)
+            self._launches.pop(one, None)
+            self._before.pop(one, None)
+            return begin(one, *args, **kwargs)
+
+        @functools.wraps(run)
+        def run_after_ours(one: Any) -> Any:
+            if (call := self._before.pop(one, None)) is not None:
+                call()
+            return run(one)
+
+        graph.capture_begin = begin_and_note
+        graph.replay = run_after_ours
+
+
+graphs = Graphs()
+
+
+def watch_graphs() -> None:
+    """Notice what graphs the program captures. Called once, right after Triton was imported."""
+    after_import({"torch.cuda.graphs": graphs.watch})

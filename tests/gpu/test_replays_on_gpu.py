@@ -1,0 +1,63 @@
+"""Kernels that their program launches too seldom to time them are launched again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program_runs import ProgramRuns, Run
+
+from kprof_inject.capture.model import Kernel
+from kprof_inject.timeline.trust import Level, judge
+
+RESTORED = {"in_place", "counting", "flagged"}
+"""Their launches change what the next one reads."""
+REFUSED = {
+    "locking": "it waits for memory to change",
+    "pointers": "it makes pointers out of integers",
+    "full": "its arguments lead to",
+    "self_timed": "the program times its launches itself",
+}
+OTHERS = ("once", "thrice", "graph", "warmed_graph", "autotuned", "inductor", "descriptor", "view")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
+    with ProgramRuns(tmp_path) as runs:
+        yield runs
+
+
+def kernels_of(run: Run) -> list[Kernel]:
+    return list({launch.kernel.folder: launch.kernel for launch in run.launches}.values())
+
+
+@pytest.mark.parametrize("way", [*OTHERS, *sorted(RESTORED)])
+def test_a_kernel_launched_seldom_has_a_verdict(runs: ProgramRuns, way: str) -> None:
+    ended, run = runs.profile("seldom", "--at", "func", arguments=("--way", way))
+    kernels = kernels_of(run)
+    took = re.findall("torch took .*", ended.stdout)
+    assert len(took) == 2 and len(set(took)) == 1, f"the second run took other memory: {took}"
+    assert kernels
+    for kernel in kernels:
+        verdict = judge(kernel)
+        print(f"{way}: {kernel.name} {verdict.headline}, {len(kernel.clean.replayed_ns or ())} times")
+        assert verdict.level is not Level.UNKNOWN, ended
+        assert kernel.clean.replayed_ns and len(kernel.clean.replayed_ns) >= 10
+
+
+@pytest.mark.parametrize("way", REFUSED)
+def test_one_that_cannot_be_launched_again_says_why(runs: ProgramRuns, way: str) -> None:
+    ended, run = runs.profile("seldom", "--at", "func", arguments=("--way", way))
+    (kernel,) = kernels_of(run)
+    verdict = judge(kernel)
+    assert verdict.level is Level.UNKNOWN
+    assert REFUSED[way] in verdict.text
+    assert f"{kernel.name} was not launched again to time what records cost, because {REFUSED[way]}" in ended.stderr
+
+
+def test_what_is_only_bold_is_done_on_request(runs: ProgramRuns) -> None:
+    _, run = runs.profile("seldom", "--at", "func", "--replay", "12", arguments=("--way", "locking"))
+    (kernel,) = kernels_of(run)
+    assert kernel.clean.replayed_ns and len(kernel.clean.replayed_ns) == 12

@@ -1,0 +1,251 @@
+"""A kernel is launched again to be timed: without records and with them in turn, and nobody notices."""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fake_gpu.device import FakeDevice
+from fake_gpu.gpu import FakeGpu, Graph
+from fake_gpu.kernels import cycles_of, power, scale
+from fake_runs import FakeRuns, RunHere
+
+from kprof_inject.capture.model import Kernel
+from kprof_inject.runtime.launching import timing
+from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
+from kprof_inject.runtime.launching.replayed_kernels import graphs
+from kprof_inject.timeline.trust import judge
+
+pytestmark = pytest.mark.triton
+
+FIVE = ReplayChoice(times=5)
+
+
+def kernel_of(run: RunHere) -> Kernel:
+    """The one kernel that was saved."""
+    (kernel,) = {launch.kernel.folder: launch.kernel for launch in run.launches()}.values()
+    return kernel
+
+
+def replays(run: RunHere) -> int:
+    kernel = kernel_of(run)
+    clean, with_records = kernel.clean.replayed_ns or (), kernel.with_records.replayed_ns or ()
+    assert len(clean) == len(with_records)
+    return len(clean)
+
+
+def test_a_kernel_is_timed_at_its_first_launch_both_ways(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(replays=FIVE) as run:
+        run.launch(3, 4)
+        free_bytes = run.gpu.free_bytes
+    assert replays(run) == 5
+    assert run.saved() == [(1, 4)]
+    assert free_bytes == FakeGpu().free_bytes, "what was borrowed was not given back"
+    verdict = judge(kernel_of(run))
+    # As the fake GPU has it: 19,570 ns, and 200 more for each of 4 warps' 2 records.
+    assert verdict.overhead is not None
+    assert verdict.overhead.percent == pytest.approx(100 * 1600 / 19_570, abs=0.01)
+
+
+def test_both_sides_take_turns(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(replays=FIVE) as run:
+        run.launch(3)
+    with_records = [has for _, has in run.ran()]
+    assert with_records[-1], "the program's own launch comes last, with records"
+    assert with_records[:-1].count(True) == with_records[:-1].count(False)
+
+
+def test_a_kernel_that_adds_to_what_is_there_finds_it_as_it_was(fake_runs: FakeRuns) -> None:
+    """The fake GPU's ``power``, in place: x to the 2 would be x to the 4 if it ran twice."""
+    x = torch.arange(1, 17, dtype=torch.float32)
+    with fake_runs.here(replays=FIVE) as run:
+        power[(16,)](x, x, 2)
+        run.gpu.wait()
+    assert torch.equal(x, torch.arange(1, 17, dtype=torch.float32) ** 2)
+    assert replays(run) == 5
+
+
+def test_what_is_measured_is_the_first_launch_that_is_kept(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(replays=FIVE, launches="2") as run:
+        run.launch(1, 2)
+        assert len(run.gpu.ran) == 2
+        run.launch(3)
+        assert len(run.gpu.ran) > 2
+        ran = len(run.gpu.ran)
+        run.launch(4)
+        assert len(run.gpu.ran) == ran + 1
+    assert replays(run) == 5
+
+
+def test_only_the_kernels_that_need_it_are_launched_again(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(replays=ReplayChoice(only=("another",))) as run:
+        run.launch(1)
+    assert run.ran() == [("scale", True)]
+
+
+@pytest.fixture
+def self_timed() -> Iterator[None]:
+    timing.programs_events.were_recorded = True
+    yield
+    timing.programs_events.were_recorded = False
+
+
+@pytest.mark.usefixtures("self_timed")
+def test_a_program_that_times_itself_is_asked_first(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(replays=REPLAYS) as run:
+        run.launch(1)
+    assert run.ran() == [("scale", True)]
+    assert kernel_of(run).not_replayed == (
+        "the program times its launches itself by CUDA events, whose figures ours would change; --replay 50 does it "
+        "nevertheless"
+    )
+
+
+def refusal(run: RunHere) -> str:
+    assert replays(run) == 0
+    assert run.ran()[-1:] == [("scale", True)], "the program's own launch has its records"
+    return kernel_of(run).not_replayed
+
+
+def test_memory_that_the_device_has_no_room_to_save_is_left_alone(fake_runs: FakeRuns) -> None:
+    with fake_runs.here(replays=FIVE) as run:
+        run.gpu.free_bytes = 100
+        run.launch(1)
+    assert refusal(run) == "its arguments lead to 128 bytes, and the device has 100 bytes left to save them in"
+
+
+def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns) -> None:
+    x, out = torch.ones(16), torch.zeros(16)
+    with fake_runs.here(replays=FIVE) as run:
+        run.gpu.host_kernels = {**run.gpu.host_kernels, "scale": scale_at_addresses}
+        scale[(16,)](x, SimpleNamespace(data_ptr=out.data_ptr, dtype=out.dtype), 3)
+        run.gpu.wait()
+    assert out.tolist() == [3.0] * 16
+    assert refusal(run) == "an argument of the type SimpleNamespace does not tell how much lies behind it"
+
+
+def scale_at_addresses(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
+    """The fake GPU's kernel, of arguments that need not be tensors."""
+    sides = ((ctypes.c_float * grid[0]).from_address(side.data_ptr()) for side in (x, out))
+    source, destination = map(np.ctypeslib.as_array, sides)
+    destination[:] = source * n
+    return cycles_of(n)
+
+
+def test_what_ends_a_replay_puts_memory_back(fake_runs: FakeRuns) -> None:
+    """Ctrl-C in the midst of it."""
+    x = torch.full((16,), 2.0)
+
+    def launch(gpu: FakeGpu, *arguments: object) -> None:
+        FakeGpu.launch(gpu, *arguments)  # type: ignore[arg-type]
+        if len(gpu.ran) == 4:
+            raise KeyboardInterrupt
+
+    with fake_runs.here(replays=FIVE) as run:
+        run.gpu.launch = types.MethodType(launch, run.gpu)  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            scale[(16,)](x, x, 3)
+        run.gpu.wait()
+        assert x.tolist() == [2.0] * 16
+        run.gpu.launch = types.MethodType(FakeGpu.launch, run.gpu)  # type: ignore[method-assign]
+        scale[(16,)](x, x, 3)
+        run.gpu.wait()
+        assert x.tolist() == [6.0] * 16
+    assert kernel_of(run).not_replayed == "it was interrupted"
+
+
+class TorchsGraph:
+    """torch's class of graphs, over the fake GPU's."""
+
+    def __init__(self, gpu: FakeGpu) -> None:
+        self._gpu = gpu
+        self._capturing = ExitStack()
+        self._graph: Graph
+
+    def capture_begin(self) -> None:
+        self._graph = self._capturing.enter_context(self._gpu.captured())
+
+    def capture_end(self) -> None:
+        self._capturing.close()
+
+    def replay(self) -> None:
+        self._graph.replay()
+
+
+@pytest.fixture
+def graph_class() -> type[TorchsGraph]:
+    made = type("Watched", (TorchsGraph,), {})
+    graphs.watch(SimpleNamespace(CUDAGraph=made))  # type: ignore[arg-type]
+    return made
+
+
+def test_what_a_graph_begins_with_is_measured_when_it_first_runs(
+    fake_runs: FakeRuns, graph_class: type[TorchsGraph]
+) -> None:
+    x, out = torch.ones(16), torch.zeros(16)
+    with fake_runs.here(replays=FIVE) as run:
+        run.gpu.host_kernels = {**run.gpu.host_kernels, "scale": scale_at_addresses}
+        scale.warmup(x, out, 3, grid=(16,))._init_handles()
+        before = len(run.gpu.ran)
+        graph = graph_class(run.gpu)
+        graph.capture_begin()
+        scale[(16,)](x, x, 3)
+        graph.capture_end()
+        assert len(run.gpu.ran) == before
+        x.fill_(2)
+        graph.replay()
+        run.gpu.wait()
+        assert x.tolist() == [6.0] * 16
+        ran = len(run.gpu.ran)
+        graph.replay()
+        assert len(run.gpu.ran) == ran + 1, "the second time is the program's own"
+    assert replays(run) == 5
+
+
+def test_behind_work_of_others_in_a_graph_nothing_is_known_of_its_memory(
+    fake_runs: FakeRuns, graph_class: type[TorchsGraph]
+) -> None:
+    x = torch.ones(16)
+    with fake_runs.here(replays=FIVE) as run:
+        scale.warmup(x, x, 3, grid=(16,))._init_handles()
+        graph = graph_class(run.gpu)
+        graph.capture_begin()
+        graph._graph.work.append(lambda: None)
+        scale[(16,)](x, x, 3)
+        graph.capture_end()
+        graph.replay()
+    assert (
+        refusal(run) == "it was launched in CUDA graphs alone, behind work of others; launch it once outside of a graph"
+    )
+
+
+@pytest.mark.parametrize("name", ["captured_operations", "current_stream", "borrowed", "copy", "digest", "free_bytes"])
+def test_a_fault_of_ours_in_a_graph_never_reaches_the_program(
+    fake_runs: FakeRuns, graph_class: type[TorchsGraph], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    x, calls = torch.ones(16), []
+
+    def fail(*_: object, **__: object) -> None:
+        calls.append(name)
+        raise ValueError("a fault")
+
+    with fake_runs.here(replays=FIVE) as run:
+        run.gpu.host_kernels = {**run.gpu.host_kernels, "scale": scale_at_addresses}
+        scale.warmup(x, x, 3, grid=(16,))._init_handles()
+        monkeypatch.setattr(FakeDevice, name, fail)
+        graph = graph_class(run.gpu)
+        graph.capture_begin()
+        scale[(16,)](x, x, 3)
+        graph.capture_end()
+        graph.replay()
+        run.gpu.wait()
+    assert calls
+    assert x.tolist() == [3.0] * 16
+    assert "a fault" in refusal(run)
