@@ -23,8 +23,9 @@ from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.capture import LaunchCapture
+from kprof_inject.runtime.launching.captured_graphs import watch_graphs
 from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
-from kprof_inject.runtime.launching.replayed_kernels import KernelReplays, watch_graphs
+from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.recording import Plan, RunStep, remove_binaries

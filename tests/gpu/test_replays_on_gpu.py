@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from program_runs import ProgramRuns, Run
 
 from kprof_inject.capture.model import Kernel
+from kprof_inject.runtime.devices.torch_device import TorchDevice, devices_of_process
 from kprof_inject.timeline.trust import Level, judge
 
 RESTORED = {"in_place", "counting", "flagged"}
@@ -61,3 +63,26 @@ def test_what_is_only_bold_is_done_on_request(runs: ProgramRuns) -> None:
     _, run = runs.profile("seldom", "--at", "func", "--replay", "12", arguments=("--way", "locking"))
     (kernel,) = kernels_of(run)
     assert kernel.clean.replayed_ns and len(kernel.clean.replayed_ns) == 12
+
+
+def test_memory_is_copied_and_told_apart_to_the_byte() -> None:
+    memory = torch.arange(1_000_003, device="cuda").to(torch.uint8)
+    stream = torch.cuda.current_stream().cuda_stream
+    for device in (devices_of_process(), TorchDevice()):
+        before, free_bytes = memory.clone(), device.free_bytes()
+        with device.borrowed(memory.numel()) as buffer:
+            device.copy(buffer.data_ptr(), memory.data_ptr(), memory.numel(), stream)
+            memory.zero_()
+            device.copy(memory.data_ptr(), buffer.data_ptr(), memory.numel(), stream)
+            torch.cuda.synchronize()
+        assert torch.equal(memory, before)
+        assert device.free_bytes() >= free_bytes - (2 << 20)
+    device, address, size_bytes = devices_of_process(), memory.data_ptr(), memory.numel()
+    first = device.digest(address, size_bytes, stream)
+    assert first == device.digest(address, size_bytes, stream) != device.digest(address, size_bytes - 1, stream)
+    for place in (0, 77_777, size_bytes - 1):
+        memory[place] ^= 1
+        assert device.digest(address, size_bytes, stream) != first
+        memory[place] ^= 1
+    memory[[0, 1]] = memory[[1, 0]]
+    assert device.digest(address, size_bytes, stream) != first

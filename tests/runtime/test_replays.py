@@ -19,8 +19,8 @@ from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.launching import timing
+from kprof_inject.runtime.launching.captured_graphs import graphs
 from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
-from kprof_inject.runtime.launching.replayed_kernels import graphs
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton

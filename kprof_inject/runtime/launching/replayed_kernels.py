@@ -6,20 +6,16 @@ the graph is about to run for the first time. Before it there may be but launche
 
 from __future__ import annotations
 
-import functools
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kprof_inject.capture.schema import ReplayRecord
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
-from kprof_inject.runtime.imports import after_import
+from kprof_inject.runtime.launching.captured_graphs import graphs
 from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.launching.replay import LaunchAgain, Replays
@@ -45,6 +41,17 @@ class _Captured:
 
     again: LaunchAgain
     place: int
+
+
+@dataclass(frozen=True, slots=True)
+class _GraphsBegin:
+    """The launches of a graph that are known, for ``measure`` when it runs."""
+
+    measure: Callable[[Sequence[_Captured]], None]
+    launches: list[_Captured] = field(default_factory=list)
+
+    def __call__(self) -> None:
+        self.measure(self.launches)
 
 
 class KernelReplays:
@@ -96,9 +103,8 @@ class KernelReplays:
         self._in_graphs[again.build.variant] = Replayed(None, _BEHIND_OTHERS)
         graph, place = graphs.being_captured(), self._device.captured_operations(again.stream)
         if graph is not None and place is not None:
-            captured = graphs.launches_in(graph)
-            captured.append(_Captured(again.without_tensors(), place))
-            graphs.before_first_run(graph, functools.partial(self._measure_graph, captured))
+            begin = graphs.before_first_run(graph, lambda: _GraphsBegin(self._measure_graph))
+            begin.launches.append(_Captured(again.without_tensors(), place))
 
     def _measure_graph(self, captured: Sequence[_Captured]) -> None:
         """Measure what a graph begins with, as if it ran: after each launch comes the next."""
@@ -138,54 +144,3 @@ class KernelReplays:
                     continue
                 self._done[build.variant] = Replayed(None, reason)
                 self._report.add_replay(build.record.name, 0.0, reason)
-
-
-class Graphs:
-    """The graphs that the program captures by torch, and what is to be done before each runs for the first time."""
-
-    def __init__(self) -> None:
-        self._of_thread = threading.local()
-        self._launches: weakref.WeakKeyDictionary[Any, list[_Captured]] = weakref.WeakKeyDictionary()
-        self._before: weakref.WeakKeyDictionary[Any, Callable[[], None]] = weakref.WeakKeyDictionary()
-
-    def being_captured(self) -> Any:
-        """The graph that this thread captures; None if it does not do so by torch."""
-        reference = getattr(self._of_thread, "graph", None)
-        return reference() if reference is not None else None
-
-    def launches_in(self, graph: Any) -> list[_Captured]:
-        """Those noted so far: a list to append to."""
-        return self._launches.setdefault(graph, [])
-
-    def before_first_run(self, graph: Any, call: Callable[[], None]) -> None:
-        """Have ``call()`` called then, instead of what was to be called before."""
-        self._before[graph] = call
-
-    def watch(self, module: ModuleType) -> None:
-        """Stand in torch's class of graphs."""
-        graph: Any = module.CUDAGraph
-        begin, run = graph.capture_begin, graph.replay
-
-        @functools.wraps(begin)
-        def begin_and_note(one: Any, *args: Any, **kwargs: Any) -> Any:
-            self._of_thread.graph = weakref.ref(one)
-            self._launches.pop(one, None)
-            self._before.pop(one, None)
-            return begin(one, *args, **kwargs)
-
-        @functools.wraps(run)
-        def run_after_ours(one: Any) -> Any:
-            if (call := self._before.pop(one, None)) is not None:
-                call()
-            return run(one)
-
-        graph.capture_begin = begin_and_note
-        graph.replay = run_after_ours
-
-
-graphs = Graphs()
-
-
-def watch_graphs() -> None:
-    """Notice what graphs the program captures. Called once, right after Triton was imported."""
-    after_import({"torch.cuda.graphs": graphs.watch})
