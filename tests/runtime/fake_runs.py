@@ -65,8 +65,10 @@ class FakeRuns:
         return run_child([sys.executable, LAUNCHES, *ending], self.folder, env=environment(self.folder))
 
     def start(self, *options: str, ending: str) -> subprocess.Popen[str]:
-        """Start the program with records, in a workspace that it shares with no other that runs meanwhile."""
-        command = [sys.executable, "-m", "kprof_inject", "run", str(self.workspace), *options, str(LAUNCHES), ending]
+        """Start the program with records, in a workspace that it shares with no other that runs meanwhile. Its kernels
+        are launched as often as it launches them."""
+        run = [sys.executable, "-m", "kprof_inject", "run", str(self.workspace), "--no-replay"]
+        command = [*run, *options, str(LAUNCHES), ending]
         return subprocess.Popen(
             command, cwd=self.folder, env=environment(self.folder), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,

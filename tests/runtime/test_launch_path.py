@@ -32,7 +32,7 @@ def plain(runs: FakeRuns) -> Ended:
 @pytest.fixture(scope="module")
 def ended(runs: FakeRuns) -> Ended:
     """One run of all kernels with records."""
-    process = runs.start("--no-replay", ending="return")
+    process = runs.start(ending="return")
     return Ended(*_communicated(process))
 
 

@@ -28,8 +28,8 @@ from kprof_inject.runtime.launching.saved_memory import (
 from kprof_inject.runtime.launching.timing import TIMES_ITSELF, programs_events
 
 _MOST_TIMES = 100
-_LEAST_TIMES = 10
-"""Fewer make an interval that says little; ``timeline.comparison`` refuses below five."""
+_LEAST_TIMES = 5
+"""``timeline.comparison`` makes no interval of fewer."""
 
 _WARM_UP = 2
 
