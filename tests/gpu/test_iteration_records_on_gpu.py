@@ -39,10 +39,16 @@ RECORDS_DISTURB = 0.25
 
 def recorded(launch: Callable[[], Any], *selectors: str, iter_records: str = "one", launches: int = 3) -> Timeline:
     """The last of some launches."""
-    with kprof_inject.profile(at=selectors, iter_records=iter_records) as profile:
+    return all_recorded(launch, *selectors, iter_records=iter_records, launches=launches)[-1]
+
+
+def all_recorded(
+    launch: Callable[[], Any], *selectors: str, iter_records: str = "one", launches: int = 3
+) -> list[Timeline]:
+    with kprof_inject.profile(at=selectors, iter_records=iter_records, launches="all", replay=0) as profile:
         for _ in range(launches):
             launch()
-        return profile.timeline
+        return profile.timelines
 
 
 def iterations_of(timeline: Timeline) -> Any:
@@ -60,7 +66,11 @@ def saved(row: dict[str, object]) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_one_record_tells_the_iterations_that_two_tell(name: str) -> None:
     launch = KERNELS[name]()
-    one, two = (recorded(launch, "func", "loop", "iter", iter_records=form) for form in ("one", "two"))
+    timelines: dict[str, list[Timeline]] = {"one": [], "two": []}
+    for _ in range(3):  # in turn: the clock and the memory are not the same under each
+        for form, found in timelines.items():
+            found += all_recorded(launch, "func", "loop", "iter", iter_records=form)[1:]
+    one, two = (found[-1] for found in timelines.values())
     assert one.records_lost == two.records_lost == one.records_damaged == two.records_damaged == 0
     assert one.records_written < 0.75 * two.records_written
     of_one, of_two = iterations_of(one), iterations_of(two)
@@ -70,7 +80,10 @@ def test_one_record_tells_the_iterations_that_two_tell(name: str) -> None:
     loops = [number for number, scope in enumerate(two.table.scopes) if scope.kind == "loop"]
     scopes = two.scopes
     around = scopes["self_ns"][np.isin(scopes["scope"], loops)].sum() / len(of_two)
-    means = float(of_one["duration_ns"].mean()), float(of_two["duration_ns"].mean())
+    means = [
+        float(np.median([iterations_of(timeline)["duration_ns"].mean() for timeline in found]))
+        for found in timelines.values()
+    ]
     cost = one.launch.kernel.record_cost
     assert cost is not None
     cost_ns = 2 * cost.cycles * one.clock.rate_ns

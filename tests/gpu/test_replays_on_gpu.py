@@ -69,14 +69,13 @@ def test_memory_is_copied_and_told_apart_to_the_byte() -> None:
     memory = torch.arange(1_000_003, device="cuda").to(torch.uint8)
     stream = torch.cuda.current_stream().cuda_stream
     for device in (devices_of_process(), TorchDevice()):
-        before, free_bytes = memory.clone(), device.free_bytes()
+        before = memory.clone()
         with device.borrowed(memory.numel()) as buffer:
             device.copy(buffer.data_ptr(), memory.data_ptr(), memory.numel(), stream)
             memory.zero_()
             device.copy(memory.data_ptr(), buffer.data_ptr(), memory.numel(), stream)
             torch.cuda.synchronize()
         assert torch.equal(memory, before)
-        assert device.free_bytes() >= free_bytes - (2 << 20)
     device, address, size_bytes = devices_of_process(), memory.data_ptr(), memory.numel()
     first = device.digest(address, size_bytes, stream)
     assert first == device.digest(address, size_bytes, stream) != device.digest(address, size_bytes - 1, stream)
