@@ -253,6 +253,7 @@ def test_a_fault_of_ours_in_a_graph_never_reaches_the_program(
     assert "a fault" in refusal(run)
 
 
+@pytest.mark.exhaustive
 def test_run_launches_again_what_the_dump_saw_too_seldom(fake_runs: FakeRuns) -> None:
     """``scale`` is launched often enough; of the autotuned kernel it is the build that was chosen."""
     plain = fake_runs.plain("return")
