@@ -8,6 +8,7 @@ from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
+from kprof_inject.analysis.roofs import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.timeline import Timeline
@@ -24,6 +25,7 @@ class LaunchReport:
     summary: LaunchSummary
     judgements: tuple[Judgement, ...]
     verdict: Verdict
+    speed_of_light: SpeedOfLight
 
     @property
     def launch(self) -> Launch:
@@ -57,16 +59,23 @@ class LaunchReport:
             yield _DISTURBED
 
     def to_json(self) -> dict[str, Any]:
-        """The summary's values, with ``findings``, ``rules``, ``doubts`` and ``trust``."""
+        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust`` and ``speed_of_light``."""
         return {
             **self.summary.to_json(),
             "findings": [finding.to_json() for finding in self.findings],
             "rules": [judgement.to_json() for judgement in self.judgements],
             "doubts": list(self.doubts),
             "trust": self.verdict.to_json(),
+            "speed_of_light": self.speed_of_light.to_json(),
         }
 
 
 def report_on(timeline: Timeline) -> LaunchReport:
     summary = summarise(timeline)
-    return LaunchReport(timeline, summary, judge_by_rules(timeline, summary), judge(timeline.launch.kernel))
+    return LaunchReport(
+        timeline,
+        summary,
+        judge_by_rules(timeline, summary),
+        judge(timeline.launch.kernel),
+        speed_of_light(timeline, summary),
+    )

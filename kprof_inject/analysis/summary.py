@@ -17,6 +17,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
+from kprof_inject.timeline.sm_cycles import SmCycles
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
 
@@ -65,6 +66,8 @@ class ScopeSummary(ScopeStatistics):
     """How many of its records have none."""
     between_iterations_ns: int | None
     """The self time of a loop each of whose recorded iterations has an end of its own; None of any other scope."""
+    sm_cycles: int
+    """In how many cycles of the SMs any warp ran it."""
     partition: str | None
     """The name of the partition that runs it, None if there are no partitions."""
 
@@ -148,15 +151,17 @@ class LaunchSummary:
 def summarise(timeline: Timeline) -> LaunchSummary:
     launch, incomplete = timeline.launch, timeline.incomplete
     scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
+    sm_cycles = SmCycles(len(timeline.table.scopes))
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
+        sm_cycles.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
         _partition_summary(partition, time, lossy)
         for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
     )
-    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics()))
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), sm_cycles.cycles().tolist()))
     waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
@@ -199,7 +204,9 @@ def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: s
     return PartitionSummary(**known, whole_ns=time.whole_ns, outside_ns=outside_ns)
 
 
-def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) -> Iterator[ScopeSummary]:
+def _scope_summaries(
+    timeline: Timeline, statistics: Sequence[ScopeStatistics], sm_cycles: Sequence[int]
+) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     partitions = partition_names(timeline.table)
     depth: list[int] = []
@@ -220,6 +227,7 @@ def _scope_summaries(timeline: Timeline, statistics: Sequence[ScopeStatistics]) 
             source=scope.source,
             without_partner=without_partner[index],
             between_iterations_ns=mine.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
+            sm_cycles=sm_cycles[index],
             partition=partitions.get(index),
         )
 

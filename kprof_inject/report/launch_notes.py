@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kprof_inject.analysis.roofs import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, ratio, short_time
@@ -81,6 +82,25 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     elif summary.ctas:
         yield "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
     yield from _missing(summary)
+
+
+# What takes less of a scope limits nothing.
+_LEAST_ROOF = 0.01
+
+
+def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
+    """What part of each scope would be left if nothing but its busiest unit took time."""
+    by_unit: dict[str, list[str]] = {}
+    for roof in speed_of_light.roofs:
+        if roof.part >= _LEAST_ROOF:
+            by_unit.setdefault(roof.unit, []).append(f"{roof.scope} {percent(roof.part)}")
+    if not by_unit:
+        return
+    parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
+    left_out = ""
+    if count := speed_of_light.unknown:
+        left_out = f"; without {counted(count, 'operation')} under conditions or in loops that were not counted"
+    yield f"speed of light: the least part of its cycles that a scope needs {'; '.join(parts)}{left_out}"
 
 
 def _clock(summary: LaunchSummary) -> str:

@@ -71,6 +71,8 @@ class Traits:
     is_of_dot: bool
     """A dot, or a wait for one."""
 
+    is_dot: bool
+
     is_counted: bool
     """A loop whose bounds are known before it begins."""
 
@@ -131,6 +133,7 @@ _TRAITS = {
         ttng.async_tma_store_wait ttng.cluster_wait ttng.wait_barrier ttng.warp_group_dot_wait
     """,
     "is_of_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled *dot* *mma*",
+    "is_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled",
     "is_counted": "scf.for",
     "is_atomic": "*atomic*",
     "makes_pointers": "tt.int_to_ptr",

@@ -12,7 +12,7 @@ from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.ttgir.dialect import FUNCTION
-from kprof_inject.ttgir.grammar import GAP, after_gap, open_grammar
+from kprof_inject.ttgir.grammar import GAP, after_gap, file_parser, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 
 # What a file consists of, in a diagnostic's words.
@@ -100,7 +100,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
 
 @cache
 def _file_parser() -> Any:
-    return open_grammar(["file", "leaf", "alias"], lexer="contextual", transformer=_Builder(visit_tokens=False))
+    return file_parser(_Builder(visit_tokens=False))
 
 
 @cache

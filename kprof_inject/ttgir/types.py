@@ -7,19 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from kprof_inject.ttgir.strings import STRING
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.values import without_strings
 
-_STRING = re.compile(STRING)
 # The shape and the element, of which the latter may be a pointer: ``128x64x!tt.ptr<f16>``, ``3x1xi64``, ``64xf8E5M2``.
 _SHAPED = re.compile(r"((?:\d+x)*)(!tt\.ptr<[^,]*>|[a-z]\w*)")
-_SCALAR = re.compile(r"(?:!tt\.ptr<|[fib]f?\d|index\b|tf32\b)")
+# What begins a type: a word and a bracket, a bracket alone where the printer leaves the word out, or a scalar's name.
+_BEGIN = re.compile(
+    r"(?P<shaped>\btensor|!ttg\.memdesc|!tt\.tensordesc|!tt\.ptr|(?<![\w.<]))<|\b(?P<scalar>(?:[fi]|bf|f8E)\d\w*|index)\b"
+)
 _POINTEE = re.compile(r"!tt\.ptr<([^,<>]+)")
-# f16, bf16, f8E4M3FN, i1, tf32: the first number is the width.
+# f16, bf16, f8E4M3FN, i1: the first number is the width.
 _WIDTH = re.compile(r"[a-z]+(\d+)")
 _POINTER_BITS = 64
 
 _OPEN, _CLOSE = "([{<", ")]}>"
-_HEADS = ("tensor<", "!ttg.memdesc<", "!tt.tensordesc<", "vector<")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class PrintedType:
     """A type: of a tensor, of a piece of shared or tensor memory, of a tensor descriptor, or of one scalar.
 
     ``element`` is a type's name, ``f16`` or ``!tt.ptr<f16>``; ``rest`` all that stands behind it: the layout and the
-    memory. ``kind`` is ``tensor``, ``memdesc``, ``tensordesc``, or empty for a scalar."""
+    memory. ``kind`` is ``tensor``, ``memdesc``, ``tensordesc``, ``pointer`` where only what it leads to is printed, or
+    empty for a scalar."""
 
     kind: str
     shape: tuple[int, ...]
@@ -65,21 +68,22 @@ def bits_of(element: str) -> int:
     return int(found[1]) if found else 0
 
 
-def types_of(tail: str) -> tuple[PrintedType, ...]:
-    """Those that stand behind the last colon of an operation, operands' before results', as far as they are of these
-    kinds; ``tail`` is what follows the operation's name."""
-    return tuple(_types_in(_signature(_STRING.sub("", tail).partition(" loc(")[0])))
+def types_of(operation: Operation) -> tuple[PrintedType, ...]:
+    """Those that an operation is printed with, operands' before results', as far as they are of these kinds. Some
+    operations print a type of their operands that stands for all of them, or leave out what their name says."""
+    text = operation.closing or operation.tail
+    return tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
 
 
 def _signature(text: str) -> str:
-    """What stands behind the last colon outside all brackets; the generic form puts operands' types into some."""
+    """What stands behind the last colon outside all brackets."""
     depth, last = 0, len(text)
     for place, letter in enumerate(text):
         if letter in _OPEN:
             depth += 1
-        elif letter in _CLOSE and text[place - 1 : place + 1] != "->":
+        elif letter in _CLOSE and not _is_arrow(text, place):
             depth -= 1
-        elif letter == ":" and not depth:
+        elif letter == ":" and depth <= 0:  # the text may begin with what closes a region
             last = place
     return text[last + 1 :]
 
@@ -87,44 +91,36 @@ def _signature(text: str) -> str:
 def _types_in(text: str) -> Iterator[PrintedType]:
     """In the order of the text; a type in another's brackets is part of that."""
     place = 0
-    while place < len(text):
-        head = next((head for head in _HEADS if text.startswith(head, place)), "")
-        if head or _stands_alone(text, place):
-            end = _closing(text, place + max(len(head), 1) - 1)
-            yield from _shaped(head, text[place + max(len(head), 1) : end])
-            place = end + 1
-        elif (scalar := _SCALAR.match(text, place)) and not text[place - 1 : place].isalnum():
-            word = re.compile(r"!tt\.ptr<[^>]*>+|\w+").match(text, place)
-            end = word.end() if word else scalar.end()
-            yield PrintedType("", (), text[place:end])
-            place = end
-        else:
-            place += 1
+    while found := _BEGIN.search(text, place):
+        place = found.end()
+        if found["scalar"]:
+            yield PrintedType("", (), found["scalar"])
+            continue
+        end = _closing(text, place)
+        inside, place = text[place:end], end + 1
+        if found["shaped"] == "!tt.ptr":
+            yield PrintedType("", (), f"!tt.ptr<{inside}>")
+            continue
+        if inside.startswith("tensor<"):  # in a descriptor's
+            inside = inside[len("tensor<") : -1]
+        if shaped := _SHAPED.match(inside):
+            kind = found["shaped"].rpartition(".")[2] or ("memdesc" if "," in inside else "pointer")
+            shape = tuple(int(size) for size in shaped[1].split("x") if size)
+            yield PrintedType(kind, shape, shaped[2], inside[shaped.end() :])
 
 
-def _stands_alone(text: str, place: int) -> bool:
-    """``-> <128x64xf16, #shared, #smem>``: the printer leaves out what the operation's name says anyway."""
-    return text[place] == "<" and text[:place].rstrip().endswith(("->", ",", "*", "")) and text[place - 1 : place] == " "
-
-
-def _closing(text: str, opening: int) -> int:
-    depth = 0
-    for place in range(opening, len(text)):
-        if text[place] in _OPEN:
+def _closing(text: str, place: int) -> int:
+    """Where the bracket ends that was opened before ``place``."""
+    depth = 1
+    for end in range(place, len(text)):
+        if text[end] in _OPEN:
             depth += 1
-        elif text[place] in _CLOSE and text[place - 1 : place + 1] != "->":
+        elif text[end] in _CLOSE and not _is_arrow(text, end):
             depth -= 1
             if not depth:
-                return place
+                return end
     return len(text)
 
 
-def _shaped(head: str, inside: str) -> Iterator[PrintedType]:
-    kind = head.strip("!<").rpartition(".")[2] or "memdesc"
-    if kind == "tensordesc":
-        # ``!tt.tensordesc<tensor<128x64xf16, #shared>>``; newer ones leave the inner word out.
-        inside = inside.removeprefix("tensor<")
-    found = _SHAPED.match(inside)
-    if found:
-        shape = tuple(int(size) for size in found[1].split("x") if size)
-        yield PrintedType(kind, shape, found[2], inside[found.end() :])
+def _is_arrow(text: str, place: int) -> bool:
+    return text[place - 1 : place + 1] == "->"

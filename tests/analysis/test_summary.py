@@ -134,6 +134,7 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "depth": 2,
         "source": "/src/my kernel.py:15",
         "without_partner": 0,
+        "sm_cycles": 0,
         "between_iterations_ns": None,
         "partition": None,
         "count": 10,

@@ -1,0 +1,61 @@
+"""What an SM (or CU) can do in a cycle at most, by its units.
+
+Sources. NVIDIA: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" of each compute capability
+(floats of 32 bits, special functions). The architectures' white papers give dense tensor rates of a device, which are
+divided by its SMs and its boost clock. Of fp16: A100, 312 TFLOPS on 108 SMs at 1.41 GHz are 2048 a cycle; RTX 4090, 330
+on 128 at 2.52 GHz 1024; H100 SXM, 989.4 on 132 at 1.83 GHz 4096; B200, 2250 on 148 at 1.85 GHz 8192. AMD: data sheets
+of MI300X (1307.4 TFLOPS on 304 CUs at 2.1 GHz: 2048) and MI355X (2516 on 256 at 2.4 GHz: 4096); special functions by
+the CDNA 3 ISA guide, at a quarter of the rate of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kprof_inject.analysis.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRates:
+    """Of one SM in one cycle: ``tensor_flops`` by the operands' type, dense; ``special`` and ``fp32`` in instructions,
+    each of one element. A multiplication and an addition may be one instruction."""
+
+    tensor_flops: Mapping[str, int]
+    special: int
+    fp32: int
+
+    def cycles(self, work: Work) -> dict[str, float]:
+        """How many cycles of one SM each unit needs for it at least, by the name of the unit. Work of a type that is
+        not known counts for nothing."""
+        tensor = (
+            flops / self.tensor_flops[element]
+            for element, flops in work.tensor_flops.items()
+            if element in self.tensor_flops
+        )
+        return {
+            "tensor cores": sum(tensor),
+            "special functions": work.special / self.special,
+            "fp32 units": max(work.multiplications, work.additions) / self.fp32,
+        }
+
+
+def _tensor(f16: int, **others: int) -> dict[str, int]:
+    return {"f16": f16, "bf16": f16, "i8": 2 * f16, **others}
+
+
+_RATES = {
+    "cuda:80": UnitRates(_tensor(2048, tf32=1024, f64=128), 16, 64),
+    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128),
+    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128),
+    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128),
+    "cuda:100": UnitRates(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128),
+    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128),
+    "hip:gfx942": UnitRates(_tensor(2048, tf32=1024, f32=256, f64=256, f8=4096), 16, 128),
+    "hip:gfx950": UnitRates(_tensor(4096, f32=256, f64=128, f8=8192, f4=16384), 16, 128),
+}
+
+
+def rates_of(target: str) -> UnitRates | None:
+    """Of a target such as ``cuda:90``; None for one that the table does not have."""
+    return _RATES.get(target)
