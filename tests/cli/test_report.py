@@ -51,7 +51,7 @@ def test_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path)
         line.partition(":")[0] for line in lines[5:] if ": " in line and not line.startswith(("│", "matmul", "trust"))
     ]
     assert list(dict.fromkeys(subject.split()[0] for subject in subjects)) == [
-        *("clock", "record", "iterations", "between", "spread", "waves", "tail", "idle")
+        *("clock", "record", "iterations", "between", "spread", "waves", "tail", "idle", "speed")
     ]
     (waves,) = (line for line in lines if line.startswith("waves"))
     assert "256 CTAs on the 132 SMs that ran any, with room for 2 on each" in waves
