@@ -12,7 +12,7 @@ from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMark
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
-from kprof_inject.select.targets import findings_of
+from kprof_inject.select.targets import findings_of, is_asynchronous
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
@@ -41,7 +41,15 @@ def candidates(view: ModuleView) -> tuple[str, ...]:
 
 def outline(view: ModuleView) -> tuple[Candidate, ...]:
     """Everything to select in this module, the wider first."""
-    return (*_functions(view), *_loops(view), *_partitions(view), *_markers(view), *_helpers(view), *_operations(view))
+    return (
+        *_functions(view),
+        *_loops(view),
+        *_partitions(view),
+        *_markers(view),
+        *_helpers(view),
+        *_asynchronous(view),
+        *_operations(view),
+    )
 
 
 def _functions(view: ModuleView) -> Iterator[Candidate]:
@@ -113,6 +121,16 @@ def _helpers(view: ModuleView) -> Iterator[Candidate]:
             kept.setdefault(called.name, []).append(site)
     for name, sites in kept.items():
         yield Candidate(f"func({name})", "helper that is called", _lines(sites), len(sites))
+
+
+def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
+    count = sum(
+        is_asynchronous(operation) and not function.refusal(operation)
+        for function in view.functions
+        for operation in function.operations
+    )
+    if count:
+        yield Candidate("async", "starts and waits", (), count)
 
 
 def _operations(view: ModuleView) -> Iterator[Candidate]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -14,6 +15,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Dropped, Found, Missed, Site
 from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
 from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, SourcePoint
 from kprof_inject.ttgir.nodes import Operation
 
@@ -257,19 +259,41 @@ class Ops:
     glob: str
 
     def find(self, view: ModuleView, spread: Spread) -> Found:
-        sites: list[Site] = []
-        missed: list[Missed] = []
-        covered: set[int] = set()
-        for function in view.functions:
-            for operation in function.operations:
-                if not fnmatchcase(operation.name, self.glob):
-                    continue
-                if refusal := function.refusal(operation):
-                    missed.append(Missed(operation, refusal))
-                else:
-                    sites.append(function.operation_site(operation))
-                    covered.add(operation.start)
-        return Found(tuple(sites), tuple(missed), frozenset(covered))
+        return _operations_that(view, lambda operation: fnmatchcase(operation.name, self.glob))
+
+
+@dataclass(frozen=True, slots=True)
+class Asynchronous:
+    """``async``: around each operation that starts asynchronous work, and each that waits for some."""
+
+    def find(self, view: ModuleView, spread: Spread) -> Found:
+        return _operations_that(view, is_asynchronous)
+
+
+# ``ttng.warp_group_dot`` alone may be either.
+_IS_ASYNC = re.compile(r"\bisAsync = true\b")
+
+
+def is_asynchronous(operation: Operation) -> bool:
+    """Whether it starts asynchronous work or waits for some."""
+    traits = operation.traits
+    if operation.name == WARP_GROUP_DOT:
+        return bool(_IS_ASYNC.search(operation.tail))
+    return traits.starts_async or traits.waits_for_async
+
+
+def _operations_that(view: ModuleView, matches: Callable[[Operation], bool]) -> Found:
+    sites: list[Site] = []
+    missed: list[Missed] = []
+    covered: set[int] = set()
+    for function in view.functions:
+        for operation in filter(matches, function.operations):
+            if refusal := function.refusal(operation):
+                missed.append(Missed(operation, refusal))
+            else:
+                sites.append(function.operation_site(operation))
+                covered.add(operation.start)
+    return Found(tuple(sites), tuple(missed), frozenset(covered))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ YIELD = "scf.yield"
 RECORD = "proton.record"
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
+WARP_GROUP_DOT = "ttng.warp_group_dot"
 DOT_WAIT = "ttng.warp_group_dot_wait"
 BARRIER_WAIT = "ttng.wait_barrier"
 
@@ -67,6 +68,13 @@ class Traits:
 
     is_wait: bool
     """The warp does nothing else until others, or its own asynchronous work, are done."""
+
+    starts_async: bool
+    """It asks for work, or ends a group of it, that goes on while the warp does; of ``ttng.warp_group_dot`` its
+    attributes say whether it does."""
+
+    waits_for_async: bool
+    """A wait for such work; the other waits are for warps."""
 
     is_of_dot: bool
     """A dot, or a wait for one."""
@@ -131,6 +139,16 @@ _TRAITS = {
         amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier amdgpu.async_wait gpu.barrier
         rocdl.s.barrier rocdl.s.waitcnt ttg.async_wait ttg.barrier ttg.local_barrier ttng.async_tma_store_token_wait
         ttng.async_tma_store_wait ttng.cluster_wait ttng.wait_barrier ttng.warp_group_dot_wait
+    """,
+    "starts_async": """
+        amdg.async_tdm_copy_* amdg.buffer_load_to_local amdgpu.buffer_load_to_local ttg.async_commit_group
+        ttg.async_copy_* ttng.async_tma_copy_* ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter
+        ttng.tc_gen5_commit ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled ttng.warp_group_dot
+    """,
+    "waits_for_async": """
+        amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier amdgpu.async_wait
+        rocdl.s.waitcnt ttg.async_wait ttng.async_tma_store_token_wait ttng.async_tma_store_wait ttng.wait_barrier
+        ttng.warp_group_dot_wait
     """,
     "is_of_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled *dot* *mma*",
     "is_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled",

@@ -1,4 +1,4 @@
-"""``op(GLOB)``: each operation of a name."""
+"""``op(GLOB)``: each operation of a name; ``async``: those that start asynchronous work or wait for some."""
 
 from __future__ import annotations
 
@@ -114,3 +114,33 @@ def test_a_name_that_no_operation_has() -> None:
     assert caught.value.hint == (
         "did you mean op(tt.load) or op(tt.store)? what there is to select: func, op(tt.load), op(tt.store)"
     )
+
+
+def test_asynchronous_work_and_its_waits_and_nothing_else() -> None:
+    text = kernel(
+        "%t = ttg.async_copy_global_to_local %p, %s : tensor<8x!tt.ptr<f16>, #b> -> <8xf16, #s, #smem, mutable>",
+        "%g = ttg.async_commit_group tokens %t",
+        "%w = ttg.async_wait %g {num = 0 : i32}",
+        "%d = ttng.warp_group_dot %a, %b, %c {isAsync = true} : i32",
+        "%e = ttng.warp_group_dot %a, %b, %c : i32",
+        "%f = ttng.warp_group_dot_wait %d {pendings = 0 : i32} : i32",
+        "ttng.wait_barrier %bar, %phase : !ttg.memdesc<1xi64, #s, #smem, mutable>",
+        "ttng.tc_gen5_commit %bar : !ttg.memdesc<1xi64, #s, #smem, mutable>",
+        LOAD,
+        "gpu.barrier",
+        "ttng.fence_async_shared {bCluster = false}",
+    )
+    assert [scope.name for scope in plan_of(text, "async").scopes] == [
+        "ttg.async_copy_global_to_local",
+        "ttg.async_commit_group",
+        "ttg.async_wait",
+        "ttng.warp_group_dot",
+        "ttng.warp_group_dot_wait",
+        "ttng.wait_barrier",
+        "ttng.tc_gen5_commit",
+    ]
+
+
+def test_without_asynchronous_work_there_is_nothing() -> None:
+    with pytest.raises(KprofError, match="the selector 'async' finds nothing in k"):
+        insertion_of(kernel(LOAD), "async")

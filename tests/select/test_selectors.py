@@ -7,6 +7,7 @@ import pytest
 from kprof_inject.errors import KprofError
 from kprof_inject.select.selectors import parse_selector, parse_selectors
 from kprof_inject.select.targets import (
+    Asynchronous,
     EveryLoop,
     Func,
     Helper,
@@ -22,7 +23,7 @@ from kprof_inject.select.targets import (
 )
 
 HINT = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), line(57), line(file.py:57-63), "
+    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, line(57), line(file.py:57-63), "
     "partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
 )
 
@@ -43,6 +44,7 @@ HINT = (
         ("func(kernel.py:9)", Helper("kernel.py:9")),
         ("op(tt.load)", Ops("tt.load")),
         ("op(*dot*)", Ops("*dot*")),
+        ("async", Asynchronous()),
         ("line(57)", OpsOfLines(SourceLines("", 57, 57))),
         ("line(57-63)", OpsOfLines(SourceLines("", 57, 63))),
         ("line(a/file.py:57-63)", OpsOfLines(SourceLines("a/file.py", 57, 63))),
@@ -108,6 +110,7 @@ def test_a_kernel_and_a_name(text: str, kernel: str, target: SitePattern, name: 
         ("partition(0)", 10),
         ("partition[a]", 11),
         ("default[0]", 8),
+        ("async[0]", 6),
         ("marker[0]", 7),
         ("func\n", 5),
         ('func="a"', 6),
