@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
 from kprof_inject.select.anchors import is_anchor
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
 from kprof_inject.select.python_source import is_library
@@ -14,6 +15,7 @@ from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
 from kprof_inject.select.targets import findings_of, is_asynchronous
 from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.copy_groups import copy_pipelines
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
 
@@ -60,6 +62,7 @@ def _functions(view: ModuleView) -> Iterator[Candidate]:
 
 def _loops(view: ModuleView) -> Iterator[Candidate]:
     found: dict[tuple[str, str, int], list[Site]] = {}
+    ahead = {pipeline.loop: pipeline.depth for pipeline in copy_pipelines(view.module)}
     for function in view.functions:
         for loop in function.loops():
             if function.refusal(loop.operation):
@@ -67,10 +70,18 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
             depth, site = len(loop.path) - 1, function.loop_site(loop)
             partition = function.partition_of(loop.operation)
             what = f"loop in {partition}" if partition else "loop"
+            what += _copies(ahead[loop.operation]) if loop.operation in ahead else ""
             found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
             found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(site)
     for (selector, what, depth), sites in found.items():
         yield Candidate(selector, what, _lines(sites), len(sites), depth)
+
+
+def _copies(iterations_ahead: int) -> str:
+    """How a loop copies asynchronously."""
+    if not iterations_ahead:
+        return ", waits for its own copies"
+    return f", copies {counted(iterations_ahead, 'iteration')} ahead"
 
 
 def _partitions(view: ModuleView) -> Iterator[Candidate]:

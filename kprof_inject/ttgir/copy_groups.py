@@ -1,0 +1,63 @@
+"""How far ahead a loop asks for what it copies asynchronously.
+
+Copies are committed in groups, and a wait says how many of the latest groups may still be under way: a warp's groups
+complete in their order. Source: PTX ISA, "cp.async.commit_group" and "cp.async.wait_group".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kprof_inject.ttgir.nodes import Module, Operation
+
+_COMMIT = "ttg.async_commit_group"
+_WAIT = "ttg.async_wait"
+_NUMBER = re.compile(r"\bnum = (\d+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedGroup:
+    """The latest of the groups that are complete behind a wait: which of a loop's commits made it, and how many
+    iterations before that of the wait."""
+
+    wait: Operation
+    commit: Operation
+    iterations_ago: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPipeline:
+    """A loop that copies asynchronously, with what each of its waits waits for."""
+
+    loop: Operation
+    awaited: tuple[AwaitedGroup, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many iterations ahead copies are asked for, at least; with 0, an iteration waits for its own."""
+        return min(group.iterations_ago for group in self.awaited)
+
+
+def copy_pipelines(module: Module) -> Iterator[CopyPipeline]:
+    """Of each loop whose body commits groups and waits for some, neither of it under a condition."""
+    for loop in module.walk():
+        if not loop.traits.is_loop:
+            continue
+        body = [operation for block in loop.regions[-1].blocks for operation in block.operations]
+        commits = [one for one in body if one.name == _COMMIT]
+        inside = sum(one.name in (_COMMIT, _WAIT) for region in loop.regions for one in region.walk())
+        waits = [one for one in body if one.name == _WAIT and _NUMBER.search(one.tail)]
+        if commits and waits and inside == len(commits) + len(waits):
+            yield CopyPipeline(loop, tuple(_awaited(wait, commits) for wait in waits))
+
+
+def _awaited(wait: Operation, commits: list[Operation]) -> AwaitedGroup:
+    """Counted from the first commit of the wait's own iteration, the latest complete group is this one; groups of
+    earlier iterations have negative numbers."""
+    found = _NUMBER.search(wait.tail)
+    under_way = int(found[1]) if found else 0
+    before = sum(commit.start < wait.start for commit in commits)
+    iteration, place = divmod(before - under_way - 1, len(commits))
+    return AwaitedGroup(wait, commits[place], -iteration)
