@@ -18,6 +18,7 @@ from typing import IO, Any
 import msgspec
 from msgspec import Struct
 
+from kprof_inject.capture.encoding import Record, decode, encode, read_json
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
@@ -25,12 +26,8 @@ from kprof_inject.capture.schema import (
     SOURCES_FILE,
     TTGIR_FILE,
     DumpedKernelRecord,
-    Record,
     ScopeTableRecord,
     TimedResources,
-    decode,
-    encode,
-    read_json,
 )
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text

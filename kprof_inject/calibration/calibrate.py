@@ -16,11 +16,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from kprof_inject.capture.encoding import decode, encode, read_json
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, Process
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, read_costs, write_costs
-from kprof_inject.capture.schema import RECORD_COSTS_FILE, Text, decode, encode, read_json
+from kprof_inject.capture.schema import RECORD_COSTS_FILE, Text
 from kprof_inject.errors import KprofError
 from kprof_inject.files import write_bytes, write_json
 from kprof_inject.runtime.session import SESSION_VARIABLE

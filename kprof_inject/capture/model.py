@@ -14,18 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
-from kprof_inject.capture.schema import (
-    CAPTURE_AGAIN,
-    MOST_TEXT_BYTES,
-    SOURCES_FILE,
-    TTGIR_FILE,
-    LayoutName,
-    ProcessRecord,
-    decode,
-)
+from kprof_inject.capture.schema import MOST_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import decode_text, open_regular, read_regular

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,38 +13,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
+from kprof_inject.capture.encoding import CAPTURE_AGAIN, Record, decode, is_sealed, read_json, require_seal
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, HostReading, Kernel, Launch, Origin, Process
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
-    CAPTURE_AGAIN,
     CLOCK_FILE,
     END_FILE,
     KERNEL_FILE,
     KERNELS_FOLDER,
     LAUNCHES_FILE,
     PROCESS_FILE,
+    READABLE_VERSIONS,
     RECORD_COSTS_FILE,
     TIMING_FILE,
     ClockRecord,
     DropRecord,
     EndRecord,
+    FileName,
     KernelRecord,
     LaunchRecord,
     ProcessRecord,
-    Record,
     TimingRecord,
-    decode,
-    decode_launch_line,
-    decode_process,
-    read_json,
-    require_same_recording,
-    require_seal,
 )
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import open_regular
 
 
@@ -99,7 +96,7 @@ class _ProcessFiles:
     @classmethod
     def open(cls, folder: Path) -> _ProcessFiles:
         path = folder / PROCESS_FILE
-        return cls(folder, folder.parent, decode_process(read_json(path, folder.parent), str(path)))
+        return cls(folder, folder.parent, _decode_process(read_json(path, folder.parent), str(path)))
 
     def read(self, name: str, kind: type[Record]) -> Record:
         path = self.folder / name
@@ -167,7 +164,7 @@ def _process(files: _ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Pro
 def _launch_line(files: _ProcessFiles, line: bytes, number: int, where: str) -> LaunchRecord | DropRecord:
     """Raises ``KprofError`` if the line is damaged, or if one before it is missing."""
     files.require_seal(line, LAUNCHES_FILE, where)
-    record = decode_launch_line(line, where)
+    record = _decode_launch_line(line, where)
     if files.process.version > 1 and record.line != number:
         raise KprofError(
             f"{where}: $.line: expected {number}, got {record.line}: lines are missing", hint=CAPTURE_AGAIN
@@ -186,7 +183,7 @@ def _kernel(
 ) -> _BuiltKernel:
     folder = f"{KERNELS_FOLDER}/{variant}"
     record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
-    require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
+    _require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
     timing = files.read_if_there(f"{folder}/{TIMING_FILE}", TimingRecord)
     known, mode = record.known_metadata, Mode(*msgspec.structs.astuple(record.mode))
     kernel = Kernel(
@@ -265,3 +262,58 @@ def _host_readings(files: _ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
             files.require_seal(line, CLOCK_FILE, where)
             readings.append(HostReading(*msgspec.structs.astuple(decode(line, ClockRecord, where))))
     return tuple(readings), lines - len(readings)
+
+
+class _LineKind(Struct, frozen=True):
+    drop: FileName | UnsetType = UNSET
+
+
+class _Version(Struct, frozen=True):
+    version: int | None = None
+
+
+def _decode_process(text: bytes, where: str) -> ProcessRecord:
+    """What ``process.json`` says. Raises ``KprofError``, also if it is of a format that this program does not read."""
+    # An edit may have made it one of another format.
+    if is_sealed(text):
+        require_seal(text, PROCESS_FILE, where)
+    version = decode(text, _Version, where).version
+    if version not in READABLE_VERSIONS:
+        raise KprofError(
+            f"{where}: this capture has format {version}, this program reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}",
+            hint="capture again with this version, or read it with the version that wrote it",
+        )
+    if version > 1:
+        require_seal(text, PROCESS_FILE, where)
+    return decode(text, ProcessRecord, where)
+
+
+def _decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
+    """A line of ``launches.jsonl``. Raises ``KprofError``."""
+    # Few lines have the word at all.
+    if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
+        return decode(line, DropRecord, where)
+    return decode(line, LaunchRecord, where)
+
+
+def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where: str) -> None:
+    """Raises ``KprofError`` if its process cannot have made a kernel's records; ``where`` names the kernel's file."""
+    mode = process.mode
+    for name in ("buffer", "clock_bits", "sched_stores") if mode else ():
+        given, wanted = getattr(kernel.mode, name), getattr(mode, name)
+        if given != wanted:
+            raise KprofError(
+                f"{where}: $.mode.{name}: expected {wanted} as in the process, got {given}", hint=CAPTURE_AGAIN
+            )
+    version = _TRITON.match(process.triton)
+    known = (int(version[1]), int(version[2])) if version else _FIRST_UNKNOWN
+    layout = "timed" if known >= _FIRST_TIMED else "untimed"
+    if known < _FIRST_UNKNOWN and kernel.layout != layout:
+        wrong = f"expected {layout}, which Triton {printable(process.triton)} writes, got {kernel.layout}"
+        raise KprofError(f"{where}: $.layout: {wrong}", hint=CAPTURE_AGAIN)
+
+
+_TRITON = re.compile(r"(\d{1,4})\.(\d{1,4})")
+# A buffer that is read by a wrong layout gives times that make no sense, and nobody would be told.
+_FIRST_TIMED, _FIRST_UNKNOWN = (3, 6), (3, 10)

@@ -10,19 +10,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from kprof_inject.capture.encoding import decode, encode, read_json, require_seal, sealed
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import (
-    BufferKind,
-    ClockBits,
-    Count,
-    Cycles,
-    Name,
-    decode,
-    encode,
-    read_json,
-    require_seal,
-    sealed,
-)
+from kprof_inject.capture.schema import BufferKind, ClockBits, Count, Cycles, Name
 from kprof_inject.files import write_bytes
 
 Settings = tuple[str, int, bool, bool]

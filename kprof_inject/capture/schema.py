@@ -6,18 +6,13 @@ What has been read is sound: nothing behind this module checks it again. ``docs/
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections.abc import Hashable, Iterable
-from functools import cache
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import Meta, Struct, field
 
-from kprof_inject.errors import KprofError, printable
-from kprof_inject.files import read_regular
+from kprof_inject.capture.encoding import Record
 
 FORMAT_VERSION = 2
 READABLE_VERSIONS = (1, 2)
@@ -42,9 +37,6 @@ TIMING_FILE = "timing.json"
 
 MOST_TEXT_BYTES = 64 << 20
 """Of a module's text, and of all its sources together."""
-_MOST_JSON_BYTES = 4 << 20
-
-CAPTURE_AGAIN = "capture again: kprof-inject run"
 
 # Bounds that no sound capture reaches.
 Name = Annotated[str, Meta(max_length=1 << 12)]
@@ -137,10 +129,6 @@ class DropRecord(Struct, frozen=True, kw_only=True):
 
     line: Count = 0
     drop: FileName
-
-
-class _LineKind(Struct, frozen=True):
-    drop: FileName | UnsetType = UNSET
 
 
 class ClockRecord(Struct, frozen=True):
@@ -374,31 +362,6 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
         return known.profile_scratch_size * known.num_ctas
 
 
-Record = TypeVar("Record")
-
-
-def require_same_recording(kernel: KernelRecord, process: ProcessRecord, where: str) -> None:
-    """Raises ``KprofError`` if its process cannot have made a kernel's records; ``where`` names the kernel's file."""
-    mode = process.mode
-    for name in ("buffer", "clock_bits", "sched_stores") if mode else ():
-        given, wanted = getattr(kernel.mode, name), getattr(mode, name)
-        if given != wanted:
-            raise KprofError(
-                f"{where}: $.mode.{name}: expected {wanted} as in the process, got {given}", hint=CAPTURE_AGAIN
-            )
-    version = _TRITON.match(process.triton)
-    known = (int(version[1]), int(version[2])) if version else _FIRST_UNKNOWN
-    layout = "timed" if known >= _FIRST_TIMED else "untimed"
-    if known < _FIRST_UNKNOWN and kernel.layout != layout:
-        wrong = f"expected {layout}, which Triton {printable(process.triton)} writes, got {kernel.layout}"
-        raise KprofError(f"{where}: $.layout: {wrong}", hint=CAPTURE_AGAIN)
-
-
-_TRITON = re.compile(r"(\d{1,4})\.(\d{1,4})")
-# A buffer that is read by a wrong layout gives times that make no sense, and nobody would be told.
-_FIRST_TIMED, _FIRST_UNKNOWN = (3, 6), (3, 10)
-
-
 def plausible_sm_clock_hz(hz: float) -> float:
     """``hz`` if it can be the nominal clock of a GPU's SMs, else 0, which stands for an unknown one."""
     return hz if _LEAST_SM_CLOCK_HZ <= hz <= _MOST_SM_CLOCK_HZ else 0.0
@@ -428,113 +391,3 @@ def _known(values: dict[str, Any], kind: type[Record], name: str) -> Record:
     except msgspec.ValidationError as error:
         what, at, path = str(error).partition(" - at `$")
         raise ValueError(f"{what} - at `$.{name}{path}" if at else f"{what} - at `$.{name}`") from None
-
-
-def encode(record: Any) -> bytes:
-    """The JSON text of a record, on one line. What UTF-8 cannot hold of an argument or a path is replaced."""
-    try:
-        return msgspec.json.encode(record)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_in_utf8(msgspec.to_builtins(record, str_keys=True)))
-
-
-def _in_utf8(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, dict):
-        return {_in_utf8(key): _in_utf8(part) for key, part in value.items()}
-    return [_in_utf8(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAIN) -> Record:
-    """The record in a JSON text. Raises ``KprofError`` that begins with ``where`` and names the field."""
-    try:
-        record: Record = _decoder(cast(Hashable, kind)).decode(data)
-        return record
-    except msgspec.ValidationError as error:
-        raise KprofError(f"{where}: {_at_its_field(str(error))}", hint=hint) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise KprofError(f"{where}: this is no JSON: {printable(str(error))}", hint=hint) from None
-    except RecursionError:
-        raise KprofError(f"{where}: this JSON is nested too deeply", hint=hint) from None
-
-
-@cache
-def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-
-
-def _at_its_field(message: str) -> str:
-    """msgspec's message with the field's path first: ``$.grid[0]: expected int >= 1``."""
-    what, _, path = message.rpartition(" - at ")
-    what, path = what or path, (path if what else "$")
-    if missing := _MISSING.fullmatch(what):
-        return f"{printable(path.strip('`'))}.{missing[1]}: it is missing"
-    if "matching regex" in what:
-        what = "expected the name of a file, without a folder"
-    text = f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
-    return printable(text[:_LONGEST_MESSAGE])
-
-
-_LONGEST_MESSAGE = 300
-_SEAL = re.compile(rb',\s*"crc32":\s*(\d{1,10})\s*\}\s*\Z')
-_LONGEST_SEAL = 64
-
-
-def sealed(text: bytes, of: str) -> bytes:
-    """A JSON object with a checksum as its last member: of all bytes before it, and of ``of``, which says what and
-    whose the object is, so that one of another process or file is not taken for it."""
-    body = text.rstrip()[:-1].rstrip()
-    return b'%s,"crc32":%d}' % (body, zlib.crc32(body, zlib.crc32(of.encode())))
-
-
-def is_sealed(text: bytes) -> bool:
-    return _SEAL.search(text[-_LONGEST_SEAL:]) is not None
-
-
-def require_seal(text: bytes, of: str, where: str) -> None:
-    """Raises ``KprofError`` unless ``sealed`` has made this text for ``of``."""
-    seal = _SEAL.search(text, max(0, len(text) - _LONGEST_SEAL))
-    if seal is None or int(seal[1]) != zlib.crc32(text[: seal.start()], zlib.crc32(of.encode())):
-        raise KprofError(
-            f"{where}: the checksum {'does not match' if seal else 'is missing'}: "
-            "this was edited, damaged, or taken from another capture",
-            hint=CAPTURE_AGAIN,
-        )
-
-
-def read_json(path: Path, within: Path) -> bytes:
-    """The bytes of a JSON file of ours. Raises ``KprofError`` as ``read_regular`` does."""
-    return read_regular(path, _MOST_JSON_BYTES, within)
-
-
-class _Version(Struct, frozen=True):
-    version: int | None = None
-
-
-def decode_process(text: bytes, where: str) -> ProcessRecord:
-    """What ``process.json`` says. Raises ``KprofError``, also if it is of a format that this program does not read."""
-    # An edit may have made it one of another format.
-    if is_sealed(text):
-        require_seal(text, PROCESS_FILE, where)
-    version = decode(text, _Version, where).version
-    if version not in READABLE_VERSIONS:
-        raise KprofError(
-            f"{where}: this capture has format {version}, this program reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}",
-            hint="capture again with this version, or read it with the version that wrote it",
-        )
-    if version > 1:
-        require_seal(text, PROCESS_FILE, where)
-    return decode(text, ProcessRecord, where)
-
-
-def decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
-    """A line of ``launches.jsonl``. Raises ``KprofError``."""
-    # Few lines have the word at all.
-    if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
-        return decode(line, DropRecord, where)
-    return decode(line, LaunchRecord, where)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from kprof_inject.capture.encoding import encode, sealed
 from kprof_inject.capture.schema import (
     CLOCK_FILE,
     END_FILE,
@@ -30,8 +31,6 @@ from kprof_inject.capture.schema import (
     LaunchRecord,
     ProcessRecord,
     TimingRecord,
-    encode,
-    sealed,
 )
 from kprof_inject.files import write_bytes
 

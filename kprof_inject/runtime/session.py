@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.schema import MOST_TEXT_BYTES, decode, encode
+from kprof_inject.capture.schema import MOST_TEXT_BYTES
 from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes, write_json
 from kprof_inject.runtime.children import UNREACHED_ENDING

@@ -13,12 +13,12 @@ import torch
 from kprof_inject.runtime.devices.cuda_driver import (
     CudaBuffer,
     CudaEvent,
-    CudaKernels,
     CudaMemory,
     Driver,
     loaded_driver,
     relaxed_capture,
 )
+from kprof_inject.runtime.devices.cuda_kernels import CudaKernels
 from kprof_inject.runtime.devices.device import Buffer, ClockReading, Device, Event, NoDeviceMemory
 
 # Of GPUs of today, or above.

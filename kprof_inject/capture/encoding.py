@@ -1,0 +1,102 @@
+"""Records as JSON, and back: one text for each, its seal, and what is said of one that is none of ours."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Hashable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from kprof_inject.errors import KprofError, printable
+from kprof_inject.files import read_regular
+
+CAPTURE_AGAIN = "capture again: kprof-inject run"
+
+_MOST_JSON_BYTES = 4 << 20
+
+Record = TypeVar("Record")
+
+
+def encode(record: Any) -> bytes:
+    """The JSON text of a record, on one line. What UTF-8 cannot hold of an argument or a path is replaced."""
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_in_utf8(msgspec.to_builtins(record, str_keys=True)))
+
+
+def _in_utf8(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_in_utf8(key): _in_utf8(part) for key, part in value.items()}
+    return [_in_utf8(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAIN) -> Record:
+    """The record in a JSON text. Raises ``KprofError`` that begins with ``where`` and names the field."""
+    try:
+        record: Record = _decoder(cast(Hashable, kind)).decode(data)
+        return record
+    except msgspec.ValidationError as error:
+        raise KprofError(f"{where}: {_at_its_field(str(error))}", hint=hint) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise KprofError(f"{where}: this is no JSON: {printable(str(error))}", hint=hint) from None
+    except RecursionError:
+        raise KprofError(f"{where}: this JSON is nested too deeply", hint=hint) from None
+
+
+@cache
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+def _at_its_field(message: str) -> str:
+    """msgspec's message with the field's path first: ``$.grid[0]: expected int >= 1``."""
+    what, _, path = message.rpartition(" - at ")
+    what, path = what or path, (path if what else "$")
+    if missing := _MISSING.fullmatch(what):
+        return f"{printable(path.strip('`'))}.{missing[1]}: it is missing"
+    if "matching regex" in what:
+        what = "expected the name of a file, without a folder"
+    text = f"{path}: {what[:1].lower()}{what[1:]}".replace("`", "")
+    return printable(text[:_LONGEST_MESSAGE])
+
+
+_LONGEST_MESSAGE = 300
+_SEAL = re.compile(rb',\s*"crc32":\s*(\d{1,10})\s*\}\s*\Z')
+_LONGEST_SEAL = 64
+
+
+def sealed(text: bytes, of: str) -> bytes:
+    """A JSON object with a checksum as its last member: of all bytes before it, and of ``of``, which says what and
+    whose the object is, so that one of another process or file is not taken for it."""
+    body = text.rstrip()[:-1].rstrip()
+    return b'%s,"crc32":%d}' % (body, zlib.crc32(body, zlib.crc32(of.encode())))
+
+
+def is_sealed(text: bytes) -> bool:
+    return _SEAL.search(text[-_LONGEST_SEAL:]) is not None
+
+
+def require_seal(text: bytes, of: str, where: str) -> None:
+    """Raises ``KprofError`` unless ``sealed`` has made this text for ``of``."""
+    seal = _SEAL.search(text, max(0, len(text) - _LONGEST_SEAL))
+    if seal is None or int(seal[1]) != zlib.crc32(text[: seal.start()], zlib.crc32(of.encode())):
+        raise KprofError(
+            f"{where}: the checksum {'does not match' if seal else 'is missing'}: "
+            "this was edited, damaged, or taken from another capture",
+            hint=CAPTURE_AGAIN,
+        )
+
+
+def read_json(path: Path, within: Path) -> bytes:
+    """The bytes of a JSON file of ours. Raises ``KprofError`` as ``read_regular`` does."""
+    return read_regular(path, _MOST_JSON_BYTES, within)

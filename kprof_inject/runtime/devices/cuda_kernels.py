@@ -1,0 +1,150 @@
+"""Kernels of our own on NVIDIA's devices: to read the device's timer, to keep a stream busy, to tell memory apart.
+
+Source: CUDA Driver API reference, "Module Management" and "Execution Control".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from kprof_inject.runtime.devices.cuda_driver import CudaBuffer, CudaMemory, Driver, relaxed_capture
+from kprof_inject.runtime.devices.device import ClockReading
+
+# PTX ISA, "Special Registers": %globaltimer counts nanoseconds.
+_PTX = b"""
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry read_timer(.param .u64 to)
+{
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [to];
+    mov.u64 %rd2, %globaltimer;
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}
+.visible .entry hold(.param .u64 for_ns)
+{
+    .reg .b64 %rd<5>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [for_ns];
+    mov.u64 %rd2, %globaltimer;
+AGAIN:
+    mov.u64 %rd3, %globaltimer;
+    sub.u64 %rd4, %rd3, %rd2;
+    setp.lt.u64 %p, %rd4, %rd1;
+    @%p bra AGAIN;
+    ret;
+}
+.visible .entry digest(.param .u64 of, .param .u64 size, .param .u64 to)
+{
+    .reg .b64 %rd<9>;
+    .reg .b32 %r<6>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [of];
+    ld.param.u64 %rd2, [size];
+    ld.param.u64 %rd3, [to];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mul.wide.u32 %rd4, %r1, %r2;
+    cvt.u64.u32 %rd5, %r3;
+    add.u64 %rd4, %rd4, %rd5;
+    mov.u32 %r4, %nctaid.x;
+    mul.wide.u32 %rd5, %r4, %r2;
+    mov.u64 %rd6, 0;
+NEXT:
+    setp.ge.u64 %p, %rd4, %rd2;
+    @%p bra DONE;
+    add.u64 %rd7, %rd1, %rd4;
+    ld.u8 %r5, [%rd7];
+    cvt.u64.u32 %rd7, %r5;
+    shl.b64 %rd8, %rd4, 8;
+    or.b64 %rd7, %rd7, %rd8;
+    shr.u64 %rd8, %rd7, 30;
+    xor.b64 %rd7, %rd7, %rd8;
+    mul.lo.u64 %rd7, %rd7, 0xbf58476d1ce4e5b9;
+    shr.u64 %rd8, %rd7, 27;
+    xor.b64 %rd7, %rd7, %rd8;
+    mul.lo.u64 %rd7, %rd7, 0x94d049bb133111eb;
+    shr.u64 %rd8, %rd7, 31;
+    xor.b64 %rd7, %rd7, %rd8;
+    add.u64 %rd6, %rd6, %rd7;
+    add.u64 %rd4, %rd4, %rd5;
+    bra NEXT;
+DONE:
+    red.global.add.u64 [%rd3], %rd6;
+    ret;
+}
+"""
+_DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
+_TRIES = 50
+# A device that is busy keeps us waiting at each try.
+_MOST_NS = 20_000_000
+_WORD_BYTES = 8
+
+
+class CudaKernels:
+    """Kernels of our own, loaded on each device at their first use. Every method works on the current device."""
+
+    def __init__(self, driver: Driver, memory: CudaMemory) -> None:
+        self._driver = driver
+        self._memory = memory
+        self._words: dict[int, CudaBuffer] = {}
+        self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
+
+    def hold(self, device: int, stream: int, for_ns: int) -> None:
+        """Keep ``stream`` busy for so long."""
+        self._launch(self._function(device, b"hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
+
+    def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
+        """The sum over all bytes of what each gives with its place, mixed as splitmix64 mixes (Steele, Lea, Flood:
+        "Fast splittable pseudorandom number generators", 2014)."""
+        with self._memory.borrowed(_WORD_BYTES, device) as word:
+            arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word.data_ptr()))
+            function = self._function(device, b"digest")
+            self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
+            self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+            result = ctypes.c_uint64()
+            # Not by ``fetch``, which is for the thread that saves buffers.
+            self._driver.call("cuMemcpyDtoH_v2", ctypes.byref(result), arguments[2], ctypes.c_size_t(_WORD_BYTES))
+            return result.value
+
+    def read_clock(self, device: int) -> ClockReading | None:
+        """Read the timer some times, and keep the reading that the host can bound best."""
+        return min(self._readings(device), key=lambda one: one.error_ns, default=None)
+
+    def _readings(self, device: int) -> Iterator[ClockReading]:
+        function = self._function(device, b"read_timer")
+        stream = self._memory.urgent_stream(device)
+        if device not in self._words:
+            self._words[device] = self._memory.zeros_now(_WORD_BYTES, device)
+        word = self._words[device]
+        begun = time.time_ns()
+        for _ in range(_TRIES):
+            before = time.time_ns()
+            self._launch(function, stream, ctypes.c_uint64(word.data_ptr()))
+            self._driver.call("cuStreamSynchronize", stream)
+            after = time.time_ns()
+            read = int.from_bytes(self._memory.fetch(word, _WORD_BYTES, device), "little")
+            yield ClockReading((before + after) // 2, read, (after - before + 1) // 2)
+            if after - begun > _MOST_NS:
+                return
+
+    def _function(self, device: int, name: bytes) -> ctypes.c_void_p:
+        if (device, name) not in self._functions:
+            module, function = ctypes.c_void_p(), ctypes.c_void_p()
+            with relaxed_capture():  # another thread may be capturing
+                self._driver.call("cuModuleLoadData", ctypes.byref(module), _PTX)
+                self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, name)
+            self._functions[device, name] = function
+        return self._functions[device, name]
+
+    def _launch(
+        self, function: ctypes.c_void_p, stream: ctypes.c_void_p, *arguments: Any, ctas: int = 1, threads: int = 1
+    ) -> None:
+        pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
+        self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, 0, stream, pointers, None)
