@@ -51,7 +51,7 @@ def runs(fake_runs: FakeRuns) -> FakeRuns:
 def run(runs: FakeRuns, *options: str, gpu: bool = True) -> Ended:
     """A run of the program that ends with ``EXIT_CODE``; after it there is the fake GPU, or none."""
     path = python_path(*([TESTS / "fake_gpu" / "startup"] if gpu else []), TESTS)
-    words = [sys.executable, "-m", "kprof_inject", "run", runs.workspace, *options, LAUNCHES, "exit"]
+    words = [sys.executable, "-m", "kprof_inject", "run", runs.workspace, "--no-replay", *options, LAUNCHES, "exit"]
     ended = run_child(words, runs.folder, env={**environment(runs.folder), "PYTHONPATH": path})
     assert ended.exit_code == EXIT_CODE, ended.stderr
     assert "Traceback" not in ended.stderr
