@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import types
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fake_gpu.captured import launches_in
 from fake_gpu.device import FakeDevice
 from fake_gpu.gpu import FakeGpu, Graph
 from fake_gpu.kernels import cycles_of, power, scale
-from fake_runs import LAUNCHES, FakeRuns, RunHere
+from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.launching import timing
@@ -251,24 +249,3 @@ def test_a_fault_of_ours_in_a_graph_never_reaches_the_program(
     assert calls
     assert x.tolist() == [3.0] * 16
     assert "a fault" in refusal(run)
-
-
-@pytest.mark.exhaustive
-def test_run_launches_again_what_the_dump_saw_too_seldom(fake_runs: FakeRuns) -> None:
-    """``scale`` is launched often enough; of the autotuned kernel it is the build that was chosen."""
-    plain = fake_runs.plain("return")
-    ended = fake_runs.kprof("run", fake_runs.workspace, LAUNCHES, "return")
-    assert ended.exit_code == 0, ended.stderr
-    assert [line for line in ended.stdout.splitlines() if not line.startswith("holds")] == [
-        line for line in plain.stdout.splitlines() if not line.startswith("holds")
-    ]
-    assert re.search(r"launched power, tuned again to time what records cost, which took [\d.]+ s", ended.stderr)
-    verdicts = {launch.kernel.name: judge(launch.kernel).overhead for launch in launches_in(fake_runs.capture)}
-    assert set(verdicts) == {"scale", "power", "tuned"}
-    assert all(overhead is not None and overhead.is_measurable for overhead in verdicts.values())
-
-
-def test_how_often_is_a_number_from_one_on(fake_runs: FakeRuns) -> None:
-    ended = fake_runs.kprof("run", fake_runs.workspace, "--replay", "0", LAUNCHES)
-    assert ended.exit_code == 2
-    assert "--replay" in ended.stderr

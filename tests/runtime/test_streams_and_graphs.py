@@ -12,8 +12,6 @@ from fake_gpu.captured import number_of
 from fake_gpu.kernels import scale
 from fake_runs import FakeRuns, RunHere
 
-pytestmark = pytest.mark.triton
-
 X = torch.arange(1, 17, dtype=torch.float32)
 NEVER_RAN = "captured into a CUDA graph that never ran"
 
@@ -101,6 +99,7 @@ def test_threads_that_share_the_last_buffer_leave_one_whole_launch(fake_runs: Fa
     assert Counter(run.ran()) == {("scale", True): 120}
 
 
+@pytest.mark.triton
 def test_the_last_replay_of_a_graph_is_saved(fake_runs: FakeRuns) -> None:
     out = torch.zeros(16)
     with fake_runs.here() as run:
@@ -116,6 +115,7 @@ def test_the_last_replay_of_a_graph_is_saved(fake_runs: FakeRuns) -> None:
     assert run.gpu.freed_writes == 0
 
 
+@pytest.mark.triton
 def test_each_launch_of_a_graph_that_is_wanted_is_saved(fake_runs: FakeRuns) -> None:
     with fake_runs.here(launches="all") as run:
         run.launch(1)
@@ -131,6 +131,7 @@ def test_each_launch_of_a_graph_that_is_wanted_is_saved(fake_runs: FakeRuns) -> 
     ]
 
 
+@pytest.mark.triton
 def test_a_graph_that_never_ran_leaves_the_launch_before_it(fake_runs: FakeRuns) -> None:
     with fake_runs.here() as run:
         run.launch(1)
@@ -140,6 +141,7 @@ def test_a_graph_that_never_ran_leaves_the_launch_before_it(fake_runs: FakeRuns)
     assert run.left_out() == {NEVER_RAN: 1}
 
 
+@pytest.mark.triton
 def test_graphs_stay_replayable_when_their_kernel_is_launched_on(fake_runs: FakeRuns) -> None:
     """A graph keeps the address of its buffer: larger grids, and launches outside, must not take it away."""
     with fake_runs.here() as run:
