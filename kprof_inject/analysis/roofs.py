@@ -100,6 +100,7 @@ class _Worked:
     working: tuple[tuple[Operation, int, Work], ...]
     loops: tuple[tuple[Operation, int, int], ...]
     iterations: Mapping[Operation, int | None]
+    functions: int
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
@@ -116,6 +117,7 @@ def _worked(text: str, file: str) -> _Worked:
         tuple((one, line, work) for (one, work), line in zip(working, lines, strict=True)),
         tuple(zip(iterations, begins, ends, strict=True)),
         iterations,
+        sum(one.name == FUNCTION for one in operations),
     )
 
 
@@ -124,6 +126,7 @@ class _Executions:
 
     def __init__(self, worked: _Worked, timeline: Timeline, summary: LaunchSummary) -> None:
         self._iterations = worked.iterations
+        self._has_one_function = worked.functions == 1
         self._ctas = prod(timeline.launch.grid)
         self._recorded: dict[Operation, int] = {}
         for index, scope in enumerate(timeline.table.scopes):
@@ -137,14 +140,12 @@ class _Executions:
     def of(self, operation: Operation) -> int | None:
         """None if it is under a condition, or in a loop of which nobody knows how often it went round."""
         times = 1
-        block = operation.block
-        while block is not None:
-            owner = block.region.operation
+        for owner in operation.ancestors():
             if owner in self._recorded:
                 return times * self._recorded[owner]
             if owner.name == FUNCTION:
                 # Where there are several functions, nobody counts how often one is called.
-                return times * self._ctas if owner.block is None or _is_only_function(owner) else None
+                return times * self._ctas if self._has_one_function else None
             if owner.traits.is_loop:
                 iterations = self._iterations[owner]
                 if iterations is None:
@@ -152,13 +153,7 @@ class _Executions:
                 times *= iterations
             elif owner.traits.regions == "branch":
                 return None
-            block = owner.block
         return None
-
-
-def _is_only_function(function: Operation) -> bool:
-    around = function.block
-    return around is None or sum(one.name == FUNCTION for one in around.operations) == 1
 
 
 def executions(summary: LaunchSummary, scope: int) -> int:

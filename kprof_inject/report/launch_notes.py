@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.roofs import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
@@ -68,6 +69,12 @@ _CLOCK_NOTES = {
 }
 # By the slots' source.
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
+
+
+def all_notes(report: LaunchReport) -> Iterator[str]:
+    """All that stands under a launch's table."""
+    yield from launch_notes(report.summary)
+    yield from roof_notes(report.speed_of_light)
 
 
 def launch_notes(summary: LaunchSummary) -> Iterator[str]:

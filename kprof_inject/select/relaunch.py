@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from kprof_inject.capture.schema import RelaunchRecord
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -44,7 +43,7 @@ def _waits(operation: Operation) -> bool:
     launched again."""
     if operation.traits.is_foreign and _BRANCH.search(operation.tail):
         return True
-    return _sees_changes(operation) and any(_is_endless(one) for one in _around(operation))
+    return _sees_changes(operation) and any(map(_is_endless, operation.ancestors()))
 
 
 def _sees_changes(operation: Operation) -> bool:
@@ -52,14 +51,6 @@ def _sees_changes(operation: Operation) -> bool:
     if traits.is_foreign:
         return bool(_IMPURE.search(operation.tail))
     return traits.is_atomic or bool(_VOLATILE.search(operation.tail))
-
-
-def _around(operation: Operation) -> Iterator[Operation]:
-    """From inside out, with the function."""
-    block = operation.block
-    while block is not None:
-        yield block.region.operation
-        block = block.region.operation.block
 
 
 def _is_endless(operation: Operation) -> bool:

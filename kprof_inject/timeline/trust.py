@@ -61,7 +61,12 @@ class Overhead:
 def usable_times(times_ns: Sequence[float]) -> NDArray[np.float64]:
     """The times without those that no launch can have taken."""
     times = np.asarray(times_ns, dtype=np.float64)
-    return times[np.isfinite(times) & (times > 0)]
+    return times[_is_usable(times)]
+
+
+def _is_usable(times_ns: NDArray[np.float64]) -> NDArray[np.bool_]:
+    usable: NDArray[np.bool_] = np.isfinite(times_ns) & (times_ns > 0)
+    return usable
 
 
 def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float64]) -> Overhead | None:
@@ -82,7 +87,7 @@ def overhead_of(clean_ns: NDArray[np.float64], with_records_ns: NDArray[np.float
 def overhead_in_pairs(clean_ns: Sequence[float], with_records_ns: Sequence[float]) -> Overhead | None:
     """Compare launches that were made in turn; None if there are fewer than ``MIN_LAUNCHES``."""
     pairs = np.asarray([clean_ns, with_records_ns], dtype=np.float64)
-    pairs = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]
+    pairs = pairs[:, _is_usable(pairs).all(axis=0)]
     if not pairs.size:
         return None
     change = change_in_pairs(*pairs, step=timer_step_ns(pairs) * mean_share(*np.median(pairs, axis=1)))

@@ -105,6 +105,12 @@ class Traits:
         return self.regions == "body"
 
 
+_DOTS = "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled"
+_WAITS_FOR_ASYNC = """
+    amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier amdgpu.async_wait rocdl.s.waitcnt
+    ttg.async_wait ttng.async_tma_store_token_wait ttng.async_tma_store_wait ttng.wait_barrier ttng.warp_group_dot_wait
+"""
+
 # By the trait, the operations that have it. A star stands for any letters.
 _TRAITS = {
     "is_terminator": """
@@ -135,23 +141,15 @@ _TRAITS = {
         ttng.tmem_subslice amdg.buffer_* amdgpu.buffer_*
     """,
     "combines_elements": "tt.reduce tt.scan tt.map_elementwise",
-    "is_wait": """
-        amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier amdgpu.async_wait gpu.barrier
-        rocdl.s.barrier rocdl.s.waitcnt ttg.async_wait ttg.barrier ttg.local_barrier ttng.async_tma_store_token_wait
-        ttng.async_tma_store_wait ttng.cluster_wait ttng.wait_barrier ttng.warp_group_dot_wait
-    """,
+    "is_wait": f"{_WAITS_FOR_ASYNC} gpu.barrier rocdl.s.barrier ttg.barrier ttg.local_barrier ttng.cluster_wait",
     "starts_async": """
         amdg.async_tdm_copy_* amdg.buffer_load_to_local amdgpu.buffer_load_to_local ttg.async_commit_group
         ttg.async_copy_* ttng.async_tma_copy_* ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter
         ttng.tc_gen5_commit ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled ttng.warp_group_dot
     """,
-    "waits_for_async": """
-        amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier amdgpu.async_wait
-        rocdl.s.waitcnt ttg.async_wait ttng.async_tma_store_token_wait ttng.async_tma_store_wait ttng.wait_barrier
-        ttng.warp_group_dot_wait
-    """,
-    "is_of_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled *dot* *mma*",
-    "is_dot": "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled",
+    "waits_for_async": _WAITS_FOR_ASYNC,
+    "is_of_dot": f"{_DOTS} *dot* *mma*",
+    "is_dot": _DOTS,
     "is_counted": "scf.for",
     "is_atomic": "*atomic*",
     "makes_pointers": "tt.int_to_ptr",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from kprof_inject.errors import Position
 from kprof_inject.ttgir.dialect import FUNCTION, Traits, traits_of
@@ -38,12 +39,16 @@ class Operation:
         """What all operations of this name are."""
         return traits_of(self.name)
 
-    def owners(self) -> Iterator[Operation]:
-        """The operations around this one in its function, from inside out."""
+    def ancestors(self) -> Iterator[Operation]:
+        """All operations around this one, from inside out."""
         block = self.block
-        while block is not None and block.region.operation.name != FUNCTION:
+        while block is not None:
             yield block.region.operation
             block = block.region.operation.block
+
+    def owners(self) -> Iterator[Operation]:
+        """Those in its function."""
+        return takewhile(lambda one: one.name != FUNCTION, self.ancestors())
 
     @property
     def location_text(self) -> str:

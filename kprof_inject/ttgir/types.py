@@ -56,11 +56,6 @@ class PrintedType:
     def is_pointer(self) -> bool:
         return self.element.startswith("!tt.ptr")
 
-    @property
-    def in_tensor_memory(self) -> bool:
-        """True of the memory beside the tensor cores (NVIDIA, from sm_100 on)."""
-        return "tensor_memory" in self.rest or "#tmem" in self.rest
-
 
 def bits_of(element: str) -> int:
     """The size of an element that is no pointer; 0 if its name does not tell."""

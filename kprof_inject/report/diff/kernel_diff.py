@@ -36,7 +36,7 @@ from kprof_inject.report.diff.runs import (
     Difference,
     KernelRuns,
     ScopeFigures,
-    clean_times_ns,
+    comparable_clean_times_ns,
     comparable_figures,
     differences,
     runs_of,
@@ -174,7 +174,7 @@ class MeasuredPair:
         """``kernels`` is how many launches are compared, ``comparisons`` how many scopes, of all pairs."""
         sides = self.sides.without_first()
         recorded = sides.launch_change(kernels)
-        clean_a, clean_b = clean_times_ns(self.a, self.b)
+        clean_a, clean_b = comparable_clean_times_ns(self.a, self.b)
         same = any(np.array_equal(mine, theirs) for mine in clean_a for theirs in clean_b)
         comparable = clean_a and clean_b and not same
         clean = clean_change(clean_a, clean_b, recorded, sides.clocks, kernels) if comparable else None

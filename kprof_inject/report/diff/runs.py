@@ -52,7 +52,9 @@ class KernelRuns:
         return [sample for sample in samples if sample.size]
 
 
-def clean_times_ns(a: KernelRuns, b: KernelRuns) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+def comparable_clean_times_ns(
+    a: KernelRuns, b: KernelRuns
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """The times without records of both sides, taken alike: of the program's own launches, or of replays where these
     are too few on a side."""
     own, replayed = (a.clean_times_ns(), b.clean_times_ns()), (a.replayed_times_ns(), b.replayed_times_ns())

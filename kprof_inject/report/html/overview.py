@@ -11,7 +11,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.launch_notes import launch_notes, roof_notes
+from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
@@ -142,6 +142,6 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
             for finding in report.findings
         ],
         "doubts": list(report.doubts),
-        "notes": [printable(note) for note in (*launch_notes(summary), *roof_notes(report.speed_of_light))],
+        "notes": [printable(note) for note in all_notes(report)],
         "warp_time_ns": summary.warp_time_ns,
     }

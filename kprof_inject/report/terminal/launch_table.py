@@ -16,7 +16,7 @@ from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, time_text
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.report.launch_notes import launch_notes, roof_notes
+from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
 from kprof_inject.timeline.clock import ClockSource
 
@@ -151,7 +151,7 @@ def print_launches(reports: Sequence[LaunchReport], console: Console) -> None:
             say(line, console)
         console.print(findings_shown(report, console))
         print_fitted(_layouts(report.summary, console), console)
-        for note in (*launch_notes(report.summary), *roof_notes(report.speed_of_light)):
+        for note in all_notes(report):
             say(note, console)
 
 

@@ -26,12 +26,10 @@ class CapturedGraphs:
         reference = getattr(self._of_thread, "graph", None)
         return reference() if reference is not None else None
 
-    def before_first_run(self, graph: Any, make: Callable[[], _Call]) -> _Call:
-        """What is called once, before the graph first runs: what ``make`` makes, or what it made earlier."""
-        call: Any = self._before.get(graph)
-        if call is None:
-            call = self._before.setdefault(graph, make())
-        return call  # type: ignore[no-any-return]
+    def before_first_run(self, graph: Any, call: _Call) -> _Call:
+        """What is called once, before the graph first runs: ``call``, or one like it that was given earlier."""
+        kept: Any = self._before.setdefault(graph, call)
+        return kept  # type: ignore[no-any-return]
 
     def watch(self, module: ModuleType) -> None:
         """Stand in torch's class of graphs."""

@@ -63,7 +63,8 @@ class KernelReplays:
         choice = session.replays
         self._device = device
         self._report = report
-        self._choice = choice
+        # It is asked at each launch.
+        self._only = None if choice.only is None else frozenset(choice.only)
         self._launches = parse_launches(session.launches)
         self._replays = Replays(device, choice)
         self._done: dict[str, Replayed] = {}
@@ -75,7 +76,7 @@ class KernelReplays:
         return (
             build.variant not in self._done
             and not self._is_over
-            and (self._choice.only is None or build.variant_of_program in self._choice.only)
+            and (self._only is None or build.variant_of_program in self._only)
             and self._launches.keeps(number)
         )
 
@@ -103,7 +104,7 @@ class KernelReplays:
         self._in_graphs[again.build.variant] = Replayed(None, _BEHIND_OTHERS)
         graph, place = graphs.being_captured(), self._device.captured_operations(again.stream)
         if graph is not None and place is not None:
-            begin = graphs.before_first_run(graph, lambda: _GraphsBegin(self._measure_graph))
+            begin = graphs.before_first_run(graph, _GraphsBegin(self._measure_graph))
             begin.launches.append(_Captured(again.without_tensors(), place))
 
     def _measure_graph(self, captured: Sequence[_Captured]) -> None:
