@@ -20,9 +20,10 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.runtime.launching.launches import LaunchFilter, ReplayChoice, parse_launches
-from kprof_inject.runtime.session import SESSION_VARIABLE, ProcessReport, Session, read_reports
-from kprof_inject.select.plan import Style
+from kprof_inject.runtime.process_report import ProcessReport, read_reports
+from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
+from kprof_inject.select.style import Style
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import DumpedKernel, Workspace, held
 

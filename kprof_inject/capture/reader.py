@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
 
-from kprof_inject.capture.encoding import CAPTURE_AGAIN, Record, decode, is_sealed, read_json, require_seal
+from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Capture, HostReading, Kernel, Launch, Origin, Process
+from kprof_inject.capture.process_files import ProcessFiles
 from kprof_inject.capture.record_costs import CostKey, MeasuredCost, cost_of, read_costs
 from kprof_inject.capture.resources import clean_resources, resources_with_records
 from kprof_inject.capture.schema import (
@@ -27,13 +25,11 @@ from kprof_inject.capture.schema import (
     KERNELS_FOLDER,
     LAUNCHES_FILE,
     PROCESS_FILE,
-    READABLE_VERSIONS,
     RECORD_COSTS_FILE,
     TIMING_FILE,
     ClockRecord,
     DropRecord,
     EndRecord,
-    FileName,
     KernelRecord,
     LaunchRecord,
     ProcessRecord,
@@ -41,7 +37,6 @@ from kprof_inject.capture.schema import (
 )
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.errors import KprofError, printable
-from kprof_inject.files import open_regular
 
 
 def is_capture(folder: Path) -> bool:
@@ -59,7 +54,7 @@ def left_out_launches(folder: Path) -> Counter[str]:
 
 
 def _ends(folder: Path) -> Iterator[EndRecord]:
-    files = [_ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
+    files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
     return (end for file in files if (end := file.read_if_there(END_FILE, EndRecord)) is not None)
 
 
@@ -68,7 +63,7 @@ def read_capture(folder: Path) -> Capture:
     holds is not what was saved."""
     if not is_capture(folder):
         raise KprofError(f"{folder} is no capture", hint="make one: kprof-inject profile -- PROG, or run after insert")
-    files = [_ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
+    files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
     _require_one_run(folder, [file.process for file in files])
     first = files[0].process
     costs = read_costs(folder / RECORD_COSTS_FILE, first.run if first.version > 1 else "")
@@ -85,61 +80,15 @@ def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
         raise KprofError(f"{folder} holds a process twice", hint="take the copy out of it")
 
 
-@dataclass(frozen=True, slots=True)
-class _ProcessFiles:
-    """The folder of one process, and what its ``process.json`` says."""
-
-    folder: Path
-    capture_folder: Path
-    process: ProcessRecord
-
-    @classmethod
-    def open(cls, folder: Path) -> _ProcessFiles:
-        path = folder / PROCESS_FILE
-        return cls(folder, folder.parent, _decode_process(read_json(path, folder.parent), str(path)))
-
-    def read(self, name: str, kind: type[Record]) -> Record:
-        path = self.folder / name
-        text = read_json(path, self.capture_folder)
-        self.require_seal(text, name, str(path))
-        return decode(text, kind, str(path))
-
-    def read_if_there(self, name: str, kind: type[Record]) -> Record | None:
-        """None if there is no such file."""
-        return self.read(name, kind) if os.path.lexists(self.folder / name) else None
-
-    def lines(self, name: str) -> Iterator[tuple[bytes, str]]:
-        """All lines that were written to their end, and what to call each; of a killed program the last may be cut."""
-        path = self.folder / name
-        if not os.path.lexists(path):
-            return
-        with io.BufferedReader(open_regular(path, self.capture_folder)) as file:
-            number = 0
-            while (line := file.readline(_LONGEST_LINE_BYTES)).endswith(b"\n"):
-                number += 1
-                yield line, f"{path}:{number}"
-        if len(line) == _LONGEST_LINE_BYTES:
-            raise KprofError(f"{path}:{number + 1}: no line has {len(line)} bytes", hint=CAPTURE_AGAIN)
-
-    def require_seal(self, text: bytes, name: str, where: str) -> None:
-        """Captures of format 1 have no checksums."""
-        if self.process.version > 1:
-            require_seal(text, f"{self.process.process}/{name}", where)
-
-
-_LONGEST_LINE_BYTES = 1 << 20
-
-
-def _process(files: _ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
+def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
     end = files.read_if_there(END_FILE, EndRecord)
     readings, damaged_readings = _host_readings(files)
     origin = _origin(files, readings)
     kernels: dict[tuple[str, str], _BuiltKernel] = {}
     launches: dict[str, Launch] = {}
     lines = 0
-    for line, where in files.lines(LAUNCHES_FILE):
+    for record, where in files.launch_lines():
         lines += 1
-        record = _launch_line(files, line, lines, where)
         name = record.drop if isinstance(record, DropRecord) else record.file
         if isinstance(record, DropRecord):
             if launches.pop(name, None) is None:
@@ -161,26 +110,13 @@ def _process(files: _ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Pro
     return Process(origin, files.process, tuple(launches.values()), end is not None, left_out, damaged_readings)
 
 
-def _launch_line(files: _ProcessFiles, line: bytes, number: int, where: str) -> LaunchRecord | DropRecord:
-    """Raises ``KprofError`` if the line is damaged, or if one before it is missing."""
-    files.require_seal(line, LAUNCHES_FILE, where)
-    record = _decode_launch_line(line, where)
-    if files.process.version > 1 and record.line != number:
-        raise KprofError(
-            f"{where}: $.line: expected {number}, got {record.line}: lines are missing", hint=CAPTURE_AGAIN
-        )
-    return record
-
-
 @dataclass(frozen=True, slots=True)
 class _BuiltKernel:
     kernel: Kernel
     cta_bytes: int
 
 
-def _kernel(
-    files: _ProcessFiles, variant: str, device_name: str, costs: Mapping[CostKey, MeasuredCost]
-) -> _BuiltKernel:
+def _kernel(files: ProcessFiles, variant: str, device_name: str, costs: Mapping[CostKey, MeasuredCost]) -> _BuiltKernel:
     folder = f"{KERNELS_FOLDER}/{variant}"
     record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
     _require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
@@ -209,7 +145,7 @@ def _kernel(
     return _BuiltKernel(kernel, record.cta_bytes)
 
 
-def _launch(files: _ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:
+def _launch(files: ProcessFiles, origin: Origin, built: _BuiltKernel, record: LaunchRecord, where: str) -> Launch:
     ctas = math.prod(record.grid)
     # The first captures left out that a cluster's CTAs each have a row.
     allowed = {ctas * built.cta_bytes} | ({ctas * built.kernel.stride_bytes} if files.process.version == 1 else set())
@@ -238,7 +174,7 @@ def _launch(files: _ProcessFiles, origin: Origin, built: _BuiltKernel, record: L
     )
 
 
-def _origin(files: _ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
+def _origin(files: ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
     process = files.process
     return Origin(
         files.folder.name,
@@ -252,7 +188,7 @@ def _origin(files: _ProcessFiles, readings: tuple[HostReading, ...]) -> Origin:
     )
 
 
-def _host_readings(files: _ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
+def _host_readings(files: ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
     """The readings, and how many lines hold none: a trace does without, so that a damaged line stops no reader."""
     readings: list[HostReading] = []
     lines = 0
@@ -262,39 +198,6 @@ def _host_readings(files: _ProcessFiles) -> tuple[tuple[HostReading, ...], int]:
             files.require_seal(line, CLOCK_FILE, where)
             readings.append(HostReading(*msgspec.structs.astuple(decode(line, ClockRecord, where))))
     return tuple(readings), lines - len(readings)
-
-
-class _LineKind(Struct, frozen=True):
-    drop: FileName | UnsetType = UNSET
-
-
-class _Version(Struct, frozen=True):
-    version: int | None = None
-
-
-def _decode_process(text: bytes, where: str) -> ProcessRecord:
-    """What ``process.json`` says. Raises ``KprofError``, also if it is of a format that this program does not read."""
-    # An edit may have made it one of another format.
-    if is_sealed(text):
-        require_seal(text, PROCESS_FILE, where)
-    version = decode(text, _Version, where).version
-    if version not in READABLE_VERSIONS:
-        raise KprofError(
-            f"{where}: this capture has format {version}, this program reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}",
-            hint="capture again with this version, or read it with the version that wrote it",
-        )
-    if version > 1:
-        require_seal(text, PROCESS_FILE, where)
-    return decode(text, ProcessRecord, where)
-
-
-def _decode_launch_line(line: bytes, where: str) -> LaunchRecord | DropRecord:
-    """A line of ``launches.jsonl``. Raises ``KprofError``."""
-    # Few lines have the word at all.
-    if b"drop" in line and decode(line, _LineKind, where).drop is not UNSET:
-        return decode(line, DropRecord, where)
-    return decode(line, LaunchRecord, where)
 
 
 def _require_same_recording(kernel: KernelRecord, process: ProcessRecord, where: str) -> None:

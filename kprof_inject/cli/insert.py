@@ -14,8 +14,9 @@ from kprof_inject.cli.options import at_option, json_option, path_type, style_op
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.files import write_json
 from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
-from kprof_inject.select.plan import Style, scope_table
+from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.style import Style
 from kprof_inject.workspace import Workspace, held, snapshot_beside
 
 # The kinds of sites that come from the text of a source file.

@@ -149,7 +149,7 @@ def style_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_style(*args: Any, split: str, iter_records: str, **others: Any) -> Any:
-        from kprof_inject.select.plan import Style
+        from kprof_inject.select.style import Style
 
         return function(*args, style=Style.of(split, iter_records), **others)
 

@@ -31,8 +31,8 @@ from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input
-from kprof_inject.select.plan import Style
 from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.select.style import Style
 from kprof_inject.workspace import Workspace, held
 
 

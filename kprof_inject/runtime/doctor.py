@@ -16,8 +16,9 @@ from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime import packages
 from kprof_inject.runtime.packages import CheckResult, Status
+from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
-from kprof_inject.runtime.session import Session, read_reports
+from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")

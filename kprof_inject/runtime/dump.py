@@ -22,7 +22,8 @@ from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
 from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
 

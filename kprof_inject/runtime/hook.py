@@ -11,7 +11,8 @@ from typing import Any
 
 from kprof_inject.runtime import faults, process_events
 from kprof_inject.runtime.faults import say
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
 
 ENVIRONMENT = {
     # A kernel that a worker process compiled arrives as a pickle: records would come without a launcher for them.

@@ -35,7 +35,8 @@ from kprof_inject.runtime.launching import launcher
 from kprof_inject.runtime.launching.launch_buffers import RecordingBuild
 from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchSink
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
 

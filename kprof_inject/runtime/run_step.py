@@ -28,8 +28,9 @@ from kprof_inject.runtime.launching.launch_buffers import Destination, Recording
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
+from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import Plan, RunStep, remove_binaries
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 

@@ -23,9 +23,10 @@ from kprof_inject.pipeline.insertion import (
     view_of,
     write_insertions,
 )
-from kprof_inject.select.plan import Style, scope_table
+from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import SPREADS
+from kprof_inject.select.style import Style
 from kprof_inject.workspace import Workspace
 
 GOLDEN = [path for path in fixtures() if path.with_suffix(".expected.ttgir").exists()]

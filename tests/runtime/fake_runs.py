@@ -27,9 +27,10 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
+from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import RunStep
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.session import Session
 
 EIGHT_KIB = Mode(buffer_bytes=8192)
 """What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""

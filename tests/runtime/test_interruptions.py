@@ -25,9 +25,10 @@ from triton import knobs
 
 from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.launcher import CapturingLauncher
+from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import RunStep
 from kprof_inject.runtime.run_step import LiveCapture, WorkspacePlans, _install_once
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.session import Session
 
 X = torch.arange(1, 17, dtype=torch.float32)
 LAUNCH_BYTES = 16 * (8192 + 128)

@@ -16,7 +16,8 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.resources import chosen_buffer_bytes, keeps_occupancy, mode_of_kernel, row_bytes
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.instrumentation import Lowered, lower
-from kprof_inject.select.plan import Style, make_plan
+from kprof_inject.select.plan import make_plan
+from kprof_inject.select.style import Style
 
 pytestmark = pytest.mark.triton
 

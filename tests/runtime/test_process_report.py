@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import pytest
 
 from kprof_inject.runtime.compiler_process import without_false_alarms
-from kprof_inject.runtime.session import KernelState, ProcessReport, read_reports
+from kprof_inject.runtime.process_report import KernelState, ProcessReport, read_reports
 
 
 def only_report(folder: Path) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_
 
 from kprof_inject.runtime import hook, program
 from kprof_inject.runtime.hook import PROTON_MODULES
+from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.runtime.program import program_environment
-from kprof_inject.runtime.session import SESSION_VARIABLE, Session, read_reports
+from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.workspace import Workspace
 
 RUN_AND_END_WITH_7 = "print('ran'); raise SystemExit(7)"

@@ -11,10 +11,11 @@ from small_modules import FILE, TWO_RECORDS, found, kernel, missed, sequence
 
 from kprof_inject.errors import KprofError
 from kprof_inject.select.candidates import candidates
-from kprof_inject.select.plan import USUAL_STYLE, Plan, Style, make_plan
+from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.sites import Dropped
 from kprof_inject.select.spans import in_runs
+from kprof_inject.select.style import USUAL_STYLE, Style
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"

@@ -8,7 +8,8 @@ import pytest
 from planning import insertion_of, plan_of
 from small_modules import TWO_RECORDS
 
-from kprof_inject.select.plan import BODY_RECORD, USUAL_STYLE, Style
+from kprof_inject.select.plan import BODY_RECORD
+from kprof_inject.select.style import USUAL_STYLE, Style
 
 EVERYTHING = ("func", "loop", "iter")
 HEAD, TAIL = "module {\n  tt.func public @k(%n: i32) {\n", "  }\n}\n"

@@ -7,9 +7,10 @@ from golden import FIXTURES, read
 from planning import fixture_view, insertion_of, plan_of, view_of_text
 from small_modules import found, kernel, missed, sequence
 
-from kprof_inject.select.plan import Plan, Style, make_plan
+from kprof_inject.select.plan import Plan, make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import Spread, in_one_piece, in_runs
+from kprof_inject.select.style import Style
 
 LOAD = "%x = tt.load %p : !tt.ptr<f32>"
 STORE = "tt.store %p, %x : !tt.ptr<f32>"

@@ -10,7 +10,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
-from kprof_inject.runtime.session import ProcessReport
+from kprof_inject.runtime.process_report import ProcessReport
 
 
 class _Depth(threading.local):

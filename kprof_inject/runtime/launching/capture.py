@@ -33,7 +33,8 @@ from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer
 from kprof_inject.runtime.process_events import in_forked_child
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
 from kprof_inject.version import __version__
 
 _MOST_ON_DEVICE = 4

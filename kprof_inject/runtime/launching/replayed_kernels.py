@@ -21,7 +21,8 @@ from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.launching.replay import LaunchAgain, Replays
 from kprof_inject.runtime.launching.saved_memory import NotReplayable, saved
 from kprof_inject.runtime.process_events import is_of_signal_handler
-from kprof_inject.runtime.session import ProcessReport, Session
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
 
 
 @dataclass(frozen=True, slots=True, eq=False)
