@@ -10,8 +10,9 @@ import click
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, read_input, say, write_result
-from kprof_inject.cli.options import at_option, json_option, path_type, style_options
+from kprof_inject.cli.options import at_option, json_option, path_type
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
+from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
 from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, insert_module, view_of, write_insertions
 from kprof_inject.select.plan import scope_table

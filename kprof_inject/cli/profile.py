@@ -15,16 +15,15 @@ from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     at_option,
-    capture_options,
     json_option,
     layout_option,
     program_argument,
-    style_options,
     trace_file,
     trace_option,
     workspace_option,
 )
 from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
