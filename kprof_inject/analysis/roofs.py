@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
+from kprof_inject.analysis.executions import Counted, by_ctas, executed_kernel
 from kprof_inject.analysis.findings.finding import Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.memory import DramBound, Traffic
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.work import NO_WORK, Work, work_of
-from kprof_inject.capture.model import Kernel, ttgir_of
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.dialect import FUNCTION
-from kprof_inject.ttgir.loop_bounds import iterations_of_loops
-from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.parser import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +51,19 @@ class Roof:
 @dataclass(frozen=True, slots=True)
 class SpeedOfLight:
     """The roofs of a launch's scopes, in the order of the table, or why there are none. ``unknown`` operations do work
-    that is not in them: they are under a condition, or in a loop whose iterations nobody counted."""
+    that is not in them: nobody knows how often they were executed. ``dram`` is the whole launch's, None where nothing
+    is known of the device's memory."""
 
     roofs: tuple[Roof, ...]
     unknown: int = 0
     missing: Unjudged | None = None
+    dram: DramBound | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "scopes": [roof.to_json() for roof in self.roofs],
             "unknown_operations": self.unknown,
+            "dram": {**asdict(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
             "missing": str(self.missing) if self.missing else None,
         }
 
@@ -75,16 +75,16 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary) -> SpeedOfLight:
     rates = rates_of(target)
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"no rates are known of {target}", ""))
-    if missing := missing_records(timeline) or unpaired_records(timeline):
+    if missing := _missing(timeline):
         return SpeedOfLight((), missing=missing)
     try:
-        worked = _worked(ttgir_of(kernel), str(kernel.folder))
+        ran = executed_kernel(timeline.launch, summary)
     except KprofError as error:
         return SpeedOfLight((), missing=Unjudged(f"the kernel's module cannot be read: {error.what}", ""))
-    executed = _Executions(worked, timeline, summary)
-    done = [(line, executed.of(operation), work) for operation, line, work in worked.working]
-    roofs = tuple(_roofs(timeline, summary, rates, done))
-    return SpeedOfLight(roofs, unknown=sum(times is None for _, times, _ in done))
+    traffic = Traffic(ran.operations, timeline)
+    working = [(one, work) for one in ran.operations if (work := work_of(one.operation, ran.module.aliases)) != NO_WORK]
+    roofs = tuple(_roofs(timeline, summary, rates, working, traffic))
+    return SpeedOfLight(roofs, sum(one.times is None for one, _ in working), dram=traffic.dram_bound())
 
 
 def _target(kernel: Kernel) -> str:
@@ -92,91 +92,32 @@ def _target(kernel: Kernel) -> str:
     return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else "an unknown device"
 
 
-@dataclass(frozen=True, slots=True)
-class _Worked:
-    """What of a module is asked for: the operations that have work to do, with their lines; and the loops, with the
-    first and the last line of each, and how often it goes round (None: the text does not tell)."""
-
-    working: tuple[tuple[Operation, int, Work], ...]
-    loops: tuple[tuple[Operation, int, int], ...]
-    iterations: Mapping[Operation, int | None]
-    functions: int
-
-
-@lru_cache(maxsize=4)  # the launches of a kernel come together
-def _worked(text: str, file: str) -> _Worked:
-    """Raises ``KprofError``."""
-    module = parse(text, file)
-    operations = list(module.walk())
-    working = [(one, work) for one in operations if (work := work_of(one, module.aliases)) != NO_WORK]
-    iterations = iterations_of_loops(operations)
-    lines = module.line_numbers([one.start for one, _ in working])
-    begins = module.line_numbers([loop.start for loop in iterations])
-    ends = module.line_numbers([loop.end - 1 for loop in iterations])
-    return _Worked(
-        tuple((one, line, work) for (one, work), line in zip(working, lines, strict=True)),
-        tuple(zip(iterations, begins, ends, strict=True)),
-        iterations,
-        sum(one.name == FUNCTION for one in operations),
-    )
-
-
-class _Executions:
-    """How often operations were executed by the CTAs of a launch, all together."""
-
-    def __init__(self, worked: _Worked, timeline: Timeline, summary: LaunchSummary) -> None:
-        self._iterations = worked.iterations
-        self._has_one_function = worked.functions == 1
-        self._ctas = prod(timeline.launch.grid)
-        self._recorded: dict[Operation, int] = {}
-        for index, scope in enumerate(timeline.table.scopes):
-            if scope.kind != ScopeKind.ITERATION or scope.lines is None:
-                continue
-            first, last = scope.lines
-            around = [(begin, loop) for loop, begin, end in worked.loops if begin < first and last <= end]
-            if around:
-                self._recorded[max(around, key=lambda one: one[0])[1]] = executions(summary, index)
-
-    def of(self, operation: Operation) -> int | None:
-        """None if it is under a condition, or in a loop of which nobody knows how often it went round."""
-        times = 1
-        for owner in operation.ancestors():
-            if owner in self._recorded:
-                return times * self._recorded[owner]
-            if owner.name == FUNCTION:
-                # Where there are several functions, nobody counts how often one is called.
-                return times * self._ctas if self._has_one_function else None
-            if owner.traits.is_loop:
-                iterations = self._iterations[owner]
-                if iterations is None:
-                    return None
-                times *= iterations
-            elif owner.traits.regions == "branch":
-                return None
-        return None
-
-
-def executions(summary: LaunchSummary, scope: int) -> int:
-    """By CTAs: all the warps that run a scope do so together."""
-    found = summary.scopes[scope]
-    return found.count // max(len(found.warps.ids), 1)
+def _missing(timeline: Timeline) -> Unjudged | None:
+    chosen, grid = len(timeline.ctas), prod(timeline.launch.grid)
+    if chosen < grid:
+        return Unjudged(f"only {chosen} of {grid} CTAs were chosen", "choose them all")
+    return missing_records(timeline) or unpaired_records(timeline)
 
 
 def _roofs(
-    timeline: Timeline, summary: LaunchSummary, rates: UnitRates, done: Sequence[tuple[int, int | None, Work]]
+    timeline: Timeline,
+    summary: LaunchSummary,
+    rates: UnitRates,
+    working: Sequence[tuple[Counted, Work]],
+    traffic: Traffic,
 ) -> Iterator[Roof]:
     for index, scope in enumerate(timeline.table.scopes):
         sm_cycles = summary.scopes[index].sm_cycles
         if scope.lines is None or not sm_cycles or not _is_whole(scope):
             continue
         first, last = scope.lines
-        work = NO_WORK
-        for line, times, each in done:
-            if times and first <= line <= last:
-                work += each * times
+        work = Work(l2_bytes=traffic.l2_bytes(first, last))
+        for one, each in working:
+            if one.times and first <= one.line <= last:
+                work += each * one.times
         if work != NO_WORK:
             parts = {unit: needed / sm_cycles for unit, needed in rates.cycles(work).items()}
-            yield Roof(scope.name, executions(summary, index), sm_cycles, work, parts)
+            yield Roof(scope.name, by_ctas(summary, index), sm_cycles, work, parts)
 
 
 def _is_whole(scope: ScopeInfo) -> bool:

@@ -24,6 +24,8 @@ class UnitRates:
     tensor_flops: Mapping[str, int]
     special: int
     fp32: int
+    shared_bytes: int = 128
+    l2_bytes: int = 64
 
     def cycles(self, work: Work) -> dict[str, float]:
         """How many cycles of one SM each unit needs for it at least, by the name of the unit. Work of a type that is
@@ -37,6 +39,8 @@ class UnitRates:
             "tensor cores": sum(tensor),
             "special functions": work.special / self.special,
             "fp32 units": max(work.multiplications, work.additions) / self.fp32,
+            "shared memory": work.shared_bytes / self.shared_bytes,
+            "L2 to SM": work.l2_bytes / self.l2_bytes,
         }
 
 

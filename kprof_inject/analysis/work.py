@@ -11,17 +11,22 @@ from dataclasses import dataclass, field
 
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.values import definition_of, operand_names
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Of one CTA, or of all: ``tensor_flops`` by the operands' type (all of 8 bits are ``f8``), and elements that are
-    multiplied, added, or put through a special function, as floats of 32 bits."""
+    multiplied, added, or put through a special function, as floats of 32 bits; and bytes that are moved."""
 
     tensor_flops: Mapping[str, float] = field(default_factory=dict)
     special: float = 0
     multiplications: float = 0
     additions: float = 0
+    shared_bytes: float = 0
+    """That go between shared memory and registers, or tensor cores."""
+    l2_bytes: float = 0
+    """That come from the L2 to the SM."""
 
     def __add__(self, other: Work) -> Work:
         elements = dict.fromkeys((*self.tensor_flops, *other.tensor_flops))
@@ -30,6 +35,8 @@ class Work:
             self.special + other.special,
             self.multiplications + other.multiplications,
             self.additions + other.additions,
+            self.shared_bytes + other.shared_bytes,
+            self.l2_bytes + other.l2_bytes,
         )
 
     def __mul__(self, times: float) -> Work:
@@ -38,6 +45,8 @@ class Work:
             times * self.special,
             times * self.multiplications,
             times * self.additions,
+            times * self.shared_bytes,
+            times * self.l2_bytes,
         )
 
 
@@ -47,7 +56,7 @@ NO_WORK = Work()
 # Instructions" (ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division), to which Triton
 # lowers these of f32.
 _SPECIAL = """
-    arith.divf math.exp math.exp2 math.log math.log2 math.rsqrt math.sqrt tt.approx_divf tt.precise_divf tt.precise_sqrt
+    math.exp math.exp2 math.log math.log2 math.rsqrt math.sqrt tt.precise_sqrt
 """
 _OF_ELEMENT = {
     **dict.fromkeys(_SPECIAL.split(), Work(special=1)),
@@ -64,13 +73,69 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
         result = next(reversed(types_of(operation)), None)
         # Each thread computes a scalar, which is next to nothing.
         return _OF_ELEMENT[operation.name] * result.elements if result and _is_f32_tensor(result) else NO_WORK
+    if operation.name in _DIVISIONS:
+        return _of_division(operation)
     if operation.traits.is_dot:
-        return _of_dot(operation, aliases)
+        return _of_dot(operation, aliases) + _of_operands(operation)
+    if operation.name in _SHARED_PLACE:
+        return _of_shared(operation, _SHARED_PLACE[operation.name])
     return _of_combination(operation) if operation.traits.combines_elements else NO_WORK
 
 
 def _is_f32_tensor(result: PrintedType) -> bool:
     return result.element == "f32" and bool(result.shape)
+
+
+# The reciprocal in a division is one. Of what several elements are divided by, it is computed once.
+_DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+_REPEATED = ("tt.broadcast", "tt.expand_dims", "ttg.convert_layout")
+
+
+def _of_division(operation: Operation) -> Work:
+    types = types_of(operation)
+    if not types or not _is_f32_tensor(types[-1]):
+        return NO_WORK
+    names = operand_names(operation)
+    made = definition_of(names[1], operation) if len(names) > 1 else None
+    divisors = types[-1].elements
+    while made is not None and made.name in _REPEATED:
+        divisors = min(divisors, types_of(made)[0].elements)
+        made = definition_of(operand_names(made)[0], made)
+    if made is not None and (made.name == "tt.splat" or made.traits.is_constant):
+        return NO_WORK
+    return Work(special=divisors)
+
+
+# Which of an operation's types is that of what goes to shared memory, or comes from there.
+_SHARED_PLACE = {"ttg.local_load": -1, "ttg.local_store": 0, "ttg.local_alloc": 0}
+
+
+def _of_shared(operation: Operation, place: int) -> Work:
+    """An allocation stores what it is given; without that, nothing."""
+    types = types_of(operation)
+    moved = types[place] if types else None
+    return Work(shared_bytes=moved.elements * moved.bits / 8) if moved and moved.kind == "tensor" else NO_WORK
+
+
+# Rows that tensor cores multiply by one reading of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma"
+# (256 by a pair of CTAs).
+_ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256}
+
+
+def _of_operands(operation: Operation) -> Work:
+    """Those that the tensor cores take from shared memory themselves."""
+    types = types_of(operation)
+    rows = _ROWS_AT_ONCE.get(operation.name)
+    if rows is None or len(types) < 3:
+        return NO_WORK
+    first, second = types[0], _second_operand(types)
+    first_bytes = first.elements * first.bits / 8 if _is_shared(first) else 0
+    second_bytes = second.elements * second.bits / 8 if _is_shared(second) else 0
+    return Work(shared_bytes=first_bytes + max(first.shape[-2] / rows, 1) * second_bytes)
+
+
+def _is_shared(one: PrintedType) -> bool:
+    return one.kind == "memdesc" and "tensor_memory" not in one.rest
 
 
 def _of_combination(operation: Operation) -> Work:

@@ -140,6 +140,10 @@ class Kernel:
     """What one record of it costs; None if that is unknown."""
     sm_count: int | None = None
     """How many SMs the device has; None if that is unknown."""
+    l2_bytes: int | None = None
+    """The size of the device's L2; None if that is unknown, as the next."""
+    dram_bytes_per_s: float | None = None
+    """What the device's memory can move at most, by its clock and width."""
     checksums: tuple[int | None, int | None] = (None, None)
     """CRC-32 of the module's file and of that of its sources; None in captures of format 1."""
     capture_folder: Path | None = None
@@ -184,6 +188,8 @@ class Launch:
     """When the host's call had returned; older captures do not tell."""
     offset_bytes: int = 0
     """Where the buffer begins in its file."""
+    arguments: tuple[int | None, ...] = ()
+    """Of the compiled function, by its parameters: integers and addresses, None for all else. Empty if unknown."""
     crc32: int | None = None
     """Of the buffer; None in captures of format 1."""
     process: ProcessRecord | None = None

@@ -62,6 +62,9 @@ BufferKind = Literal["shared", "global"]
 ScopeId = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 LineNumber = Annotated[int, Meta(ge=1, lt=1 << 31)]
 LayoutName = Literal["timed", "untimed"]
+MOST_ARGUMENT = (1 << 62) - 1
+"""So that sums of two still fit into 64 bits."""
+Argument = Annotated[int, Meta(ge=-MOST_ARGUMENT, le=MOST_ARGUMENT)]
 
 # What GPUs run at, with room to either side: 0.6 GHz (Jetson) to 3 GHz.
 _LEAST_SM_CLOCK_HZ, _MOST_SM_CLOCK_HZ = 3e8, 6e9
@@ -108,7 +111,8 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
 
 
 class LaunchRecord(Struct, frozen=True, kw_only=True):
-    """A line of ``launches.jsonl``: a launch whose buffer was saved."""
+    """A line of ``launches.jsonl``: a launch whose buffer was saved. ``arguments`` are those of the compiled
+    function, in the order of its parameters, as far as they are integers or addresses; empty if they are unknown."""
 
     line: Count = 0
     variant: FileName
@@ -122,6 +126,7 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
     file: FileName
     buffer_crc32: Crc32 | None = None
     graph: bool = False
+    arguments: Annotated[tuple[Argument | None, ...], Meta(max_length=1 << 12)] = ()
 
 
 class DropRecord(Struct, frozen=True, kw_only=True):
@@ -332,6 +337,8 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
     scope_table: ScopeTableRecord
     sm_clock_hz: float
     sm_count: Annotated[int, Meta(ge=0, lt=1 << 16)] = 0
+    l2_bytes: Bytes = 0
+    dram_bytes_per_s: Annotated[float, Meta(ge=0, lt=1e15)] = 0
     mode: ModeRecord
     metadata: dict[str, Any]
     clean_metadata: dict[str, Any] = field(default_factory=dict)

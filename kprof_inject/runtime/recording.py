@@ -26,12 +26,13 @@ from kprof_inject.capture.schema import (
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler import Compile, overriding, variant_of, with_room
 from kprof_inject.runtime.compiler_process import errors_in, without_false_alarms
-from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.hook import packages_binaries
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of, target_of
 from kprof_inject.runtime.launching import launcher
+from kprof_inject.runtime.launching.arguments import ArgumentKinds
 from kprof_inject.runtime.launching.launch_buffers import RecordingBuild
 from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchSink
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
@@ -256,6 +257,8 @@ class PlannedKernel:
             mode=ModeRecord(*astuple(mode)),
             sm_clock_hz=plausible_sm_clock_hz(1000 * device.get("sm_clock_rate", 0)),
             sm_count=device.get("multiprocessor_count", 0),
+            l2_bytes=l2_bytes(),
+            dram_bytes_per_s=_dram_bytes_per_s(device),
             metadata={**clean_metadata, **{name: getattr(kernel.metadata, name) for name in _CHANGED_BY_RECORDS}},
             clean_metadata=clean_metadata,
             clean=workspace.clean_run(dumped.variant),
@@ -273,6 +276,7 @@ class PlannedKernel:
             sources=workspace.kernel_sources(dumped.variant),
             record=record,
             signature=dumped.info.signature,
+            argument_kinds=ArgumentKinds.of(dumped.info.signature),
         )
 
 
@@ -314,3 +318,8 @@ def _device_properties(target: GPUTarget) -> dict[str, Any]:
         return dict(driver.active.utils.get_device_properties(device))
     except RuntimeError:  # no active driver: a machine without a GPU
         return {}
+
+
+def _dram_bytes_per_s(device: dict[str, Any]) -> float:
+    """By the memory's clock in kHz, which moves two bits a cycle and line, and its width in bits; 0 if unknown."""
+    return float(2 * 1e3 * device.get("mem_clock_rate", 0) * device.get("mem_bus_width", 0) / 8)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import triton
 from triton import knobs
@@ -24,7 +25,7 @@ from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.capture import LaunchCapture
 from kprof_inject.runtime.launching.captured_graphs import watch_graphs
-from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
+from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
@@ -103,8 +104,10 @@ class LiveCapture:
     def pass_over(self, build: RecordingBuild, number: int) -> None:
         self._current.pass_over(build, number)
 
-    def begin(self, build: RecordingBuild, number: int, grid: tuple[int, int, int], stream: int) -> Destination:
-        return self._current.begin(build, number, grid, stream)
+    def begin(
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> Destination:
+        return self._current.begin(build, number, grid, stream, arguments)
 
     def timer(self, variant: str) -> LaunchTimer:
         return self._current.timer(variant)

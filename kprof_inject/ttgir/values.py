@@ -22,6 +22,40 @@ def without_strings(text: str) -> str:
     return _STRING.sub("", text)
 
 
+def operand_names(operation: Operation) -> list[str]:
+    """The values that an operation without regions is given, in the order of the text."""
+    return _VALUE.findall(without_strings(operation.tail))
+
+
+def definition_of(name: str, user: Operation) -> Operation | None:
+    """The operation that gives a value to another one in its function; None if an argument does."""
+    for operation in (user, *user.owners()):
+        if operation.block is None:
+            return None
+        for one in operation.block.operations:
+            if one is operation:
+                break
+            if name.partition("#")[0] == one.results.partition("=")[0].partition(":")[0].strip():
+                return one
+    return None
+
+
+def argument_names(module: Module, holder: Operation | Region) -> list[str]:
+    """The arguments of a function, or those of a region that its own text names."""
+    if isinstance(holder, Operation):
+        return _ARGUMENT.findall(without_strings(holder.tail))
+    return _block_arguments(module, holder, holder.blocks[0])
+
+
+def _block_arguments(module: Module, region: Region, block: Block) -> list[str]:
+    """What the label of a block, or the clause that begins with it, calls its arguments."""
+    head = block.label or region.clause
+    if not head.startswith(("^", "partition")):
+        return []
+    text = module.text
+    return _ARGUMENT.findall(without_strings(text[text.rindex(head, 0, block.start) : block.start]))
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """An operation without regions: the node of its results, and those of its operands, in the order of the text."""
@@ -91,7 +125,7 @@ class ValueGraph:
                     self._branch(block.operations[-1], passed, arguments)
             self._forget(around)
             bodies.append(_Body(arguments[region.blocks[0].label], ends))
-        results = [self._give(name) for name in _result_names(operation)]
+        results = [self._give(name) for name in result_names(operation)]
         for targets, given in _PASSING.get(operation.name, _pass_all)(values, bodies, results):
             for target, value in zip(targets, given, strict=False):
                 self._link(target, value)
@@ -99,17 +133,9 @@ class ValueGraph:
 
     def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
         """The arguments of each of a region's blocks; ``bound`` are those that its operation names."""
-        names = {block.label: self._argument_names(region, block) for block in region.blocks}
+        names = {block.label: _block_arguments(self._module, region, block) for block in region.blocks}
         names[region.blocks[0].label] += bound
         return {label: [self._give(name) for name in named] for label, named in names.items()}
-
-    def _argument_names(self, region: Region, block: Block) -> list[str]:
-        """What the label of a block, or the clause that begins with it, calls its arguments."""
-        head = block.label or region.clause
-        if not head.startswith(("^", "partition")):
-            return []
-        text = self._module.text
-        return _ARGUMENT.findall(without_strings(text[text.rindex(head, 0, block.start) : block.start]))
 
     def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
         """Pass values on to the blocks that follow; the generic form does not tell which go to which."""
@@ -197,7 +223,8 @@ def _pass_all(values: list[int], bodies: Sequence[_Body], results: list[int]) ->
 _PASSING = {"scf.for": _pass_in_for, "scf.while": _pass_in_while, "scf.if": _pass_out}
 
 
-def _result_names(operation: Operation) -> list[str]:
+def result_names(operation: Operation) -> list[str]:
+    """Of one that gives several values under one name, that name with a number each."""
     return [
         f"{name}#{number}" if count else name
         for name, count in _RESULT.findall(operation.results)

@@ -41,12 +41,12 @@ MMA = "128x32xf32, #mma"
         (
             "%d = ttng.warp_group_dot %a, %b, %c {isAsync = true} : !ttg.memdesc<64x16xf16, #s, #m> * "
             "!ttg.memdesc<16x8xf16, #s, #m> -> tensor<64x8xf32, #mma>",
-            Work({"f16": 2 * 64 * 16 * 8}),
+            Work({"f16": 2 * 64 * 16 * 8}, shared_bytes=2 * (64 * 16 + 16 * 8)),
         ),
         (
             "ttng.tc_gen5_mma %a, %b, %c[], %t, %t : !ttg.memdesc<128x64xf16, #s, #m>, !ttg.memdesc<64x32xf16, #s, "
             "#m>, !ttg.memdesc<128x32xf32, #t, #ttng.tensor_memory>",
-            Work({"f16": 2 * 128 * 64 * 32}),
+            Work({"f16": 2 * 128 * 64 * 32}, shared_bytes=2 * (128 * 64 + 64 * 32)),
         ),
         ("%x = math.exp2 %a : tensor<128x64xf32, #x>", Work(special=128 * 64)),
         ("%x = arith.divf %a, %b : tensor<128xf32, #x>", Work(special=128)),
@@ -96,8 +96,14 @@ def test_works_add_up() -> None:
 def test_the_cycles_that_the_units_of_an_sm_need() -> None:
     rates = rates_of("cuda:90")
     assert rates is not None
-    needed = rates.cycles(Work({"f16": 8192, "tf32": 2048, "i4": 9}, special=32, multiplications=128, additions=256))
-    assert needed == {"tensor cores": 3.0, "special functions": 2.0, "fp32 units": 2.0}
+    needed = rates.cycles(Work({"f16": 8192, "tf32": 2048, "i4": 9}, 32, 128, 256, shared_bytes=512, l2_bytes=640))
+    assert needed == {
+        "tensor cores": 3.0,
+        "special functions": 2.0,
+        "fp32 units": 2.0,
+        "shared memory": 4.0,
+        "L2 to SM": 10.0,
+    }
     assert rates_of("cuda:75") is None
 
 

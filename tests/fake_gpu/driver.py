@@ -50,6 +50,8 @@ class FakeDriver(DriverBase):
                 "max_shared_mem": 232_448,
                 "multiprocessor_count": 132,
                 "sm_clock_rate": 1_980_000,
+                "mem_clock_rate": 3_201_000,
+                "mem_bus_width": 6144,
             },
         )
         self._loading = threading.local()

@@ -70,6 +70,18 @@ def ctas_per_sm(function: int, threads: int, shared_bytes: int) -> int | None:
     return count.value if status == 0 else None
 
 
+_L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+
+
+def l2_bytes() -> int:
+    """The size of the current device's L2; 0 if the driver does not tell."""
+    driver = loaded_driver()
+    handle, size = ctypes.c_int(), ctypes.c_int()
+    if driver is None or driver.cuCtxGetDevice(ctypes.byref(handle)):
+        return 0
+    return 0 if driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, handle) else size.value
+
+
 class Driver:
     """The driver's functions, as methods that raise ``RuntimeError`` where the driver reports a failure."""
 

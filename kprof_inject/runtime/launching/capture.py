@@ -8,8 +8,10 @@ import platform
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import triton
@@ -25,6 +27,7 @@ from kprof_inject.runtime.launching.launch_buffers import (
     ChosenLaunches,
     Destination,
     FullBuffer,
+    Grid,
     LaunchBuffers,
     LaunchInfo,
     RecordingBuild,
@@ -94,13 +97,17 @@ class LaunchCapture:
         """That launch is made without records, or not at all."""
         self._passed_over[build.variant_of_program, number] = None
 
-    def begin(self, build: RecordingBuild, number: int, grid: tuple[int, int, int], stream: int) -> Destination:
-        """What a launch writes to; called in the launch path. Raises ``NoDeviceMemory``."""
+    def begin(
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> Destination:
+        """What a launch of a kernel with these arguments writes to; called in the launch path. Raises
+        ``NoDeviceMemory``."""
         if not self._part:
             self._start()
         device = self._device.current()
         self._devices.add(device)
-        launch = LaunchInfo(build, number, grid, device, stream, time.time_ns(), self._device.is_capturing())
+        numbers = build.argument_kinds.numbers(arguments)
+        launch = LaunchInfo(build, number, grid, device, stream, time.time_ns(), self._device.is_capturing(), numbers)
         return self._buffers.destination_for(launch)
 
     def timer(self, variant: str) -> LaunchTimer:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from kprof_inject.capture.schema import KernelRecord, LaunchRecord
 from kprof_inject.runtime.devices.device import Buffer, Device, Event
+from kprof_inject.runtime.launching.arguments import ArgumentKinds, Numbers
 from kprof_inject.runtime.launching.launches import LaunchFilter
 
 
@@ -73,6 +74,8 @@ class RecordingBuild:
     record: KernelRecord
     signature: dict[str, str]
     """The types of its arguments, by their names."""
+    argument_kinds: ArgumentKinds
+    """The same, to read those of a launch by."""
 
 
 @dataclass(slots=True)  # not frozen: it is made in the launch path, and takes three times as long to make then
@@ -87,6 +90,8 @@ class LaunchInfo:
     stream: int
     host_ns: int
     graph: bool
+    arguments: Numbers = ()
+    """``ArgumentKinds`` has what each is."""
     host_end_ns: int = 0
     is_taken: bool = False
     """True once the thread that writes has it."""
@@ -108,6 +113,7 @@ class LaunchInfo:
             buffer_bytes=self.size_bytes,
             file="",
             graph=self.graph,
+            arguments=self.arguments,
         )
 
 

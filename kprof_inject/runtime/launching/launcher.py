@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -14,8 +14,9 @@ from triton.compiler.compiler import CompiledKernel
 from kprof_inject.runtime.devices.device import NoDeviceMemory
 from kprof_inject.runtime.faults import fault_of
 from kprof_inject.runtime.launching import profile_allocator
+from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
-from kprof_inject.runtime.launching.launch_buffers import Destination, RecordingBuild
+from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
 from kprof_inject.runtime.launching.profile_allocator import launching
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer
@@ -85,8 +86,11 @@ class LaunchSink(Protocol):
     def pass_over(self, build: RecordingBuild, number: int) -> None:
         """That launch is made without records, or not at all."""
 
-    def begin(self, build: RecordingBuild, number: int, grid: tuple[int, int, int], stream: int) -> Destination:
-        """The destination for that launch. Raises ``NoDeviceMemory``; it may then be asked again for another build."""
+    def begin(
+        self, build: RecordingBuild, number: int, grid: Grid, stream: int, arguments: Sequence[Any]
+    ) -> Destination:
+        """The destination for that launch, whose kernel has these arguments. Raises ``NoDeviceMemory``; it may then be
+        asked again for another build."""
 
     def timer(self, variant: str) -> LaunchTimer: ...
 
@@ -113,7 +117,7 @@ class CapturingLauncher:
         profile_allocator.install()
         if not grid_x * grid_y * grid_z:
             return self._first.launch(*grid, stream, function, metadata, *args)
-        chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream)
+        chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream, args)
         if chosen is None:
             return self._launch_clean(grid, stream, *args)
         build, destination, number = chosen
@@ -154,13 +158,14 @@ class CapturingLauncher:
         clean = self._builds.clean()
         return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
 
-    def _choose(self, grid: tuple[int, int, int], stream: int) -> tuple[RecordingBuild, Destination, int] | None:
-        """The build, the destination and the number of the launch; None if it is to go without records."""
+    def _choose(self, grid: Grid, stream: int, args: Sequence[Any]) -> tuple[RecordingBuild, Destination, int] | None:
+        """The build, the destination and the number of the launch; None if it is to go without records. ``args`` are
+        all that a launcher takes behind the metadata."""
         number = self._capture.number(self._first)
         if number is None:
             return None
         try:
-            return *self._begin(grid, stream, number), number
+            return *self._begin(grid, stream, number, args[NOT_THE_KERNELS:]), number
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -168,7 +173,9 @@ class CapturingLauncher:
             self._give_up(_reason_of(error))
             return None
 
-    def _begin(self, grid: tuple[int, int, int], stream: int, number: int) -> tuple[RecordingBuild, Destination]:
+    def _begin(
+        self, grid: Grid, stream: int, number: int, arguments: Sequence[Any]
+    ) -> tuple[RecordingBuild, Destination]:
         """Raises ``_NoRoom`` if no build is small enough, and what fails."""
         ctas = grid[0] * grid[1] * grid[2]
         while True:
@@ -176,7 +183,7 @@ class CapturingLauncher:
             size_bytes = ctas * build.cta_bytes
             if size_bytes <= self._most_bytes:
                 try:
-                    return build, self._capture.begin(build, number, grid, stream)
+                    return build, self._capture.begin(build, number, grid, stream, arguments)
                 except NoDeviceMemory:
                     self._most_bytes = size_bytes // 2
             smaller = self._builds.with_smaller_buffer(ctas, self._most_bytes)

@@ -15,6 +15,7 @@ from typing import Any
 from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
 from kprof_inject.runtime.devices.device import Device, Event, NoDeviceMemory
 from kprof_inject.runtime.launching import profile_allocator
+from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
 from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
 from kprof_inject.runtime.launching.launches import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
 from kprof_inject.runtime.launching.saved_memory import (
@@ -47,7 +48,7 @@ _MOST_HOLD_NS = 20_000_000
 _SAME_WORK = 1.5
 
 # Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.
-_HOOKS = (None, None, None)
+_HOOKS = (None,) * NOT_THE_KERNELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class LaunchAgain:
         cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> LaunchAgain:
         """``arguments`` are all that a launcher takes behind the metadata. Raises ``NotReplayable``."""
-        own = arguments[len(_HOOKS) :]
+        own = arguments[NOT_THE_KERNELS:]
         return cls(build, clean, grid, stream, own, memory_of(own, build.signature))
 
     def without_tensors(self) -> LaunchAgain:

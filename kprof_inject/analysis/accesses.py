@@ -1,0 +1,164 @@
+"""The accesses of a launch to global memory: how many bytes they ask for, and which."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from kprof_inject.analysis.evaluation import Executed
+from kprof_inject.analysis.footprints import Ranges, touched
+from kprof_inject.analysis.grids import Mask, Part, Sum, TooLarge, compared, dimension
+from kprof_inject.analysis.integer_operations import Descriptor, Value, bytes_of
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import PrintedType, types_of
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Of an operation that accesses global memory. ``passes_by_l1``: what it reads is kept nowhere before shared
+    memory."""
+
+    reads: bool
+    writes: bool
+    passes_by_l1: bool = False
+    is_descriptors: bool = False
+    """It takes a descriptor and coordinates, and else a tensor of pointers."""
+
+
+_READ, _WRITE, _CHANGE = Form(True, False), Form(False, True), Form(True, True)
+# TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
+# Memory Accelerator".
+_FORMS = {
+    "tt.load": _READ,
+    "tt.store": _WRITE,
+    "tt.atomic_rmw": _CHANGE,
+    "tt.atomic_cas": _CHANGE,
+    "ttg.async_copy_global_to_local": Form(True, False, passes_by_l1=True),
+    **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), Form(True, False, True, True)),
+    **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), Form(False, True, True, True)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Of all CTAs, all iterations and all elements. ``mask`` says which of them do it; ``address`` where. Either is
+    None where it is unknown."""
+
+    operation: Operation
+    form: Form
+    element_bytes: int
+    elements: int
+    """Of one execution, without the mask."""
+    address: Sum | None
+    mask: Mask | None
+    places: int | None
+    """How many elements are accessed, all together; None if that is unknown."""
+    is_whole: bool
+    """Each execution accesses all elements."""
+
+    def requested_bytes(self, times: int | None) -> int | None:
+        """What it asks for. ``times`` is how often it was executed, for where only that is known."""
+        if self.places is not None:
+            return self.places * self.element_bytes
+        return times * self.elements * self.element_bytes if self.is_whole and times is not None else None
+
+    def touched(self, sm_of_cta: Part | None = None) -> Ranges | None:
+        """Which bytes, at least, if that is known. With ``sm_of_cta``, the same of different SMs are different ones."""
+        if self.address is None or self.mask is None:
+            return None
+        address = self.address
+        if sm_of_cta is not None:
+            address += Sum((Part(sm_of_cta.axes, sm_of_cta.values * _APART),))
+        with suppress(TooLarge):
+            return touched(address, self.mask, self.element_bytes)
+        return None
+
+
+# No address is as large.
+_APART = 1 << 50
+
+
+def access_of(one: Executed) -> Access | None:
+    """To global memory; None of an operation that makes none, and of those that are not known here."""
+    form = _FORMS.get(one.operation.name)
+    if form is None:
+        return None
+    types = types_of(one.operation)
+    pointed = types[0] if types else PrintedType("", (), "i8")
+    shape = pointed.shape
+    address, mask = (_in_tensor if form.is_descriptors else _at_pointers)(one, shape)
+    sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
+    is_whole = mask is not None and not mask.factors
+    places = None
+    if mask is not None and one.when is not None:
+        mask = mask & one.when
+        with suppress(TooLarge):
+            places = None if mask.is_least and not mask.factors else mask.count(sizes)
+    else:
+        mask = None
+    return Access(
+        one.operation,
+        _as_cached(one.operation, form),
+        bytes_of(pointed.pointee),
+        pointed.elements,
+        address,
+        mask,
+        places,
+        is_whole,
+    )
+
+
+_CACHE = re.compile(r"\bcacheModifier = (\w+)")
+
+
+def _as_cached(operation: Operation, form: Form) -> Form:
+    """The user may have a load pass by the L1; PTX ISA, "Cache Operators": ``.cg``, ``.cv``."""
+    found = _CACHE.search(operation.tail)
+    return Form(form.reads, form.writes, True) if found and found[1] in ("cg", "cv") else form
+
+
+_MASK_NAME = re.compile(r"\bmask %")
+_MASK_PLACE: dict[str, int] = {
+    "tt.load": 1,
+    "tt.store": 2,
+    "tt.atomic_rmw": 2,
+    "ttg.async_copy_global_to_local": 2,
+}
+
+
+def _at_pointers(one: Executed, _: tuple[int, ...]) -> tuple[Sum | None, Mask | None]:
+    address = one.operands[0] if one.operands else None
+    place = _MASK_PLACE.get(one.operation.name, len(one.operands))
+    mask: Value = Mask()
+    if place < len(one.operands) and (
+        one.operation.name != "ttg.async_copy_global_to_local" or _MASK_NAME.search(one.operation.tail)
+    ):
+        mask = one.operands[place]
+    return address if isinstance(address, Sum) else None, mask if isinstance(mask, Mask) else None
+
+
+def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Sum | None, Mask | None]:
+    """A block of a descriptor's tensor; what is outside of the tensor is not accessed."""
+    described = one.operands[0] if one.operands else None
+    if not isinstance(described, Descriptor):
+        return None, None
+    rank = len(described.shape)
+    coordinates, predicate = one.operands[1 : 1 + rank], one.operands[-1]
+    mask: Mask | None = predicate if isinstance(predicate, Mask) else Mask()
+    address = described.address
+    for number, (coordinate, size, stride) in enumerate(
+        zip(coordinates, described.shape, described.strides_bytes, strict=True)
+    ):
+        if not isinstance(coordinate, Sum) or size is None or stride is None or len(shape) != rank:
+            return None, None
+        place = coordinate + Sum((Part((dimension(number),), np.arange(shape[number])),))
+        with suppress(TooLarge):
+            inside = compared(np.less, place, size) & compared(np.greater_equal, place, Sum.integer(0))
+            mask = mask & inside if mask is not None else None
+            address = address + place * stride if address is not None else None
+            continue
+        return None, None
+    return address, mask

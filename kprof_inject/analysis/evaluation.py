@@ -1,0 +1,462 @@
+"""Goes through a kernel as all CTAs of a launch do, and tells the integers that its operations are given.
+
+What was loaded is unknown, and so is what hangs on it; of loops, how each value changes from iteration to iteration is
+found out first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from kprof_inject.analysis.grids import CTA, Axis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
+from kprof_inject.analysis.integer_operations import Descriptor, Value, bytes_of, is_symbol, symbol, value_of
+from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.values import argument_names, operand_names, result_names
+
+_MOST_DEPTH = 40
+# A loop is gone through one by one where nothing else tells how its values change.
+_MOST_STEPS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """An operation as all CTAs execute it: the values that it is given, and when.
+
+    ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` says in
+    which of these places it is; None if that is unknown."""
+
+    operation: Operation
+    operands: tuple[Value, ...]
+    sizes: Mapping[Axis, int]
+    when: Mask | None
+
+    @property
+    def times(self) -> int | None:
+        """How often, all together; None if that is unknown."""
+        if self.when is None or self.when.is_least:
+            return None
+        try:
+            return self.when.count(self.sizes)
+        except TooLarge:
+            return None
+
+
+Grid = tuple[int, int, int]
+
+
+def executed(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None] = ()) -> list[Executed]:
+    """All operations of a function but those that hold others, in the order of the text. ``arguments`` are its own, as
+    a capture has them; empty if they are unknown."""
+    walk = _Walk(module, grid)
+    walk.function(function, arguments)
+    return walk.found
+
+
+_BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$.#-]+)")
+_CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
+_BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
+_WHICH = re.compile(r"\s*([xyz])\b")
+_BRACKETS = re.compile(r"\[([^\]]*)\]")
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A loop that is being gone through. ``trips`` may differ between CTAs; ``most`` is the greatest of them."""
+
+    axis: Axis
+    first: Sum
+    step: Sum
+    trips: Part
+    most: int
+
+    @property
+    def places(self) -> Sum:
+        return Sum((Part((self.axis,), np.arange(self.most)),))
+
+    @property
+    def is_even(self) -> bool:
+        """All CTAs go round as often."""
+        return bool((self.trips.values == self.most).all())
+
+    def when(self) -> Mask:
+        if self.is_even:
+            return Mask()
+        places = self.places.joint()
+        return Mask((joined(np.less, places, self.trips),))
+
+
+class _Walk:
+    def __init__(self, module: Module, grid: Grid) -> None:
+        self.found: list[Executed] = []
+        self._module = module
+        self._grid = grid
+        self._values: dict[str, Value] = {}
+        self._depth = 0
+
+    def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
+        names = argument_names(self._module, function)
+        if len(arguments) == len(names):
+            for name, argument in zip(names, arguments, strict=True):
+                self._values[name] = None if argument is None else Sum.integer(argument)
+            self._describe(function, names)
+        if function.regions:
+            self._region(function.regions[0], Mask(), {CTA: prod(self._grid)})
+
+    def _describe(self, function: Operation, names: Sequence[str]) -> None:
+        """Behind a descriptor stand the sizes and the strides of its tensor."""
+        for place, one in enumerate(types_of_arguments(function)):
+            if one is not None and place < len(names):
+                rank, element_bytes = one
+                behind = [self._values.get(name) for name in names[place + 1 : place + 1 + 2 * rank]]
+                sums = [value if isinstance(value, Sum) else None for value in behind]
+                address = self._values.get(names[place])
+                strides = tuple(size and size * Sum.integer(element_bytes) for size in sums[rank:])
+                self._values[names[place]] = Descriptor(
+                    address if isinstance(address, Sum) else None, tuple(sums[:rank]), strides
+                )
+
+    def _region(self, region: Region, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+        """What its end passes on. Of blocks that are led to by branches, nobody knows whether they are executed."""
+        passed: list[Value] = []
+        for number, block in enumerate(region.blocks):
+            for operation in block.operations:
+                passed = self._take(operation, None if number else when, sizes)
+        return passed if len(region.blocks) == 1 else []
+
+    def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+        """Returns what a terminator passes on."""
+        if operation.regions and not operation.traits.combines_elements:
+            if self._depth < _MOST_DEPTH:
+                self._depth += 1
+                self._nest(operation, when, sizes)
+                self._depth -= 1
+            return []
+        operands = [self._values.get(name) for name in operand_names(operation)]
+        if operation.traits.is_terminator:
+            return operands
+        self.found.append(Executed(operation, tuple(operands), sizes, when))
+        names = result_names(operation)
+        if len(names) == 1:
+            self._values[names[0]] = self._value(operation, operands)
+        self._create(operation, operands)
+        return []
+
+    def _value(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
+            found = _WHICH.match(operation.tail)
+            return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
+        if operation.name == "tt.make_tensor_descriptor":
+            return _described(operation, operands)
+        if operation.name == "ttng.reinterpret_tensor_descriptor":
+            return self._values.get(_created(operand_names(operation)[0]))
+        return value_of(operation, operands)
+
+    def _of_grid(self, name: str, which: int) -> Sum:
+        size = self._grid[which]
+        if name == "tt.get_num_programs" or size == 1:
+            return Sum.integer(size if name == "tt.get_num_programs" else 0)
+        programs = np.arange(prod(self._grid)) // prod(self._grid[:which]) % size
+        return Sum((Part((CTA,), programs),))
+
+    def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
+        """A descriptor in memory: its operation gives no value, and names dimensions from the innermost."""
+        if operation.name == "ttng.tensormap_create":
+            self._values[_created(operand_names(operation)[0])] = _created_descriptor(operation, operands)
+
+    def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> None:
+        results: Sequence[Value] = ()
+        if operation.name == "scf.for":
+            with suppress(TooLarge):
+                results = self._for(operation, when, sizes)
+        elif operation.name == "scf.if":
+            results = self._if(operation, when, sizes)
+        elif operation.name in (WARP_SPECIALIZE, PARTITIONS):
+            self._partitions(operation, when, sizes)
+        else:
+            for region in operation.regions:
+                with self._names(dict.fromkeys(argument_names(self._module, region))):
+                    self._region(region, None, sizes)
+        for name, value in zip(result_names(operation), results, strict=False):
+            self._values[name] = value
+
+    @contextmanager
+    def _names(self, bound: Mapping[str, Value]) -> Iterator[None]:
+        """What is named inside is unknown behind it."""
+        around = self._values
+        self._values = {**around, **bound}
+        try:
+            yield
+        finally:
+            self._values = around
+
+    @contextmanager
+    def _in_secret(self) -> Iterator[None]:
+        """What is executed inside is only tried."""
+        found, self.found = self.found, []
+        try:
+            yield
+        finally:
+            self.found = found
+
+    def _partitions(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> None:
+        captured = [self._values.get(name) for name in operand_names(operation)]
+        for region in operation.regions:
+            names = argument_names(self._module, region)
+            with self._names(dict(zip(names, captured, strict=False))):
+                self._region(region, when, sizes)
+
+    def _if(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+        names = operand_names(operation)
+        condition = self._values.get(names[0]) if names else None
+        conditions: list[Mask | None] = [None, None]
+        if isinstance(condition, Mask):
+            with suppress(TooLarge):
+                conditions = [condition, condition.inverted()]
+        passed = []
+        for region, its in zip(operation.regions, conditions, strict=False):
+            with self._names({}):
+                passed.append(self._region(region, when & its if when and its else None, sizes))
+        if len(passed) < 2 or not isinstance(condition, Mask) or condition.is_least:
+            return []
+        return [_chosen(condition, one, other) for one, other in zip(*passed, strict=False)]
+
+    def _for(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+        found = _BOUNDS.match(operation.tail)
+        carried = _CARRIED.search(operation.tail)
+        pairs = _BOUND_NAME.findall(carried[1]) if carried else []
+        names = [name for name, _ in pairs]
+        initial = [self._values.get(value) for _, value in pairs]
+        body = operation.regions[-1]
+        loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
+        if found is None or loop is None or (when is None and not loop.is_even):
+            with self._names(dict.fromkeys([*names, *(found.groups()[:1] if found else ())])):
+                self._region(body, None, sizes)
+            return []
+        if not loop.most:
+            return initial
+        inside = {**sizes, loop.axis: loop.most}
+        counter = {found[1]: loop.first + loop.step * loop.places}
+        changes = _Changes(loop, initial)
+        with self._in_secret(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
+            changes.settle(self._region(body, None, inside))
+        if changes.open and loop.most <= _MOST_STEPS:
+            self._step(operation, found[1], names, changes)
+        with self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
+            passed = self._region(body, when & loop.when() if when else None, inside)
+        return changes.results(passed)
+
+    def _loop(self, operation: Operation, bounds: Sequence[Value]) -> _Loop | None:
+        first, last, step = bounds
+        if not (isinstance(first, Sum) and isinstance(last, Sum) and isinstance(step, Sum)):
+            return None
+        if any(is_symbol(axis) for bound in (first, last, step) for axis in bound.axes) or step.bounds()[0] <= 0:
+            return None
+        distance = (last + -first).joint()
+        trips = joined(lambda distance, step: np.maximum(-(-distance // step), 0), distance, step.joint())
+        return _Loop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
+
+    def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: _Changes) -> None:
+        """Go through a loop one by one for what could not be settled, as far as that is needed."""
+        loop, body = changes.loop, operation.regions[-1]
+        if len(body.blocks) != 1:
+            return
+        operations = body.blocks[0].operations
+        passed_names = operand_names(operations[-1]) if operations else []
+        open_now = sorted(changes.open)
+        needed = _needed(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
+        current = {names[place]: changes.initial[place] for place in open_now}
+        found: dict[int, list[Value]] = {place: [] for place in open_now}
+        settled = {name: value for place, name in enumerate(names) if (value := changes.values[place]) is not None}
+        for number in range(loop.most):
+            for place in open_now:
+                found[place].append(current[names[place]])
+            at = {name: _at(value, loop.axis, number) for name, value in settled.items()}
+            at[counter] = loop.first + loop.step * Sum.integer(number)
+            with self._in_secret(), self._names({**at, **current}):
+                for one in needed:
+                    self._take(one, None, {})
+                current = {names[place]: self._values.get(passed_names[place]) for place in open_now}
+            if any(value is None for value in current.values()):
+                return
+        for place, values in found.items():
+            changes.values[place] = _stacked(values, loop.axis)
+
+
+class _Changes:
+    """How the values change that a loop hands from iteration to iteration. ``values`` are those in all iterations;
+    ``open`` are those of which nothing is known yet."""
+
+    def __init__(self, loop: _Loop, initial: Sequence[Value]) -> None:
+        self.loop = loop
+        self.initial = initial
+        self.symbols: list[Value] = [
+            Sum((Part((symbol(place),), np.ones(1, np.int64)),)) if isinstance(value, Sum) else None
+            for place, value in enumerate(initial)
+        ]
+        self.values: list[Value] = [None] * len(initial)
+        self.open: set[int] = set()
+
+    def settle(self, passed: Sequence[Value]) -> None:
+        """By what an iteration passes on of the symbols."""
+        waiting: dict[int, tuple[int | None, Sum]] = {}
+        for place, value in enumerate(passed[: len(self.values)]):
+            initial = self.initial[place]
+            if not isinstance(value, Sum) or not isinstance(initial, Sum):
+                continue
+            source, rest = _of_symbol(value)
+            if rest is None:
+                self.open.add(place)
+            elif source == place:
+                self.values[place] = self._growing(initial, rest)
+            else:
+                waiting[place] = (source, rest)
+        for place, (source, rest) in waiting.items():
+            from_where = Sum.integer(0) if source is None else self.values[source]
+            if isinstance(from_where, Sum):
+                with suppress(TooLarge):
+                    self.values[place] = self._following(self.initial[place], from_where + rest)
+            else:
+                self.open.add(place)
+
+    def _growing(self, initial: Sum, change: Sum) -> Value:
+        """Each iteration adds ``change``."""
+        axis = self.loop.axis
+        try:
+            if axis not in change.axes:
+                return initial + change * self.loop.places
+            joint = change.joint()
+        except TooLarge:
+            return None
+        place = joint.axes.index(axis)
+        return initial + Sum((Part(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
+
+    def _following(self, initial: Value, passed: Sum) -> Value:
+        """Each iteration has what the one before passed on."""
+        if not isinstance(initial, Sum):
+            return None
+        both = joined(np.add, passed.joint(), Part((self.loop.axis,), np.zeros(self.loop.most, np.int64)))
+        place = both.axes.index(self.loop.axis)
+        rolled = Sum((Part(both.axes, np.roll(both.values, 1, axis=place)),))
+        is_first = Mask((Part((self.loop.axis,), np.arange(self.loop.most) == 0),))
+        return where(is_first, initial, rolled)
+
+    def results(self, passed: Sequence[Value]) -> list[Value]:
+        """Behind the loop: what the last iteration passed on."""
+        if self.loop.is_even:
+            return [_at(value, self.loop.axis, self.loop.most - 1) for value in passed]
+        found: list[Value] = []
+        for initial, value in zip(self.initial, passed, strict=False):
+            change = value + -initial if isinstance(value, Sum) and isinstance(initial, Sum) else None
+            found.append(initial if change and change.only() == 0 else None)
+        return found
+
+
+def _of_symbol(value: Sum) -> tuple[int | None, Sum | None]:
+    """The symbol that a value is, but for a sum without any; the sum is None if it is not of that kind."""
+    source, rest = None, []
+    for part in value.parts:
+        if not any(map(is_symbol, part.axes)):
+            rest.append(part)
+        elif len(part.axes) == 1 and source is None and part.values[0] == 1:
+            source = part.axes[0].number
+        else:
+            return None, None
+    return source, Sum(tuple(rest)) if rest else Sum.integer(0)
+
+
+def _chosen(condition: Mask, one: Value, other: Value) -> Value:
+    if isinstance(one, Sum) and isinstance(other, Sum):
+        with suppress(TooLarge):
+            return where(condition, one, other)
+    return None
+
+
+def _at(value: Value, axis: Axis, number: int) -> Value:
+    """In one iteration."""
+    if isinstance(value, Sum):
+        return Sum.of(*(_part_at(part, axis, number) for part in value.parts))
+    if isinstance(value, Mask):
+        return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_least)
+    return value
+
+
+def _part_at(part: Part, axis: Axis, number: int) -> Part:
+    if axis not in part.axes:
+        return part
+    place = part.axes.index(axis)
+    return Part((*part.axes[:place], *part.axes[place + 1 :]), part.values.take(number, axis=place))
+
+
+def _stacked(values: Sequence[Value], axis: Axis) -> Value:
+    """The values of all iterations as one."""
+    sums = [value.joint() for value in values if isinstance(value, Sum)]
+    if len(sums) < len(values):
+        return None
+    axes = tuple(sorted({other for part in sums for other in part.axes}))
+    shape = np.broadcast_shapes(*(part.over(axes).shape for part in sums))
+    stacked = np.stack([np.broadcast_to(part.over(axes), shape) for part in sums])
+    place = sum(other < axis for other in axes)
+    return Sum((Part((*axes[:place], axis, *axes[place:]), np.moveaxis(stacked, 0, place)),))
+
+
+def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
+    """Those that make what the names stand for, in the order of the text."""
+    wanted, found = set(names), []
+    for operation in reversed(operations):
+        if not operation.regions and not wanted.isdisjoint(result_names(operation)):
+            found.append(operation)
+            wanted.update(operand_names(operation))
+    return found[::-1]
+
+
+def _described(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
+    types = types_of(operation)
+    sums = [value if isinstance(value, Sum) else None for value in operands]
+    if not types or not sums:
+        return None
+    rank = (len(sums) - 1) // 2
+    element = Sum.integer(bytes_of(types[0].pointee))
+    strides = tuple(size and size * element for size in sums[1 + rank : 1 + 2 * rank])
+    return Descriptor(sums[0], tuple(sums[1 : 1 + rank]), strides)
+
+
+def _created(name: str) -> str:
+    """What stands for the descriptor that lies where the name leads."""
+    return f"{name} -> descriptor"
+
+
+def _created_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
+    """``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``."""
+    lists = [len(re.findall(r"%", one)) for one in _BRACKETS.findall(operation.tail.partition(" : ")[0])]
+    types = types_of(operation)
+    if len(lists) != 4 or len(operands) != 2 + sum(lists) or len(types) < 2:
+        return None
+    sums = [value if isinstance(value, Sum) else None for value in operands]
+    rank = lists[1]
+    shape, strides = sums[2 + lists[0] :][:rank], sums[2 + lists[0] + rank :][: rank - 1]
+    element = Sum.integer(bytes_of(types[1].pointee))
+    return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
+
+
+def types_of_arguments(function: Operation) -> list[tuple[int, int] | None]:
+    """Of each argument that is a tensor's descriptor, its rank and the bytes of an element; None of others."""
+    found: list[tuple[int, int] | None] = []
+    for text in _ARGUMENT_TYPES.findall(function.tail):
+        described = _DESCRIBED.match(text)
+        if described:
+            found.append((described[1].count("x"), bytes_of(described[2])))
+        else:
+            found.append(None)
+    return found
+
+
+_ARGUMENT_TYPES = re.compile(r"%[\w$.-]+: (\S+)")
+_DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")

@@ -1,0 +1,95 @@
+"""What the CTAs of a launch executed: each operation of their kernel, what it was given, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from kprof_inject.analysis.evaluation import Executed, executed
+from kprof_inject.analysis.grids import loop_axis
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.model import Launch, ttgir_of
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.parser import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """An operation of a launch's kernel. ``times`` is how often its CTAs executed it, all together; None where nobody
+    knows: under a condition that hangs on what was loaded, in such a loop, and in a function that is called."""
+
+    line: int
+    executed: Executed
+    times: int | None
+
+    @property
+    def operation(self) -> Operation:
+        return self.executed.operation
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedKernel:
+    """The module that a launch was compiled from, and its operations in the order of the text."""
+
+    module: Module
+    operations: tuple[Counted, ...]
+
+
+def executed_kernel(launch: Launch, summary: LaunchSummary) -> ExecutedKernel:
+    """Raises ``KprofError`` if the module cannot be read."""
+    module = _parsed(ttgir_of(launch.kernel), str(launch.kernel.folder))
+    functions = [one for one in module.walk() if one.name == FUNCTION]
+    entry = next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
+    found: list[Executed] = []
+    for function in functions:
+        if function is entry:
+            found += executed(module, function, launch.grid, launch.arguments)
+        else:
+            found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
+    recorded = _recorded(module, launch.kernel.scopes, summary)
+    lines = module.line_numbers([one.operation.start for one in found])
+    counted = (Counted(line, one, _times(one, recorded)) for line, one in zip(lines, found, strict=True))
+    return ExecutedKernel(module, tuple(counted))
+
+
+@lru_cache(maxsize=4)  # the launches of a kernel come together
+def _parsed(text: str, file: str) -> Module:
+    return parse(text, file)
+
+
+def by_ctas(summary: LaunchSummary, scope: int) -> int:
+    """How often CTAs executed a scope: all the warps that run it do so together."""
+    found = summary.scopes[scope]
+    return found.count // max(len(found.warps.ids), 1)
+
+
+def _recorded(module: Module, table: ScopeTable, summary: LaunchSummary) -> dict[Operation, int]:
+    """Of the loops whose iterations were recorded, how many there were."""
+    loops = [one for one in module.walk() if one.traits.is_loop]
+    begins = module.line_numbers([loop.start for loop in loops])
+    ends = module.line_numbers([loop.end - 1 for loop in loops])
+    found: dict[Operation, int] = {}
+    for index, scope in enumerate(table.scopes):
+        if scope.kind == ScopeKind.ITERATION and scope.lines is not None:
+            first, last = scope.lines
+            spans: Sequence[tuple[int, int, Operation]] = list(zip(begins, ends, loops, strict=True))
+            around = [(begin, loop) for begin, end, loop in spans if begin < first and last <= end]
+            if around:
+                found[max(around, key=lambda one: one[0])[1]] = by_ctas(summary, index)
+    return found
+
+
+def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
+    """By the records of iterations; and where there are none, by what the launch's arguments say."""
+    times = 1
+    for owner in one.operation.ancestors():
+        if owner in recorded:
+            return times * recorded[owner]
+        if owner.traits.is_loop and loop_axis(owner.start) in one.sizes:
+            times *= one.sizes[loop_axis(owner.start)]
+        elif owner.name == FUNCTION or owner.traits.is_loop or owner.traits.regions == "branch":
+            break
+    return one.times

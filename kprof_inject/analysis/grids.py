@@ -1,0 +1,222 @@
+"""Integers that a kernel computes, for all CTAs, iterations and elements at once.
+
+A value is a sum of arrays, each over few axes: an address is what hangs on the CTA, plus what hangs on the row, plus
+what hangs on the iteration. So what would be billions of numbers stays as small as the kernel's text made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_ELEMENTS = 1 << 22
+"""Of one array."""
+
+
+class TooLarge(Exception):
+    """An array would have more than ``MOST_ELEMENTS``."""
+
+
+class Axis(NamedTuple):
+    """Along which values differ. Axes have an order, that of an array's dimensions."""
+
+    rank: int
+    number: int
+
+
+CTA = Axis(0, 0)
+
+
+def loop_axis(number: int) -> Axis:
+    """Of the iterations of a loop; an inner loop has a larger number than those around it."""
+    return Axis(1, number)
+
+
+def dimension(number: int) -> Axis:
+    """Of a tensor."""
+    return Axis(2, number)
+
+
+Axes = tuple[Axis, ...]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An array with its axes, in their order."""
+
+    axes: Axes
+    values: Array
+
+    def over(self, axes: Axes) -> Array:
+        """Its values with a dimension for each of ``axes``, of one element where it does not differ."""
+        sizes = dict(zip(self.axes, self.values.shape, strict=True))
+        return self.values.reshape([sizes.get(axis, 1) for axis in axes])
+
+    @property
+    def sizes(self) -> dict[Axis, int]:
+        return dict(zip(self.axes, self.values.shape, strict=True))
+
+
+def joined(compute: Callable[..., Array], *parts: Part) -> Part:
+    """One array of several, over the axes of all of them. Raises ``TooLarge``."""
+    axes = tuple(sorted({axis for part in parts for axis in part.axes}))
+    sizes: dict[Axis, int] = {}
+    for part in parts:
+        sizes.update(part.sizes)
+    if prod(sizes.values()) > MOST_ELEMENTS:
+        raise TooLarge
+    values = compute(*(part.over(axes) for part in parts))
+    return Part(axes, np.broadcast_to(values, [sizes[axis] for axis in axes]))
+
+
+def constant(value: int | bool) -> Part:
+    return Part((), np.array(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The sum of its parts, of which no two have the same axes."""
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, *parts: Part) -> Sum:
+        found: dict[Axes, Array] = {}
+        for part in parts:
+            known = found.get(part.axes)
+            found[part.axes] = part.values if known is None else known + part.values
+        return cls(tuple(Part(axes, values) for axes, values in found.items()))
+
+    @classmethod
+    def integer(cls, value: int) -> Sum:
+        return cls((constant(value),))
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum.of(*self.parts, *other.parts)
+
+    def __neg__(self) -> Sum:
+        return Sum(tuple(Part(part.axes, -part.values) for part in self.parts))
+
+    def __mul__(self, other: Sum) -> Sum:
+        """Raises ``TooLarge``."""
+        return Sum.of(*(joined(np.multiply, one, another) for one in self.parts for another in other.parts))
+
+    def joint(self) -> Part:
+        """Raises ``TooLarge``."""
+        return reduce(lambda one, another: joined(np.add, one, another), self.parts)
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        return frozenset(axis for part in self.parts for axis in part.axes)
+
+    def bounds(self) -> tuple[int, int]:
+        """It is nowhere less than the first, or more than the second."""
+        if not all(part.values.size for part in self.parts):
+            return 0, 0
+        return sum(int(part.values.min()) for part in self.parts), sum(int(part.values.max()) for part in self.parts)
+
+    def only(self) -> int | None:
+        """Its value if that is the same everywhere."""
+        low, high = self.bounds()
+        return low if low == high else None
+
+    def moved(self, places: Callable[[int], int]) -> Sum:
+        """With other numbers for a tensor's dimensions."""
+        return Sum.of(*(_moved(part, places) for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """True where all its factors are. ``is_least``: it may be true in more places."""
+
+    factors: tuple[Part, ...] = ()
+    is_least: bool = False
+
+    def __and__(self, other: Mask) -> Mask:
+        return Mask((*self.factors, *other.factors), self.is_least or other.is_least)
+
+    def joint(self) -> Part:
+        """Raises ``TooLarge``."""
+        return reduce(lambda one, another: joined(np.logical_and, one, another), self.factors, constant(True))
+
+    def inverted(self) -> Mask | None:
+        """None if it may be true in more places. Raises ``TooLarge``."""
+        joint = self.joint()
+        return None if self.is_least else Mask((Part(joint.axes, ~joint.values),))
+
+    def moved(self, places: Callable[[int], int]) -> Mask:
+        return Mask(tuple(_moved(part, places) for part in self.factors), self.is_least)
+
+    def count(self, sizes: Mapping[Axis, int]) -> int:
+        """In how many places it is true, of all that axes of these sizes have. Raises ``TooLarge``."""
+        axes = set(sizes)
+        times = 1
+        for group in groups_of(self.factors):
+            inside = Mask(tuple(group)).joint()
+            times *= int(np.count_nonzero(inside.values))
+            axes -= set(inside.axes)
+        return times * prod(sizes[axis] for axis in axes)
+
+
+def where(condition: Mask, one: Sum, other: Sum) -> Sum:
+    """Raises ``TooLarge``."""
+    return Sum((joined(np.where, condition.joint(), one.joint(), other.joint()),))
+
+
+def compared(compare: Callable[[Array, Array], Array], one: Sum, other: Sum) -> Mask:
+    """Where a comparison with a sum holds; ``compare`` is monotone in both. Of what would be too large, it is said
+    where it holds along all dimensions of a tensor. Raises ``TooLarge``."""
+    low, high = (one + -other).bounds()
+    zero = np.array(0)
+    if bool(compare(np.array(low), zero)) and bool(compare(np.array(high), zero)) and _is_order(compare):
+        return Mask()
+    try:
+        found = joined(compare, one.joint(), other.joint())
+        return Mask((found,))
+    except TooLarge:
+        if not _is_order(compare):
+            raise
+    difference = one + -other
+    ends = [Sum.of(*(_end_of(part, end) for part in difference.parts)).joint() for end in (np.min, np.max)]
+    least = joined(lambda low, high: compare(low, zero) & compare(high, zero), *ends)
+    return Mask((least,), is_least=True)
+
+
+def _is_order(compare: Callable[[Array, Array], Array]) -> bool:
+    """What holds at both ends holds between them."""
+    return compare in (np.less, np.less_equal, np.greater, np.greater_equal)
+
+
+def _end_of(part: Part, end: Callable[..., Array]) -> Part:
+    """Without the dimensions of a tensor: its least or its greatest along these."""
+    inside = tuple(place for place, axis in enumerate(part.axes) if axis.rank == dimension(0).rank)
+    return Part(tuple(axis for axis in part.axes if axis.rank != dimension(0).rank), end(part.values, axis=inside))
+
+
+def groups_of(parts: Sequence[Part]) -> list[list[Part]]:
+    """Parts that share axes, directly or by others, together."""
+    groups: list[tuple[set[Axis], list[Part]]] = []
+    for part in parts:
+        axes, members = set(part.axes), [part]
+        apart = []
+        for group in groups:
+            if group[0].isdisjoint(axes):
+                apart.append(group)
+            else:
+                axes |= group[0]
+                members = [*group[1], *members]
+        groups = [*apart, (axes, members)]
+    return [members for _, members in groups]
+
+
+def _moved(part: Part, places: Callable[[int], int]) -> Part:
+    axes = [dimension(places(axis.number)) if axis.rank == dimension(0).rank else axis for axis in part.axes]
+    order = sorted(range(len(axes)), key=lambda place: axes[place])
+    return Part(tuple(axes[place] for place in order), part.values.transpose(order))

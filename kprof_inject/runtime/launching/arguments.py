@@ -1,0 +1,61 @@
+"""The arguments of a launch as plain numbers: what a capture keeps of them, and nothing of what they lead to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kprof_inject.capture.schema import MOST_ARGUMENT
+
+NOT_THE_KERNELS = 3
+"""How many arguments a launcher of Triton's takes between the metadata and the kernel's own: what a profiler's hooks
+are called with, and the two hooks."""
+
+Numbers = tuple[int | None, ...]
+_CONSTANT = "constexpr"
+_NO_NUMBER = (None,)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentKinds:
+    """The types of a kernel's arguments: names, and tuples of them for the parts of tuples."""
+
+    kinds: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, signature: Mapping[str, str]) -> ArgumentKinds:
+        return cls(tuple(ast.literal_eval(kind) if kind.startswith("(") else kind for kind in signature.values()))
+
+    def numbers(self, arguments: Sequence[Any]) -> Numbers:
+        """Of a launch, in the order of the compiled function's parameters: integers as they are, of a tensor its
+        address, of a descriptor that and its shape and strides behind it; None for all else. Constants are no
+        parameters. Empty if these are not the arguments of such a kernel."""
+        kinds = self.kinds
+        if len(arguments) != len(kinds):
+            # Inductor leaves the constants out.
+            kinds = tuple(kind for kind in kinds if kind != _CONSTANT)
+        if len(arguments) != len(kinds):
+            return ()
+        return tuple(_numbers(arguments, kinds))
+
+
+def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | None]:
+    for argument, kind in zip(arguments, kinds, strict=False):
+        if kind == _CONSTANT:
+            continue
+        if isinstance(kind, str):
+            yield from _of_one(argument)
+        else:
+            yield from _numbers(argument, kind)
+
+
+def _of_one(argument: Any) -> Numbers:
+    if isinstance(argument, int):
+        return (int(argument),) if -MOST_ARGUMENT <= argument <= MOST_ARGUMENT else _NO_NUMBER
+    if hasattr(argument, "data_ptr"):
+        return (argument.data_ptr(),)
+    if hasattr(argument, "block_shape"):
+        return (argument.base.data_ptr(), *map(int, argument.shape), *map(int, argument.strides))
+    return _NO_NUMBER
