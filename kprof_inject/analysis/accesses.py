@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -19,16 +20,18 @@ from kprof_inject.ttgir.types import PrintedType, types_of
 @dataclass(frozen=True, slots=True)
 class Form:
     """Of an operation that accesses global memory. ``passes_by_l1``: what it reads is kept nowhere before shared
-    memory."""
+    memory. ``by_registers``: threads get it from the L1, or give it to that."""
 
     reads: bool
     writes: bool
     passes_by_l1: bool = False
+    by_registers: bool = False
     is_descriptors: bool = False
     """It takes a descriptor and coordinates, and else a tensor of pointers."""
 
 
-_READ, _WRITE, _CHANGE = Form(True, False), Form(False, True), Form(True, True)
+_READ, _WRITE = Form(True, False, by_registers=True), Form(False, True, by_registers=True)
+_CHANGE = Form(True, True)
 # TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
 # Memory Accelerator".
 _FORMS = {
@@ -37,8 +40,14 @@ _FORMS = {
     "tt.atomic_rmw": _CHANGE,
     "tt.atomic_cas": _CHANGE,
     "ttg.async_copy_global_to_local": Form(True, False, passes_by_l1=True),
-    **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), Form(True, False, True, True)),
-    **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), Form(False, True, True, True)),
+    **dict.fromkeys(
+        ("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"),
+        Form(True, False, passes_by_l1=True, is_descriptors=True),
+    ),
+    **dict.fromkeys(
+        ("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"),
+        Form(False, True, passes_by_l1=True, is_descriptors=True),
+    ),
 }
 
 
@@ -50,14 +59,25 @@ class Access:
     operation: Operation
     form: Form
     element_bytes: int
-    elements: int
-    """Of one execution, without the mask."""
+    shape: tuple[int, ...]
+    """Of the tensor that it takes or gives."""
     address: Sum | None
     mask: Mask | None
     places: int | None
     """How many elements are accessed, all together; None if that is unknown."""
     is_whole: bool
     """Each execution accesses all elements."""
+
+    @property
+    def is_spread(self) -> bool:
+        """No two elements of an execution have the same address, as far as that shows."""
+        axes = self.address.axes if self.address else frozenset()
+        return all(dimension(number) in axes for number, size in enumerate(self.shape) if size > 1)
+
+    @property
+    def elements(self) -> int:
+        """Of one execution, without the mask."""
+        return prod(self.shape)
 
     def requested_bytes(self, times: int | None) -> int | None:
         """What it asks for. ``times`` is how often it was executed, for where only that is known."""
@@ -103,7 +123,7 @@ def access_of(one: Executed) -> Access | None:
         one.operation,
         _as_cached(one.operation, form),
         bytes_of(pointed.pointee),
-        pointed.elements,
+        shape,
         address,
         mask,
         places,
@@ -117,7 +137,7 @@ _CACHE = re.compile(r"\bcacheModifier = (\w+)")
 def _as_cached(operation: Operation, form: Form) -> Form:
     """The user may have a load pass by the L1; PTX ISA, "Cache Operators": ``.cg``, ``.cv``."""
     found = _CACHE.search(operation.tail)
-    return Form(form.reads, form.writes, True) if found and found[1] in ("cg", "cv") else form
+    return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
 
 
 _MASK_NAME = re.compile(r"\bmask %")

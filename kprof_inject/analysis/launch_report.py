@@ -8,6 +8,7 @@ from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
+from kprof_inject.analysis.limits import Limit, limit_of
 from kprof_inject.analysis.roofs import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.model import Launch
@@ -26,6 +27,7 @@ class LaunchReport:
     judgements: tuple[Judgement, ...]
     verdict: Verdict
     speed_of_light: SpeedOfLight
+    limit: Limit
 
     @property
     def launch(self) -> Launch:
@@ -59,23 +61,26 @@ class LaunchReport:
             yield _DISTURBED
 
     def to_json(self) -> dict[str, Any]:
-        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust`` and ``speed_of_light``."""
+        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light``."""
         return {
             **self.summary.to_json(),
             "findings": [finding.to_json() for finding in self.findings],
             "rules": [judgement.to_json() for judgement in self.judgements],
             "doubts": list(self.doubts),
             "trust": self.verdict.to_json(),
+            "limit": self.limit.to_json(),
             "speed_of_light": self.speed_of_light.to_json(),
         }
 
 
 def report_on(timeline: Timeline) -> LaunchReport:
     summary = summarise(timeline)
+    light = speed_of_light(timeline, summary)
     return LaunchReport(
         timeline,
         summary,
         judge_by_rules(timeline, summary),
         judge(timeline.launch.kernel),
-        speed_of_light(timeline, summary),
+        light,
+        limit_of(summary, light, timeline.launch.kernel.sm_count),
     )

@@ -24,8 +24,9 @@ class DramBound:
     read_bytes: int
     written_bytes: int
     least_bytes: int
-    requested_bytes: int | None
-    """What its operations ask for at most, each time again; None where masks or loops are unknown."""
+    streamed_bytes: int | None
+    """What moves if nothing that one operation reads is in the L2 when another reads it, and nothing that is read at an
+    unknown address; None where that is unknown."""
     fits_l2: bool
     """What it reads and writes may lie in the L2 when the launch begins."""
     unknown: int
@@ -37,6 +38,9 @@ class DramBound:
     def least_ns(self) -> float:
         """No launch is faster that finds nothing in the L2."""
         return 1e9 * self.least_bytes / self.bytes_per_s
+
+
+_LAST_LINE = 1 << 62
 
 
 class Traffic:
@@ -74,6 +78,14 @@ class Traffic:
         )
         return passing + self._kept(last) - self._kept(first - 1)
 
+    def l1_bytes(self, first: int, last: int) -> int:
+        """What goes between the L1 and registers by what stands in these lines."""
+        return sum(
+            one.requested_bytes(times) or 0
+            for line, times, one in self._accesses
+            if first <= line <= last and one.form.by_registers and one.is_spread
+        )
+
     def _kept(self, last: int) -> int:
         """What the L1s of all SMs have got when the operations up to this line are done."""
         ranges = (
@@ -83,23 +95,49 @@ class Traffic:
         )
         return union(one for one in ranges if one is not None).size_bytes
 
-    def dram_bound(self) -> DramBound | None:
-        """None where the device's memory is unknown."""
+    def dram_bound(self, l1_bytes: int) -> DramBound | None:
+        """None where the device's memory is unknown. ``l1_bytes`` is the size of an SM's L1 and shared memory."""
         kernel = self._timeline.launch.kernel
         if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
             return None
         read = self._union(one.form.reads and not one.form.writes for _, _, one in self._accesses)
         written = self._union(one.form.writes and not one.form.reads for _, _, one in self._accesses)
-        requested = [one.requested_bytes(times) for _, times, one in self._accesses]
         return DramBound(
             read.size_bytes,
             written.size_bytes,
             read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
-            None if None in requested else sum(one for one in requested if one is not None),
+            self._streamed_bytes(l1_bytes),
             union((read, written)).size_bytes <= kernel.l2_bytes,
             sum(self._of(number, by_sm=False) is None for number in range(len(self._accesses))),
             kernel.dram_bytes_per_s,
         )
+
+    def _streamed_bytes(self, l1_bytes: int) -> int | None:
+        found = [self._streamed(number) for number in range(len(self._accesses))]
+        again = [
+            number
+            for number, (_, _, one) in enumerate(self._accesses)
+            if one.form.by_registers and one.form.reads and self._of(number, by_sm=False) is not None
+        ]
+        if None in found:
+            return None
+        total = sum(one for one in found if one is not None)
+        if self._fit(l1_bytes):
+            total -= sum(found[number] or 0 for number in again)
+            total += union(ranges for number in again if (ranges := self._of(number, by_sm=False))).size_bytes
+        return total
+
+    def _streamed(self, number: int) -> int | None:
+        _, times, one = self._accesses[number]
+        ranges = self._of(number, by_sm=False)
+        return one.requested_bytes(times) if ranges is None else ranges.size_bytes
+
+    def _fit(self, l1_bytes: int) -> bool:
+        """Whether what the CTAs of an SM read by its L1 has room there, so that they find it again."""
+        resources = self._timeline.launch.kernel.with_records
+        ctas = resources.ctas_per_sm or 1
+        kept = self._kept(_LAST_LINE) / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
+        return ctas * kept <= l1_bytes
 
     def _union(self, chosen: Iterator[bool]) -> Ranges:
         ranges = (self._of(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)

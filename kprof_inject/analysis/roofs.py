@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
-from kprof_inject.analysis.executions import Counted, by_ctas, executed_kernel
+from kprof_inject.analysis.executions import Counted, ExecutedKernel, by_ctas, executed_kernel
 from kprof_inject.analysis.findings.finding import Unjudged, missing_records, unpaired_records
 from kprof_inject.analysis.memory import DramBound, Traffic
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unit_rates import UnitRates, rates_of
-from kprof_inject.analysis.work import NO_WORK, Work, work_of
+from kprof_inject.analysis.work import NO_WORK, Work, exchanged_bytes, work_of
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import KprofError
@@ -58,12 +58,17 @@ class SpeedOfLight:
     unknown: int = 0
     missing: Unjudged | None = None
     dram: DramBound | None = None
+    atomics: int = 0
+    """How many operations of the module are atomic."""
+    exchanges: float = 0
+    """What part of the launch shared memory would be busy for if all that threads exchange went through it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "scopes": [roof.to_json() for roof in self.roofs],
             "unknown_operations": self.unknown,
             "dram": {**asdict(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
+            "exchanges": self.exchanges,
             "missing": str(self.missing) if self.missing else None,
         }
 
@@ -83,8 +88,20 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary) -> SpeedOfLight:
         return SpeedOfLight((), missing=Unjudged(f"the kernel's module cannot be read: {error.what}", ""))
     traffic = Traffic(ran.operations, timeline)
     working = [(one, work) for one in ran.operations if (work := work_of(one.operation, ran.module.aliases)) != NO_WORK]
-    roofs = tuple(_roofs(timeline, summary, rates, working, traffic))
-    return SpeedOfLight(roofs, sum(one.times is None for one, _ in working), dram=traffic.dram_bound())
+    return SpeedOfLight(
+        tuple(_roofs(timeline, summary, rates, working, traffic)),
+        sum(one.times is None for one, _ in working),
+        dram=traffic.dram_bound(rates.l1_bytes),
+        atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
+        exchanges=_exchanges(ran, summary, rates),
+    )
+
+
+def _exchanges(ran: ExecutedKernel, summary: LaunchSummary, rates: UnitRates) -> float:
+    aliases = ran.module.aliases
+    moved = sum(exchanged_bytes(one.operation, aliases) * (one.times or 0) for one in ran.operations)
+    longest = max((scope.sm_cycles for scope in summary.scopes), default=0)
+    return moved / rates.shared_bytes / longest if longest else 0.0
 
 
 def _target(kernel: Kernel) -> str:
@@ -111,7 +128,7 @@ def _roofs(
         if scope.lines is None or not sm_cycles or not _is_whole(scope):
             continue
         first, last = scope.lines
-        work = Work(l2_bytes=traffic.l2_bytes(first, last))
+        work = Work(shared_bytes=traffic.l1_bytes(first, last), l2_bytes=traffic.l2_bytes(first, last))
         for one, each in working:
             if one.times and first <= one.line <= last:
                 work += each * one.times

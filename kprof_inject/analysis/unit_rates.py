@@ -5,7 +5,10 @@ Sources. NVIDIA: CUDA C++ Programming Guide, "Throughput of Native Arithmetic In
 divided by its SMs and its boost clock. Of fp16: A100, 312 TFLOPS on 108 SMs at 1.41 GHz are 2048 a cycle; RTX 4090, 330
 on 128 at 2.52 GHz 1024; H100 SXM, 989.4 on 132 at 1.83 GHz 4096; B200, 2250 on 148 at 1.85 GHz 8192. AMD: data sheets
 of MI300X (1307.4 TFLOPS on 304 CUs at 2.1 GHz: 2048) and MI355X (2516 on 256 at 2.4 GHz: 4096); special functions by
-the CDNA 3 ISA guide, at a quarter of the rate of others.
+the CDNA 3 ISA guide, at a quarter of the rate of others. Four schedulers issue an instruction for 32 threads each in a
+cycle. Shared memory and the L1 move 128 bytes a cycle: CUDA C++ Programming Guide, "Shared Memory", 32 banks of 4
+bytes. An SM takes in 64 bytes a cycle from the L2: NVIDIA's A100 white paper has 5120 for 108 SMs, which is less; on an
+H200, Nsight Compute counted up to 43. Sizes of the L1 and shared memory together are those of the programming guide.
 """
 
 from __future__ import annotations
@@ -19,13 +22,17 @@ from kprof_inject.analysis.work import Work
 @dataclass(frozen=True, slots=True)
 class UnitRates:
     """Of one SM in one cycle: ``tensor_flops`` by the operands' type, dense; ``special`` and ``fp32`` in instructions,
-    each of one element. A multiplication and an addition may be one instruction."""
+    each of one element; ``issue`` those of all kinds. A multiplication and an addition may be one instruction.
+    ``shared_bytes`` go to or from shared memory and the L1, ``l2_bytes`` come from the L2."""
 
     tensor_flops: Mapping[str, int]
     special: int
     fp32: int
     shared_bytes: int = 128
     l2_bytes: int = 64
+    issue: int = 128
+    l1_bytes: int = 0
+    """The size of an SM's L1 and shared memory together."""
 
     def cycles(self, work: Work) -> dict[str, float]:
         """How many cycles of one SM each unit needs for it at least, by the name of the unit. Work of a type that is
@@ -35,11 +42,13 @@ class UnitRates:
             for element, flops in work.tensor_flops.items()
             if element in self.tensor_flops
         )
+        fp32 = max(work.multiplications, work.additions)
         return {
             "tensor cores": sum(tensor),
             "special functions": work.special / self.special,
-            "fp32 units": max(work.multiplications, work.additions) / self.fp32,
-            "shared memory": work.shared_bytes / self.shared_bytes,
+            "fp32 units": fp32 / self.fp32,
+            "instruction issue": (fp32 + work.special + work.others) / self.issue,
+            "shared memory and L1": work.shared_bytes / self.shared_bytes,
             "L2 to SM": work.l2_bytes / self.l2_bytes,
         }
 
@@ -49,12 +58,12 @@ def _tensor(f16: int, **others: int) -> dict[str, int]:
 
 
 _RATES = {
-    "cuda:80": UnitRates(_tensor(2048, tf32=1024, f64=128), 16, 64),
-    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128),
-    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128),
-    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128),
-    "cuda:100": UnitRates(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128),
-    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128),
+    "cuda:80": UnitRates(_tensor(2048, tf32=1024, f64=128), 16, 64, l1_bytes=192 << 10),
+    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 << 10),
+    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 << 10),
+    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 << 10),
+    "cuda:100": UnitRates(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, l1_bytes=256 << 10),
+    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, l1_bytes=128 << 10),
     "hip:gfx942": UnitRates(_tensor(2048, tf32=1024, f32=256, f64=256, f8=4096), 16, 128),
     "hip:gfx950": UnitRates(_tensor(4096, f32=256, f64=128, f8=8192, f4=16384), 16, 128),
 }

@@ -23,8 +23,10 @@ class Work:
     special: float = 0
     multiplications: float = 0
     additions: float = 0
+    others: float = 0
+    """Elements that take an instruction of another kind."""
     shared_bytes: float = 0
-    """That go between shared memory and registers, or tensor cores."""
+    """That go between shared memory, or the L1, and registers or tensor cores."""
     l2_bytes: float = 0
     """That come from the L2 to the SM."""
 
@@ -35,6 +37,7 @@ class Work:
             self.special + other.special,
             self.multiplications + other.multiplications,
             self.additions + other.additions,
+            self.others + other.others,
             self.shared_bytes + other.shared_bytes,
             self.l2_bytes + other.l2_bytes,
         )
@@ -45,6 +48,7 @@ class Work:
             times * self.special,
             times * self.multiplications,
             times * self.additions,
+            times * self.others,
             times * self.shared_bytes,
             times * self.l2_bytes,
         )
@@ -64,6 +68,10 @@ _OF_ELEMENT = {
     "arith.addf": Work(additions=1),
     "arith.subf": Work(additions=1),
     "math.fma": Work(multiplications=1, additions=1),
+    **dict.fromkeys(
+        ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.select", "arith.extf"),
+        Work(others=1),
+    ),
 }
 
 
@@ -195,3 +203,30 @@ def _resolved(layout: str, aliases: Mapping[str, str]) -> str:
     for _ in range(_MOST_NESTED):
         layout = _ALIAS.sub(lambda found: aliases.get(found[0], found[0]), layout)
     return layout
+
+
+# How many lanes of a warp have parts of what a reduction makes one of, at least in the layouts of tensor cores.
+_LANES = 4
+
+
+def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
+    """What threads would put into shared memory and take out of it, if all of it went that way that may: to change a
+    layout, or to combine elements of several threads."""
+    types = types_of(operation)
+    if not types or not types[0].shape:
+        return 0
+    first, last = types[0], types[-1]
+    if operation.name in ("tt.gather", "tt.histogram", "tt.join", "tt.split", "tt.scan"):
+        return 2 * first.elements * first.bits / 8
+    if operation.name == "ttg.convert_layout" and not _FREE_LAYOUT.search(_resolved(last.rest, aliases)):
+        return 2 * first.elements * first.bits / 8
+    if operation.name == "tt.reduce":
+        return 2 * last.elements * min(first.elements // last.elements, _LANES) * first.bits / 8
+    if operation.traits.is_dot:
+        # Without tensor cores, each thread takes operands of a tile of its own: of 4 x 4, two bytes a multiplication.
+        return 2 * _of_dot(operation, aliases).multiplications
+    return 0
+
+
+# Operands of dots and slices mostly stay in the threads that have them.
+_FREE_LAYOUT = re.compile(r"dot_op|slice")

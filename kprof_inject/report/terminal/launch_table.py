@@ -96,6 +96,7 @@ def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Ite
     yield _title(report, kernel_name, place_name)
     yield from _build(report.launch.kernel)
     yield f"  trust: {report.verdict.headline}"
+    yield f"  {report.limit.sentence}"
 
 
 def _title(report: LaunchReport, kernel_name: str, place_name: str) -> str:
