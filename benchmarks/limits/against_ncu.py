@@ -2,6 +2,110 @@
 
     python benchmarks/limits/against_ncu.py OUT
 
-OUT is what ``record.py`` wrote. Prints a line for each kernel: for each unit our part and Nsight Compute's, in percent;
-for bytes the two counts and their ratio; and what the report says limits it.
+OUT is what ``record.py`` wrote. For each kernel: what our work is of Nsight Compute's active cycles and what it says of
+the same unit, in percent; bytes and wavefronts, with the ratio of ours to its; its own speed of light; our sentence.
 """
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.roofs import Roof
+from kprof_inject.capture.model import Launch
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.timeline.timeline import decode_launch
+
+Counts = Mapping[str, str]
+
+ACTIVE_CYCLES = "sm__cycles_active.sum"
+# By our name of a unit, what Nsight Compute calls its use.
+UNITS = {
+    "tensor cores": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "special functions": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
+    "fp32 units": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "instruction issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
+}
+WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts.sum"
+WAVEFRONT_BYTES = 128
+FROM_L2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
+FROM_DRAM, TO_DRAM = "dram__bytes_read.sum", "dram__bytes_write.sum"
+COMPUTE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
+MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+DURATION = "gpu__time_duration.sum"
+METRICS = [
+    DURATION,
+    ACTIVE_CYCLES,
+    *UNITS.values(),
+    WAVEFRONTS,
+    FROM_L2,
+    FROM_DRAM,
+    TO_DRAM,
+    COMPUTE,
+    MEMORY,
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+]
+
+
+def main() -> None:
+    out = Path(sys.argv[1])
+    counted = counts_of(out / "ncu.csv")
+    for name, launch in launches_of(out).items():
+        if name in counted:
+            for line in lines_of(name, report_on(decode_launch(launch)), counted[name]):
+                print(line)
+
+
+def lines_of(name: str, report: LaunchReport, counts: Counts) -> Iterator[str]:
+    def count(metric: str) -> float:
+        return float(counts.get(metric, "nan").replace(",", "") or "nan")
+
+    yield f"{name}: ours {report.summary.duration_ns / 1e3:.1f} us, Nsight Compute {count(DURATION) / 1e3:.1f}"
+    yield f"    {report.limit.sentence}"
+    yield f"    Nsight Compute: compute {count(COMPUTE):.0f} %, memory {count(MEMORY):.0f} %"
+    whole = next((roof for roof in report.speed_of_light.roofs if roof.scope == "func"), None)
+    if whole is not None:
+        for unit, metric in UNITS.items():
+            ours = 100 * whole.parts[unit] * whole.sm_cycles / count(ACTIVE_CYCLES)
+            yield f"    {unit}: {ours:.2f} of its cycles, {100 * whole.parts[unit]:.2f} of ours, {count(metric):.2f} %"
+        for what, ours, theirs in _amounts(whole, report, count(WAVEFRONTS), count(FROM_L2), count(FROM_DRAM)):
+            yield f"    {what}: {ours / 1e6:.3f} and {theirs / 1e6:.3f} million, {ours / max(theirs, 1):.3f}"
+
+
+def _amounts(
+    whole: Roof, report: LaunchReport, wavefronts: float, from_l2: float, from_dram: float
+) -> Iterator[tuple[str, float, float]]:
+    yield "wavefronts of shared memory and L1", whole.work.shared_bytes / WAVEFRONT_BYTES, wavefronts
+    yield "bytes from the L2", whole.work.l2_bytes, from_l2
+    if dram := report.speed_of_light.dram:
+        yield "bytes from DRAM", dram.read_bytes, from_dram
+
+
+def counts_of(file: Path) -> dict[str, Counts]:
+    """By the kernel's name, of its last launch."""
+    rows = list(csv.reader(file.read_text().splitlines()))
+    header = next(number for number, row in enumerate(rows) if row and row[0] == "ID")
+    named = (dict(zip(rows[header], row, strict=False)) for row in rows[header + 2 :])
+    return {counts["Kernel Name"]: counts for counts in named}
+
+
+def launches_of(out: Path) -> dict[str, Launch]:
+    """The last launch of each kernel, by its name in ``kernels.py`` and its own."""
+    times = {name: (begin, end) for name, begin, end in map(json.loads, (out / "times.jsonl").read_text().splitlines())}
+    capture = max((out / "captures" / "captures").iterdir())
+    return {
+        f"{name}/{launch.kernel.name}": launch
+        for launch in read_capture(capture).launches
+        for name, (begin, end) in times.items()
+        if begin <= launch.host_ns <= end
+    }
+
+
+if __name__ == "__main__":
+    main()

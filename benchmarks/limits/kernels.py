@@ -7,6 +7,7 @@ Sizes are such that every SM of an H100 or H200 has work, unless the name says o
 """
 
 import argparse
+import functools
 import json
 import time
 from collections.abc import Callable
@@ -314,6 +315,10 @@ def _matmul(
     )
 
 
+def _with_stages(stages: int) -> Launch:
+    return _matmul(2048, 2048, 4096, blocks=(128, 128, 32), stages=stages)
+
+
 def _descriptor_matmul(m: int, n: int, k: int) -> Launch:
     a, b, c = _random(m, k), _random(n, k), _random(m, n)
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
@@ -458,8 +463,10 @@ KERNELS: dict[str, Callable[[], Launch]] = {
     "matmul-throttled": lambda: _matmul(8192, 8192, 8192, blocks=(128, 256, 64)),
     "matmul-unpipelined": lambda: _matmul(4096, 4096, 2048, stages=1),
     "matmul-two-stages": lambda: _matmul(4096, 4096, 2048, blocks=(128, 128, 32), stages=2),
+    **{f"matmul-stages-{stages}": functools.partial(_with_stages, stages) for stages in range(1, 6)},
     "matmul-descriptors": lambda: _descriptor_matmul(4096, 4096, 2048),
     "matmul-gluon": lambda: _gluon_matmul(4096, 4096, 2048),
+    "matmul-gluon-2048": lambda: _gluon_matmul(2048, 2048, 2048),
     "attention": lambda: _attention(32, 4096, 64, False),
     "attention-128": lambda: _attention(32, 2048, 128, False),
     "attention-causal": lambda: _attention(32, 4096, 64, True),
@@ -480,7 +487,7 @@ KERNELS: dict[str, Callable[[], Launch]] = {
     "atomics": lambda: _count(1 << 24, 64),
     "exponentials": lambda: _of_elements(exponential_kernel, 1 << 22, 200),
     "polynomial": lambda: _of_elements(polynomial_kernel, 1 << 22, 200),
-    "latency-chain": lambda: _chase(132, 2000),
+    "latency-chain": lambda: _chase(132, 200),
     "scan": lambda: _scan(4096, 8192),
     "sort": lambda: _sort(1 << 22),
 }

@@ -25,7 +25,15 @@ class Descriptor:
     strides_bytes: tuple[Sum | None, ...]
 
 
-Value = Sum | Mask | Descriptor | None
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A part of an allocation of shared memory: the ``index``-th along its first dimension."""
+
+    allocation: Operation
+    index: Sum
+
+
+Value = Sum | Mask | Descriptor | Slot | None
 """None is unknown."""
 
 Array = NDArray[Any]
@@ -82,6 +90,15 @@ def _of_range(operation: Operation, _: Sequence[Value]) -> Value:
 def _same(_: Operation, operands: Sequence[Value]) -> Value:
     """What a tensor repeats has no axis for it."""
     return operands[0] if operands else None
+
+
+def _of_allocation(operation: Operation, _: Sequence[Value]) -> Value:
+    return Slot(operation, Sum.integer(0))
+
+
+def _of_part(_: Operation, operands: Sequence[Value]) -> Value:
+    whole, index = operands[:2]
+    return Slot(whole.allocation, index) if isinstance(whole, Slot) and isinstance(index, Sum) else None
 
 
 _AXIS = re.compile(r"\baxis = (\d+)")
@@ -225,6 +242,9 @@ _OPERATIONS: Mapping[str, Give] = {
         ),
         _same,
     ),
+    **dict.fromkeys(("ttg.local_alloc", "ttng.tmem_alloc"), _of_allocation),
+    **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
+    **dict.fromkeys(("ttg.memdesc_trans", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"), _same),
     "arith.extui": _of_widening,
     "tt.expand_dims": _of_expansion,
     "tt.trans": _of_transposition,

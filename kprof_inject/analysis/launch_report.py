@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kprof_inject.analysis.executions import ExecutedKernel, executed_kernel
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
 from kprof_inject.analysis.limits import Limit, limit_of
 from kprof_inject.analysis.roofs import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.model import Launch
+from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge
 
@@ -75,12 +78,21 @@ class LaunchReport:
 
 def report_on(timeline: Timeline) -> LaunchReport:
     summary = summarise(timeline)
-    light = speed_of_light(timeline, summary)
+    ran = _ran(timeline, summary)
+    light = speed_of_light(timeline, summary, ran)
+    evidence = Evidence(timeline, summary, light, None if isinstance(ran, Unjudged) else ran)
     return LaunchReport(
         timeline,
         summary,
-        judge_by_rules(timeline, summary),
+        judge_by_rules(evidence),
         judge(timeline.launch.kernel),
         light,
         limit_of(summary, light, timeline.launch.kernel.sm_count),
     )
+
+
+def _ran(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel | Unjudged:
+    try:
+        return executed_kernel(timeline.launch, summary)
+    except KprofError as error:
+        return Unjudged(f"the kernel's module cannot be read: {error.what}", "")

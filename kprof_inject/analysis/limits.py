@@ -55,7 +55,7 @@ def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
         return Limit((), f"{why}", {}, is_known=False)
     parts = {**whole.parts, **_of_dram(summary, light)}
-    for judge in (_at_roof, _memory, _few_sms, _at_roof_in_a_loop, _two_units, _exchanges):
+    for judge in (_few_sms, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges):
         found = judge(_Judged(summary, light, whole, parts, device_sms))
         if found is not None:
             return found
@@ -185,8 +185,10 @@ def _exchanges(judged: _Judged) -> Limit | None:
     possible = judged.light.exchanges
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
-    text = "threads exchange elements (reductions, scans, changes of layout, operands of dots without tensor cores), which may fill shared memory "
-    text += f"for up to {percent(min(possible, 1.0))} of the time; of what is known, {_nearest(judged)}"
+    text = (
+        "threads exchange elements (reductions, scans, changes of layout, dots without tensor cores), which may fill "
+    )
+    text += f"shared memory for up to {percent(min(possible, 1.0))} of the time; of what is known, {_nearest(judged)}"
     return Limit((), text, judged.parts, is_known=False)
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
-from kprof_inject.analysis.executions import Counted, ExecutedKernel, by_ctas, executed_kernel
+from kprof_inject.analysis.executions import Counted, ExecutedKernel, by_ctas
 from kprof_inject.analysis.findings.finding import Unjudged, missing_records, unpaired_records
 from kprof_inject.analysis.memory import DramBound, Traffic
 from kprof_inject.analysis.summary import LaunchSummary
@@ -19,7 +19,6 @@ from kprof_inject.analysis.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.work import NO_WORK, Work, exchanged_bytes, work_of
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
-from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -73,19 +72,16 @@ class SpeedOfLight:
         }
 
 
-def speed_of_light(timeline: Timeline, summary: LaunchSummary) -> SpeedOfLight:
-    """Of one launch, whose module is read for it."""
-    kernel = timeline.launch.kernel
-    target = _target(kernel)
+def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
+    """Of one launch. ``ran`` is what it executed, or why nobody knows."""
+    target = _target(timeline.launch.kernel)
     rates = rates_of(target)
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"no rates are known of {target}", ""))
     if missing := _missing(timeline):
         return SpeedOfLight((), missing=missing)
-    try:
-        ran = executed_kernel(timeline.launch, summary)
-    except KprofError as error:
-        return SpeedOfLight((), missing=Unjudged(f"the kernel's module cannot be read: {error.what}", ""))
+    if isinstance(ran, Unjudged):
+        return SpeedOfLight((), missing=ran)
     traffic = Traffic(ran.operations, timeline)
     working = [(one, work) for one in ran.operations if (work := work_of(one.operation, ran.module.aliases)) != NO_WORK]
     return SpeedOfLight(

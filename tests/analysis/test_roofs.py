@@ -11,8 +11,8 @@ from buffers import Scope
 from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.roofs import Roof, SpeedOfLight, speed_of_light
-from kprof_inject.analysis.summary import summarise
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.roofs import Roof, SpeedOfLight
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
@@ -73,7 +73,7 @@ def launched(folder: Path, text: str = TEXT, target: int = 90, lines: dict[str, 
 
 
 def light_of(timeline: Timeline) -> SpeedOfLight:
-    return speed_of_light(timeline, summarise(timeline))
+    return report_on(timeline).speed_of_light
 
 
 def roofs_of(timeline: Timeline) -> dict[str, Roof]:

@@ -24,6 +24,8 @@ from kprof_inject.timeline.timeline import Timeline
 _NOTABLE = 2.0
 # A pipeline of a few stages has to fill once. In a loop that is long enough this is little, whatever the ratio.
 _LEAST_SHARE = 0.10
+# More are no fill: they share the SM with others, which later are done.
+_MOST_OF_A_FILL = 16
 # Between first and last there must be a steady state to compare with.
 _LEAST_ITERATIONS = 4
 
@@ -34,7 +36,7 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
         slow = int(np.append(is_slow, False).argmin())
         slow_ns = series.p50_ns[:slow]
         share = warps_share(timeline, summary, scope, float(series.counts[:slow] @ (slow_ns - steady_ns)))
-        if share < _LEAST_SHARE:
+        if share < _LEAST_SHARE or slow > _MOST_OF_A_FILL:
             continue
         mean_ns = float(slow_ns.mean())
         yield Finding(

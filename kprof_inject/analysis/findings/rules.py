@@ -7,31 +7,44 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
 from kprof_inject.analysis.findings.low_fill import low_fill
 from kprof_inject.analysis.findings.phases import epilogue, prologue
+from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
 from kprof_inject.analysis.findings.tail import tail
+from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 
-Rule = Callable[[Timeline, LaunchSummary], Iterator[Finding | Unjudged]]
+Said = Iterator[Finding | Unjudged]
+Rule = Callable[[Evidence], Said]
 """Yields what it finds; and where what it lacks may hide something, why it could not judge. Nothing of either says that
 there is nothing to find."""
 
+
+def _by_records(rule: Callable[[Timeline, LaunchSummary], Said]) -> Rule:
+    """A rule that asks for nothing but what was recorded."""
+    return lambda evidence: rule(evidence.timeline, evidence.summary)
+
+
 RULES: dict[str, Rule] = {
-    "low-fill": low_fill,
-    "tail": tail,
-    "uneven-ctas": uneven_ctas,
-    "imbalanced-warps": imbalanced_warps,
-    "prologue": prologue,
-    "epilogue": epilogue,
-    "first-iterations": first_iterations,
-    "last-iteration": last_iteration,
-    "waiting": waiting,
+    "low-fill": _by_records(low_fill),
+    "tail": _by_records(tail),
+    "uneven-ctas": _by_records(uneven_ctas),
+    "imbalanced-warps": _by_records(imbalanced_warps),
+    "prologue": _by_records(prologue),
+    "epilogue": _by_records(epilogue),
+    "first-iterations": _by_records(first_iterations),
+    "last-iteration": _by_records(last_iteration),
+    "waiting": _by_records(waiting),
+    "not-pipelined": not_pipelined,
+    "too-few-stages": too_few_stages,
+    "throttled": throttled,
 }
 
 _NO_CTA = Unjudged("no CTA ran", "")
@@ -66,11 +79,11 @@ class Judgement:
         }
 
 
-def judge_by_rules(timeline: Timeline, summary: LaunchSummary) -> tuple[Judgement, ...]:
+def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     """What each of the rules says, in their order."""
-    if not summary.ctas:
+    if not evidence.summary.ctas:
         return tuple(Judgement(rule, (), _NO_CTA) for rule in RULES)
-    return tuple(_judgement(name, list(rule(timeline, summary))) for name, rule in RULES.items())
+    return tuple(_judgement(name, list(rule(evidence))) for name, rule in RULES.items())
 
 
 def _judgement(rule: str, said: Sequence[Finding | Unjudged]) -> Judgement:

@@ -10,8 +10,11 @@ from typing import Any
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.roofs import SpeedOfLight
+from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.timeline import Timeline
 
@@ -118,3 +121,9 @@ def the_finding(timeline: Timeline) -> Finding:
     """The only one."""
     (finding,) = found_in(timeline)
     return finding
+
+
+def evidence_of(timeline: Timeline, summary: LaunchSummary | None = None) -> Evidence:
+    """What rules get of a launch of whose module nothing is known."""
+    summary = summary or summarise(timeline)
+    return Evidence(timeline, summary, SpeedOfLight((), missing=Unjudged("no module", "")), None)

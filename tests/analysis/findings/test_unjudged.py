@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
-from known_kernels import Known, launched
+from known_kernels import Known, evidence_of, launched
 
 from kprof_inject.analysis.findings.rules import RULES, Outcome, judge_by_rules
 from kprof_inject.analysis.launch_report import report_on
@@ -27,7 +27,7 @@ LOOP, LOOP_THAT_WAITS = "scf.for %i = ...", "scf.for %i = ...\nttg.async_wait"
 
 def unjudged(timeline: Timeline, **changes: Any) -> dict[str, tuple[str, ...]]:
     summary = replace(summarise(timeline), **changes)
-    report = replace(report_on(timeline), judgements=judge_by_rules(timeline, summary))
+    report = replace(report_on(timeline), judgements=judge_by_rules(evidence_of(timeline, summary)))
     return {str(why): rules for why, rules in report.unjudged.items()}
 
 
@@ -48,7 +48,7 @@ def with_scopes(folder: Path, *scopes: str) -> Timeline:
 
 def test_every_rule_judges_a_whole_launch(tmp_path: Path) -> None:
     timeline = whole(tmp_path)
-    assert {one.outcome for one in judge_by_rules(timeline, summarise(timeline))} == {Outcome.NOT_FOUND}
+    assert {one.outcome for one in judge_by_rules(evidence_of(timeline))} == {Outcome.NOT_FOUND}
 
 
 def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     duration_ns = Known().duration_ns
     ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
     timeline = launched(tmp_path, ctas=ctas, kernel={"sm_count": 8}, records_lost=74)
-    said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(timeline, summarise(timeline))}
+    said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(evidence_of(timeline))}
     assert list(said) == list(RULES)
     assert said == {
         "low-fill": "not found",
@@ -92,7 +92,7 @@ def test_what_is_missing_keeps_rules_from_judging(
 
 def test_what_was_found_stays_found_whatever_is_missing(tmp_path: Path) -> None:
     timeline = whole(tmp_path, Known(before_ns=2000), records_lost=1)
-    judged = {judgement.rule: judgement.outcome for judgement in judge_by_rules(timeline, summarise(timeline))}
+    judged = {judgement.rule: judgement.outcome for judgement in judge_by_rules(evidence_of(timeline))}
     assert (judged["prologue"], judged["epilogue"]) == (Outcome.FOUND, Outcome.UNJUDGED)
 
 

@@ -1,0 +1,138 @@
+"""The asynchronous operations of a kernel: what each asks for, and what each wait waits for.
+
+Copies by threads, dots of warp groups and TMA's stores complete in their order, warp by warp, and a wait says how many
+of the latest may still be under way: PTX ISA, "cp.async.wait_group", "wgmma.wait_group", "cp.async.bulk.wait_group".
+TMA's copies and dots of the fifth generation tell a barrier in shared memory when they are done, for which a warp
+waits: "mbarrier".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.analysis.accesses import access_of
+from kprof_inject.analysis.executions import Counted
+from kprof_inject.analysis.integer_operations import Slot, Value
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.values import operand_names
+
+COPIES, DOTS, STORES = "copies", "dots", "stores"
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """An operation that asks for work, or ends a group of it; of operations that tell the same barrier together, the
+    first. ``group_bytes`` is what a CTA has moved by one execution, at most."""
+
+    counted: Counted
+    work: str
+    group_bytes: int
+    slot: Slot | None
+    """The barrier that is told; None for work that completes in its order."""
+    predicate: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """A wait. ``pending`` of the latest groups may still be under way behind it; or it waits until ``slot`` has been
+    told so often that its phase has this parity."""
+
+    counted: Counted
+    work: str
+    pending: int
+    slot: Slot | None
+    phase: Value
+    predicate: Value
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWork:
+    """Of a kernel, in the order of the text."""
+
+    issues: tuple[Issue, ...]
+    awaits: tuple[Await, ...]
+
+
+_NUMBER = re.compile(r"\b(?:num|pendings) = (\d+)\b")
+_IS_ASYNC = re.compile(r"\bisAsync = true\b")
+_COMMIT = "ttg.async_commit_group"
+_TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
+_TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
+_WAITS = {
+    "ttg.async_wait": COPIES,
+    "ttng.warp_group_dot_wait": DOTS,
+    "ttng.async_tma_store_wait": STORES,
+    "ttng.async_tma_store_token_wait": STORES,
+}
+_DOT_BARRIERS = ("ttng.tc_gen5_commit", "ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
+
+
+def async_work(operations: Sequence[Counted]) -> AsyncWork:
+    """Of all operations of a kernel, in the order of the text."""
+    issues = [*_in_order(operations), *_telling(operations)]
+    by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
+    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    return AsyncWork(tuple(by_place), tuple(awaits))
+
+
+def _in_order(operations: Sequence[Counted]) -> Iterator[Issue]:
+    copied_bytes = 0
+    for one in operations:
+        operation = one.operation
+        if operation.name == "ttg.async_copy_global_to_local":
+            copied_bytes += _bytes_of(one)
+        elif operation.name == _COMMIT:
+            yield Issue(one, COPIES, copied_bytes, None, None)
+            copied_bytes = 0
+        elif operation.name == "ttng.warp_group_dot" and _IS_ASYNC.search(operation.tail):
+            yield Issue(one, DOTS, 0, None, None)
+        elif operation.name in _TMA_STORES:
+            yield Issue(one, STORES, _bytes_of(one), None, None)
+
+
+def _bytes_of(one: Counted) -> int:
+    access = access_of(one.executed)
+    return access.elements * access.element_bytes if access else 0
+
+
+def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
+    """Those that tell a barrier: of one block and for one barrier together, as one of its phases is theirs."""
+    groups: dict[tuple[int, str], list[Counted]] = {}
+    for one in operations:
+        place = _barrier_place(one.operation)
+        names = operand_names(one.operation) if place is not None else []
+        if place is not None and isinstance(one.executed.operands[place], Slot):
+            groups.setdefault((id(one.operation.block), names[place]), []).append(one)
+    for members in groups.values():
+        first = members[0]
+        place = _barrier_place(first.operation)
+        slot = first.executed.operands[place] if place is not None else None
+        work = COPIES if first.operation.name in _TMA_COPIES else DOTS
+        predicate = first.executed.operands[-1] if first.operation.name in _TMA_COPIES else None
+        if isinstance(slot, Slot):
+            yield Issue(first, work, sum(map(_bytes_of, members)), slot, predicate)
+
+
+def _barrier_place(operation: Operation) -> int | None:
+    """Which of its operands is the barrier that it tells: of a copy, the one before its predicate."""
+    if operation.name in _TMA_COPIES:
+        return -2
+    if operation.name == "ttng.tc_gen5_commit":
+        return 0
+    return None
+
+
+def _await(one: Counted, told: dict[Operation, str]) -> Await | None:
+    operation, operands = one.operation, one.executed.operands
+    if operation.name in _WAITS:
+        found = _NUMBER.search(operation.tail)
+        return Await(one, _WAITS[operation.name], int(found[1]) if found else 0, None, None, None)
+    if operation.name != "ttng.wait_barrier" or not operands:
+        return None
+    slot = operands[0]
+    if not isinstance(slot, Slot) or slot.allocation not in told:
+        return None
+    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if len(operands) > 2 else None)

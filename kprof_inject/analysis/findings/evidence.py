@@ -1,0 +1,39 @@
+"""What rules judge a launch by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kprof_inject.analysis.executions import ExecutedKernel
+from kprof_inject.analysis.roofs import Roof, SpeedOfLight
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.nodes import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Of one launch. ``ran`` is None where its module cannot be read, or nothing is known of its work."""
+
+    timeline: Timeline
+    summary: LaunchSummary
+    light: SpeedOfLight
+    ran: ExecutedKernel | None
+
+    def roof_around(self, operation: Operation) -> Roof | None:
+        """Of the innermost scope with a roof that an operation stands in, or that goes around it."""
+        if self.ran is None:
+            return None
+        first, last = self.ran.module.line_numbers([operation.start, operation.end - 1])
+        lines = {scope.name: scope.lines for scope in self.timeline.table.scopes}
+        around = [
+            (between[1] - between[0], roof)
+            for roof in self.light.roofs
+            if (between := lines.get(roof.scope)) and between[0] <= first and last <= between[1]
+        ]
+        return min(around, key=lambda one: one[0])[1] if around else None
+
+    def share_of(self, roof: Roof) -> float:
+        """Which part of the SMs' time a scope takes."""
+        longest = max((one.sm_cycles for one in self.light.roofs), default=0)
+        return roof.sm_cycles / longest if longest else 0.0

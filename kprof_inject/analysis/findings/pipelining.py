@@ -1,0 +1,155 @@
+"""Loops that ask for their data too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.analysis.accesses import Access, access_of
+from kprof_inject.analysis.executions import Counted
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.roofs import Roof
+from kprof_inject.quantities import counted, percent, size_text
+from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
+from kprof_inject.ttgir.nodes import Operation
+
+# A loop that is nearer to its roof has little to win by earlier loads.
+_AT_ROOF = 0.75
+# Of a loop's time in waits for what it copies: what is less is how waits for data that is there come out.
+_LEAST_WAITING = 0.05
+_LEAST_SHARE = 0.05
+# A load of fewer bytes is no operand of a dot.
+_LEAST_BYTES = 1024
+
+
+def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Loops with dots whose operands are loaded in the iteration that needs them."""
+    if evidence.ran is None:
+        return
+    pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
+    for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
+        inside = _inside(evidence, loop)
+        if not any(one.operation.traits.is_dot for one in inside):
+            continue
+        loads = [(one, access) for one in inside if (access := _large_load(one)) is not None]
+        waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
+        roof = evidence.roof_around(loop)
+        if roof is None or roof.part > _AT_ROOF or not (loads or waits_for_its_own):
+            continue
+        share = (1 - roof.part) * evidence.share_of(roof)
+        if share >= _LEAST_SHARE:
+            yield _of_loads(evidence, roof, share, loads) if loads else _of_copies(roof, share)
+
+
+def _inside(evidence: Evidence, loop: Operation) -> list[Counted]:
+    """The operations of a loop, and not of one in it."""
+    if evidence.ran is None:
+        return []
+    return [
+        one
+        for one in evidence.ran.operations
+        if next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None) is loop
+    ]
+
+
+def _large_load(one: Counted) -> Access | None:
+    access = access_of(one.executed)
+    if access is None or not (access.form.reads and access.form.by_registers):
+        return None
+    return access if access.elements * access.element_bytes >= _LEAST_BYTES else None
+
+
+def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[Counted, Access]]) -> Finding:
+    moved = sum(access.elements * access.element_bytes for _, access in loads)
+    lines = ", ".join(str(one.line) for one, _ in loads)
+    return Finding(
+        rule="not-pipelined",
+        scope=roof.scope,
+        share=share,
+        text=f"{roof.scope} loads {size_text(moved)} in the iteration that multiplies them (TTGIR, lines {lines}), and "
+        f"is at {percent(roof.part)} of its roof ({roof.unit}): loads and dots take turns",
+        advice="have Triton pipeline the loop: num_stages of 3 or more, and loads that a copy can replace (pointers "
+        "that grow by a constant, 4 bytes or more side by side)",
+        figures={"bytes": moved, "loads": len(loads), "part": roof.part},
+    )
+
+
+def _of_copies(roof: Roof, share: float) -> Finding:
+    return Finding(
+        rule="not-pipelined",
+        scope=roof.scope,
+        share=share,
+        text=f"{roof.scope} waits in each iteration for what it has just asked for, and is at {percent(roof.part)} of "
+        f"its roof ({roof.unit})",
+        advice="ask for the next iteration's data before the wait, and leave one group under way: num_stages of 3",
+        figures={"part": roof.part},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the CTAs of an SM keep under way."""
+
+    stages: int
+    stage_bytes: int
+    ctas_per_sm: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.stages * self.stage_bytes * self.ctas_per_sm
+
+
+def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """Pipelined loops whose waits for copies still block. Needs records of these waits."""
+    if evidence.ran is None:
+        return
+    for pipeline in copy_pipelines(evidence.ran.module):
+        roof = evidence.roof_around(pipeline.loop)
+        if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
+            continue
+        waited = _waited(evidence, pipeline)
+        if waited is None or waited < _LEAST_WAITING:
+            continue
+        resources = evidence.timeline.launch.kernel.clean
+        kept = _Kept(pipeline.depth, _copied_bytes(evidence, pipeline), resources.ctas_per_sm or 1)
+        share = waited * evidence.share_of(roof)
+        if share >= _LEAST_SHARE:
+            yield Finding(
+                rule="too-few-stages",
+                scope=roof.scope,
+                share=share,
+                text=f"{roof.scope} waits for {percent(waited)} of its time for what it copies "
+                f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(kept.size_bytes)} in flight on each SM are "
+                "too few",
+                advice=f"one more stage (num_stages): {size_text(kept.size_bytes // kept.stages * (kept.stages + 1))} "
+                f"in flight, for {size_text(kept.stage_bytes)} more of shared memory in each CTA",
+                figures={
+                    "waiting": waited,
+                    "depth": pipeline.depth,
+                    "bytes_in_flight_per_sm": kept.size_bytes,
+                    "stage_bytes": kept.stage_bytes,
+                },
+            )
+
+
+def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
+    """The part of a loop's time in its waits for copies; None if they were not recorded."""
+    if evidence.ran is None:
+        return None
+    lines = set(evidence.ran.module.line_numbers([group.wait.start for group in pipeline.awaited]))
+    first, last = evidence.ran.module.line_numbers([pipeline.loop.start, pipeline.loop.end - 1])
+    waits_ns = loops_ns = 0
+    for scope, found in zip(evidence.timeline.table.scopes, evidence.summary.scopes, strict=True):
+        if scope.lines and scope.lines[0] == scope.lines[1] and scope.lines[0] in lines:
+            waits_ns += int(found.warps.totals_ns.sum())
+        elif scope.lines == (first, last):
+            loops_ns += int(found.warps.totals_ns.sum())
+    return waits_ns / loops_ns if waits_ns and loops_ns else None
+
+
+def _copied_bytes(evidence: Evidence, pipeline: CopyPipeline) -> int:
+    """By a CTA, for one iteration."""
+    inside = _inside(evidence, pipeline.loop)
+    found = (access_of(one.executed) for one in inside)
+    return sum(one.elements * one.element_bytes for one in found if one is not None and one.form.passes_by_l1)

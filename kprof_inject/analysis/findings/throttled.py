@@ -1,0 +1,37 @@
+"""SMs that ran slower than they can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.quantities import percent
+from kprof_inject.timeline.clock import ClockSource
+
+# The rate follows the load; a tenth less is how any busy device runs.
+_LEAST_SHARE = 0.10
+# Of a unit that takes much power: its rate over the launch.
+_POWER_HUNGRY = {"tensor cores": 0.3, "fp32 units": 0.5}
+
+
+def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """A measured clock alone tells, and the device's nominal one must be known."""
+    summary = evidence.summary
+    if summary.clock_source != ClockSource.FITTED or summary.nominal_mhz is None:
+        return
+    share = 1 - summary.clock_mhz / summary.nominal_mhz
+    if share - summary.clock_error < _LEAST_SHARE:
+        return
+    roofs = evidence.light.roofs
+    hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
+    why = "its power limit, most likely" if hungry else "its power limit, or it had not risen yet after a pause"
+    yield Finding(
+        rule="throttled",
+        scope=None,
+        share=share,
+        text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} slower than "
+        f"they can: {why}",
+        advice="compare variants by cycles, not by time; what moves fewer bytes for the same result takes less power",
+        figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
+    )
