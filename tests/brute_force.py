@@ -29,7 +29,7 @@ _ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 _PAIR = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
 _SHAPE = re.compile(r"(?:tensor<|tensordesc<)((?:\d+x)+)")
 _ELEMENT = re.compile(r"(?:ptr<|: <|x|tensor<)([a-z]+)(\d+)\b")
-_MOST = 1 << 30
+_MOST = 1 << 44
 
 
 class Overflow(Exception):

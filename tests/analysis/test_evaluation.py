@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+from pathlib import Path
 
 import pytest
-from brute_force import Kernel, Ran, assert_bytes_right, assert_right, run
+from brute_force import Kernel, Overflow, Ran, assert_bytes_right, assert_right, run
+from generated_kernels import kernels
 from golden import fixtures, read
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
 
 from kprof_inject.analysis import grids
 from kprof_inject.analysis.evaluation import executed
@@ -388,13 +393,30 @@ def test_without_arguments_what_hangs_on_them_is_unknown(name: str) -> None:
     assert all(access.touched() is None for access, _ in ran.accesses())
 
 
+def knows_integers(path: Path, *, with_arguments: bool) -> bool:
+    """Whether any of the integers are known that the functions of a module compute with."""
+    module = parse(read(path), str(path))
+    functions = [one for one in module.walk() if one.name == FUNCTION]
+    arguments = [[64] * len(argument_names(module, one)) * with_arguments for one in functions]
+    found = [executed(module, one, (4, 2, 1), given) for one, given in zip(functions, arguments, strict=True)]
+    return any(isinstance(value, Sum) for operations in found for one in operations for value in one.operands)
+
+
 def test_all_compiled_kernels_are_gone_through() -> None:
     """Integers are found in most: few kernels only return, or call others."""
-    known = []
-    for path in fixtures():
-        module = parse(read(path), str(path))
-        for function in (one for one in module.walk() if one.name == FUNCTION):
-            for arguments in ((), [64] * len(argument_names(module, function))):
-                found = executed(module, function, (4, 2, 1), arguments)
-                known.append(any(isinstance(value, Sum) for one in found for value in one.operands))
+    known = [knows_integers(path, with_arguments=True) for path in fixtures()]
+    known += [knows_integers(path, with_arguments=False) for path in fixtures("3.6.0")]
     assert sum(known) > 0.95 * len(known)
+
+
+@given(kernels(), st.sampled_from((5, 30, 1 << 22)))
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_kernels_of_any_kind_are_as_plain_loops_have_them(kernel: Kernel, most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grids, "MOST_ELEMENTS", most)
+        try:
+            ran = run(kernel)
+        except Overflow:
+            reject()
+        assert_right(ran)
+        assert_bytes_right(ran, sms=[cta % 3 for cta in range(prod(kernel.grid))])
