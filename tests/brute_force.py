@@ -336,8 +336,7 @@ def _of_pointers(name: str, text: str, operands: list[Any]) -> Array:
     place = _MASK_PLACES.get(name, len(operands))
     is_masked = place < len(operands) and ("async" not in name or " mask " in text)
     mask = operands[place] if is_masked else True
-    pointers: Array = np.broadcast_to(operands[0], shape)
-    return pointers[np.broadcast_to(mask, shape)]
+    return np.asarray(np.broadcast_to(operands[0], shape)[np.broadcast_to(mask, shape)])
 
 
 def _of_block(name: str, text: str, operands: list[Any]) -> list[int]:
@@ -418,9 +417,8 @@ def _at(value: Sum | Mask, places: Mapping[Axis, int], rank: int) -> Array:
     if isinstance(value, Sum):
         found: Array = sum((_part_at(part, places, rank) for part in value.parts), np.zeros([1] * rank, np.int64))
         return found
-    return np.logical_and.reduce(
-        np.broadcast_arrays(np.full([1] * rank, True), *(_part_at(part, places, rank) for part in value.factors))
-    )
+    factors = [_part_at(part, places, rank) for part in value.factors]
+    return np.asarray(np.logical_and.reduce(np.broadcast_arrays(np.full([1] * rank, True), *factors)))
 
 
 def _part_at(part: Part, places: Mapping[Axis, int], rank: int) -> Array:

@@ -38,17 +38,12 @@ class _Writer:
     number: int = 0
 
     def body(self, statements: int, depth: int) -> None:
-        makers = [self.binary, self.binary, self.divided, self.compared, self.joined, self.selected]
-        makers += [
-            self.widened,
-            self.load,
-            self.load,
-            self.store,
-            *([self.branch, self.loop, self.loop] if depth else []),
-        ]
+        makers: list[Callable[[int], None]] = [self.binary, self.binary, self.divided, self.compared, self.joined]
+        makers += [self.selected, self.widened, self.load, self.load, self.store]
+        if depth:
+            makers += [self.branch, self.loop, self.loop]
         for _ in range(statements):
-            maker: Callable[[int], None] = self.draw(st.sampled_from(makers))
-            maker(depth)
+            self.draw(st.sampled_from(makers))(depth)
 
     def prelude(self) -> None:
         for number in (0, 1, 2, 3, 5, -2):

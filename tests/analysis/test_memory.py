@@ -38,7 +38,8 @@ def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Se
 
 def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
     """What passes by the L1 each time, all else once to each SM."""
-    passing, kept = 0, set()
+    passing = 0
+    kept: set[int] = set()
     for access, touched in ran.accesses():
         if access.form.reads and access.form.passes_by_l1:
             passing += len(touched) * access.element_bytes
@@ -49,7 +50,9 @@ def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
 
 def counted_dram(ran: Ran) -> tuple[set[int], set[int], int]:
     """What is read, what is written, and how much is asked for."""
-    read, written, requested = set(), set(), 0
+    read: set[int] = set()
+    written: set[int] = set()
+    requested = 0
     for access, touched in ran.accesses():
         requested += len(touched) * access.element_bytes
         chosen = written if access.form.writes else read
@@ -78,7 +81,7 @@ def is_known(ran: Ran) -> bool:
 
 
 @given(kernels())
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_more_is_moved_than_loops_count(timeline: Timeline, kernel: Kernel) -> None:
     try:
         ran = run(kernel)
