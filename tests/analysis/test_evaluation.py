@@ -222,7 +222,7 @@ SHIFTED = """
     %b = arith.shrsi %a, %c1 : i32
     %c = arith.ori %b, %c1 : i32
     %d = arith.andi %c, %c5 : i32
-    %e = arith.subi %d, %c3 : i32
+    %e = arith.subi %d, %c4 : i32
     %f = arith.divsi %e, %c2 : i32
     %g = arith.remsi %e, %c2 : i32
     %h = arith.maxsi %f, %g : i32
@@ -383,6 +383,23 @@ def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyP
         assert access.mask is not None and access.mask.is_least
         assert access.places is not None and 0 < access.places < len(touched)
         assert_bytes_right(ran)
+
+
+@pytest.mark.parametrize("how", ["ori", "xori"])
+def test_a_part_of_a_mask_is_not_joined_by_more_than_and(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it may be true in more places, nobody knows what comes out."""
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 100)
+    masks = f"""
+    %low = arith.cmpi sle, %t_x, %t_y : tensor<4x8xi32, #l>
+    %all = arith.constant dense<true> : tensor<4x8xi1, #l>
+    %d = arith.{how} %low, %all : tensor<4x8xi1, #l>
+    %v = tt.load %t_a, %d : tensor<4x8x!tt.ptr<i32>, #l>
+"""
+    ran = run(Kernel(INTEGERS + ROWS + tile("rows", "r8", masks)))
+    assert_right(ran)
+    assert_bytes_right(ran)
+    ((access, _),) = ran.accesses()
+    assert (access.mask, access.touched()) == (None, None)
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -150,6 +150,8 @@ def test_parts_that_share_axes_stand_together() -> None:
     groups = groups_of([cta, row, column, both, loop])
     together = {frozenset(map(id, group)) for group in groups}
     assert together == {frozenset(map(id, group)) for group in ([cta, row, both], [column], [loop])}
+    # One that shares an axis only with the first of a chain.
+    assert len(groups_of([both, of(dimension(0), dimension(1)), cta])) == 1
 
 
 def test_axes_have_an_order() -> None:

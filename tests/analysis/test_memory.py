@@ -118,11 +118,11 @@ GRID = (4, 1, 1)
 def test_what_an_sm_has_got_does_not_come_again(timeline: Timeline) -> None:
     """Four CTAs on two SMs: by hand, of elements of 4 bytes."""
     ran = run(Kernel(LINES))
-    traffic = traffic_of(timeline, ran, GRID, (0, 0, 1, 1))
-    # Elements 0 to 3 to both SMs; 4 to the first, where CTA 1 begins one further on; 4 to 6 to the other; nothing;
-    # what passes by the L1 to each CTA.
-    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [4 + 4, 1 + 3, 0, 4 * 4]
-    assert traffic.l2_bytes(7, 10) == traffic.l2_bytes(1, 13) == 4 * (8 + 4 + 16)
+    traffic = traffic_of(timeline, ran, GRID, (0, 1, 1, 1))
+    # Elements 0 to 3 to both SMs; 4 to 6 to that of the last CTAs, each of which begins one further on; nothing; what
+    # passes by the L1 to each CTA.
+    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [4 + 4, 3, 0, 4 * 4]
+    assert traffic.l2_bytes(7, 10) == traffic.l2_bytes(1, 13) == 4 * (8 + 3 + 16)
 
 
 def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
