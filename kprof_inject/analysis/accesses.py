@@ -28,10 +28,14 @@ class Form:
     by_registers: bool = False
     is_descriptors: bool = False
     """It takes a descriptor and coordinates, and else a tensor of pointers."""
+    is_known: bool = True
+    """Whether its operands are understood here."""
 
 
 _READ, _WRITE = Form(True, False, by_registers=True), Form(False, True, by_registers=True)
 _CHANGE = Form(True, True)
+_TMA_READ = Form(True, False, passes_by_l1=True, is_descriptors=True)
+_TMA_WRITE = Form(False, True, passes_by_l1=True, is_descriptors=True)
 # TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
 # Memory Accelerator".
 _FORMS = {
@@ -40,14 +44,14 @@ _FORMS = {
     "tt.atomic_rmw": _CHANGE,
     "tt.atomic_cas": _CHANGE,
     "ttg.async_copy_global_to_local": Form(True, False, passes_by_l1=True),
-    **dict.fromkeys(
-        ("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"),
-        Form(True, False, passes_by_l1=True, is_descriptors=True),
-    ),
-    **dict.fromkeys(
-        ("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"),
-        Form(False, True, passes_by_l1=True, is_descriptors=True),
-    ),
+    **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), _TMA_READ),
+    **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), _TMA_WRITE),
+    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), Form(True, False, is_known=False)),
+    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), Form(False, True, is_known=False)),
+    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), Form(True, True, is_known=False)),
+    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), Form(True, False, is_known=False)),
+    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), Form(False, True, is_known=False)),
+    **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), Form(True, False, is_known=False)),
 }
 
 
@@ -109,7 +113,9 @@ def access_of(one: Executed) -> Access | None:
     types = types_of(one.operation)
     pointed = types[0] if types else PrintedType("", (), "i8")
     shape = pointed.shape
-    address, mask = (_in_tensor if form.is_descriptors else _at_pointers)(one, shape)
+    address, mask = None, None
+    if form.is_known:
+        address, mask = (_in_tensor if form.is_descriptors else _at_pointers)(one, shape)
     sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
     is_whole = mask is not None and not mask.factors
     places = None
@@ -140,12 +146,13 @@ def _as_cached(operation: Operation, form: Form) -> Form:
     return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
 
 
+_COPY = "ttg.async_copy_global_to_local"
 _MASK_NAME = re.compile(r"\bmask %")
 _MASK_PLACE: dict[str, int] = {
     "tt.load": 1,
     "tt.store": 2,
     "tt.atomic_rmw": 2,
-    "ttg.async_copy_global_to_local": 2,
+    _COPY: 2,
 }
 
 
@@ -153,11 +160,15 @@ def _at_pointers(one: Executed, _: tuple[int, ...]) -> tuple[Sum | None, Mask | 
     address = one.operands[0] if one.operands else None
     place = _MASK_PLACE.get(one.operation.name, len(one.operands))
     mask: Value = Mask()
-    if place < len(one.operands) and (
-        one.operation.name != "ttg.async_copy_global_to_local" or _MASK_NAME.search(one.operation.tail)
-    ):
-        mask = one.operands[place]
+    if place < len(one.operands):
+        if one.operation.name != _COPY or _MASK_NAME.search(one.operation.tail):
+            mask = one.operands[place]
+        elif one.operation.tail.startswith("("):
+            mask = None  # the generic form does not say which of its operands this is
     return address if isinstance(address, Sum) else None, mask if isinstance(mask, Mask) else None
+
+
+_PREDICATED = ("ttng.async_tma_copy_global_to_local",)
 
 
 def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Sum | None, Mask | None]:
@@ -167,7 +178,9 @@ def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Sum | None, Mask 
         return None, None
     rank = len(described.shape)
     coordinates, predicate = one.operands[1 : 1 + rank], one.operands[-1]
-    mask: Mask | None = predicate if isinstance(predicate, Mask) else Mask()
+    mask: Mask | None = Mask()
+    if one.operation.name in _PREDICATED:
+        mask = predicate if isinstance(predicate, Mask) else None
     address = described.address
     for number, (coordinate, size, stride) in enumerate(
         zip(coordinates, described.shape, described.strides_bytes, strict=True)

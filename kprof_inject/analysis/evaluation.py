@@ -14,8 +14,18 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.grids import CTA, Axis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
-from kprof_inject.analysis.integer_operations import Descriptor, Value, bytes_of, is_symbol, symbol, value_of
+from kprof_inject.analysis.grids import CTA, MOST_ELEMENTS, Axis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
+from kprof_inject.analysis.integer_operations import (
+    OPEN,
+    Descriptor,
+    Slot,
+    Value,
+    bytes_of,
+    is_settled,
+    is_symbol,
+    symbol,
+    value_of,
+)
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.types import types_of
@@ -24,6 +34,8 @@ from kprof_inject.ttgir.values import argument_names, operand_names, result_name
 _MOST_DEPTH = 40
 # A loop is gone through one by one where nothing else tells how its values change.
 _MOST_STEPS = 1 << 12
+# Values that a loop hands on, at most.
+_MOST_CARRIED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +207,14 @@ class _Walk:
         try:
             yield
         finally:
-            self._values = around
+            # Memory that was written inside holds another descriptor behind it, or not.
+            changed = {name for name in around if _is_created(name) and self._values[name] is not around[name]}
+            self._values = {**around, **dict.fromkeys(changed)}
+
+    def _rewritten(self, loop: Operation) -> dict[str, Value]:
+        """The memory in which a loop makes descriptors anew: what an iteration finds there, nobody knows."""
+        inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
+        return dict.fromkeys(_created(operand_names(one)[0]) for one in inside)
 
     @contextmanager
     def _in_secret(self) -> Iterator[None]:
@@ -243,7 +262,7 @@ class _Walk:
         if not loop.most:
             return initial
         inside = {**sizes, loop.axis: loop.most}
-        counter = {found[1]: loop.first + loop.step * loop.places}
+        counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
         changes = _Changes(loop, initial)
         with self._in_secret(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
             changes.settle(self._region(body, None, inside))
@@ -257,7 +276,7 @@ class _Walk:
         first, last, step = bounds
         if not (isinstance(first, Sum) and isinstance(last, Sum) and isinstance(step, Sum)):
             return None
-        if any(is_symbol(axis) for bound in (first, last, step) for axis in bound.axes) or step.bounds()[0] <= 0:
+        if not all(map(is_settled, bounds)) or step.bounds()[0] <= 0:
             return None
         distance = (last + -first).joint()
         trips = joined(lambda distance, step: np.maximum(-(-distance // step), 0), distance, step.joint())
@@ -297,8 +316,9 @@ class _Changes:
     def __init__(self, loop: _Loop, initial: Sequence[Value]) -> None:
         self.loop = loop
         self.initial = initial
+        self._first_symbol = loop.axis.number * _MOST_CARRIED
         self.symbols: list[Value] = [
-            Sum((Part((symbol(place),), np.ones(1, np.int64)),)) if isinstance(value, Sum) else None
+            symbol(self._first_symbol + place) if isinstance(value, Sum) else None
             for place, value in enumerate(initial)
         ]
         self.values: list[Value] = [None] * len(initial)
@@ -311,7 +331,7 @@ class _Changes:
             initial = self.initial[place]
             if not isinstance(value, Sum) or not isinstance(initial, Sum):
                 continue
-            source, rest = _of_symbol(value)
+            source, rest = self._of_symbol(value)
             if rest is None:
                 self.open.add(place)
             elif source == place:
@@ -325,6 +345,22 @@ class _Changes:
                     self.values[place] = self._following(self.initial[place], from_where + rest)
             else:
                 self.open.add(place)
+
+    def _of_symbol(self, value: Sum) -> tuple[int | None, Sum | None]:
+        """The symbol of this loop that a value is, but for a sum without any of them; the sum is None if it is not of
+        that kind."""
+        source, rest = None, []
+        for part in value.parts:
+            mine = [axis.number - self._first_symbol for axis in part.axes if is_symbol(axis)]
+            if OPEN.axes & set(part.axes):
+                return None, None
+            if not any(0 <= place < len(self.initial) for place in mine):
+                rest.append(part)
+            elif len(part.axes) == 1 and source is None and part.values[0] == 1:
+                source = mine[0]
+            else:
+                return None, None
+        return source, Sum(tuple(rest)) if rest else Sum.integer(0)
 
     def _growing(self, initial: Sum, change: Sum) -> Value:
         """Each iteration adds ``change``."""
@@ -359,33 +395,34 @@ class _Changes:
         return found
 
 
-def _of_symbol(value: Sum) -> tuple[int | None, Sum | None]:
-    """The symbol that a value is, but for a sum without any; the sum is None if it is not of that kind."""
-    source, rest = None, []
-    for part in value.parts:
-        if not any(map(is_symbol, part.axes)):
-            rest.append(part)
-        elif len(part.axes) == 1 and source is None and part.values[0] == 1:
-            source = part.axes[0].number
-        else:
-            return None, None
-    return source, Sum(tuple(rest)) if rest else Sum.integer(0)
-
-
 def _chosen(condition: Mask, one: Value, other: Value) -> Value:
-    if isinstance(one, Sum) and isinstance(other, Sum):
-        with suppress(TooLarge):
-            return where(condition, one, other)
+    if not isinstance(one, Sum) or not isinstance(other, Sum):
+        return None
+    if not (is_settled(condition) and is_settled(one) and is_settled(other)):
+        return OPEN
+    with suppress(TooLarge):
+        return where(condition, one, other)
     return None
 
 
 def _at(value: Value, axis: Axis, number: int) -> Value:
     """In one iteration."""
     if isinstance(value, Sum):
-        return Sum.of(*(_part_at(part, axis, number) for part in value.parts))
+        return _sum_at(value, axis, number)
     if isinstance(value, Mask):
         return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_least)
+    if isinstance(value, Slot):
+        return Slot(value.allocation, _sum_at(value.index, axis, number))
+    if isinstance(value, Descriptor):
+        shape, strides = (
+            tuple(one and _sum_at(one, axis, number) for one in sums) for sums in (value.shape, value.strides_bytes)
+        )
+        return Descriptor(value.address and _sum_at(value.address, axis, number), shape, strides)
     return value
+
+
+def _sum_at(value: Sum, axis: Axis, number: int) -> Sum:
+    return Sum.of(*(_part_at(part, axis, number) for part in value.parts))
 
 
 def _part_at(part: Part, axis: Axis, number: int) -> Part:
@@ -401,6 +438,8 @@ def _stacked(values: Sequence[Value], axis: Axis) -> Value:
     if len(sums) < len(values):
         return None
     axes = tuple(sorted({other for part in sums for other in part.axes}))
+    if len(sums) * max(part.values.size for part in sums) > MOST_ELEMENTS:
+        return None
     shape = np.broadcast_shapes(*(part.over(axes).shape for part in sums))
     stacked = np.stack([np.broadcast_to(part.over(axes), shape) for part in sums])
     place = sum(other < axis for other in axes)
@@ -428,9 +467,16 @@ def _described(operation: Operation, operands: Sequence[Value]) -> Descriptor | 
     return Descriptor(sums[0], tuple(sums[1 : 1 + rank]), strides)
 
 
+_CREATED = " -> descriptor"
+
+
 def _created(name: str) -> str:
     """What stands for the descriptor that lies where the name leads."""
-    return f"{name} -> descriptor"
+    return f"{name}{_CREATED}"
+
+
+def _is_created(name: str) -> bool:
+    return name.endswith(_CREATED)
 
 
 def _created_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:

@@ -84,12 +84,15 @@ def _recorded(module: Module, table: ScopeTable, summary: LaunchSummary) -> dict
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
     """By the records of iterations; and where there are none, by what the launch's arguments say."""
+    differs = {axis for part in one.when.factors for axis in part.axes} if one.when else set()
     times = 1
     for owner in one.operation.ancestors():
+        axis = loop_axis(owner.start)
         if owner in recorded:
             return times * recorded[owner]
-        if owner.traits.is_loop and loop_axis(owner.start) in one.sizes:
-            times *= one.sizes[loop_axis(owner.start)]
-        elif owner.name == FUNCTION or owner.traits.is_loop or owner.traits.regions == "branch":
+        if not owner.traits.is_loop and owner.name != FUNCTION and owner.traits.regions != "branch":
+            continue
+        if axis not in one.sizes or axis in differs:
             break
+        times *= one.sizes[axis]
     return one.times

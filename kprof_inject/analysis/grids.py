@@ -69,7 +69,9 @@ def joined(compute: Callable[..., Array], *parts: Part) -> Part:
     axes = tuple(sorted({axis for part in parts for axis in part.axes}))
     sizes: dict[Axis, int] = {}
     for part in parts:
-        sizes.update(part.sizes)
+        for axis, size in part.sizes.items():
+            # Of one element may be what a tensor repeats.
+            sizes[axis] = max(size, sizes.get(axis, 0)) if size else 0
     if prod(sizes.values()) > MOST_ELEMENTS:
         raise TooLarge
     values = compute(*(part.over(axes) for part in parts))
@@ -161,7 +163,7 @@ class Mask:
         for group in groups_of(self.factors):
             inside = Mask(tuple(group)).joint()
             times *= int(np.count_nonzero(inside.values))
-            axes -= set(inside.axes)
+            axes -= {axis for axis, size in inside.sizes.items() if size != 1}
         return times * prod(sizes[axis] for axis in axes)
 
 

@@ -40,18 +40,32 @@ Array = NDArray[Any]
 Give = Callable[[Operation, Sequence[Value]], Value]
 
 
-def symbol(number: int) -> Axis:
-    """Stands for a value that is not known yet; it is of one element."""
-    return Axis(3, number)
+_SYMBOL_RANK = 3
+
+
+def symbol(number: int) -> Sum:
+    """Stands for a value that is not known yet. It can be added, and multiplied by what is known; whatever else is made
+    of it is ``OPEN``."""
+    return Sum((Part((Axis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
 
 
 def is_symbol(axis: Axis) -> bool:
-    return axis.rank == symbol(0).rank
+    return axis.rank == _SYMBOL_RANK
 
 
-def _is_settled(*values: Sum) -> bool:
-    """Whether their bounds tell anything."""
-    return not any(is_symbol(axis) for value in values for axis in value.axes)
+# Twice a symbol that no loop has: no sum of it with others is a symbol by itself.
+_OPEN_PART = Part((Axis(_SYMBOL_RANK, -1),), np.full(1, 2))
+OPEN = Sum((_OPEN_PART,))
+_OPEN_MASK = Mask((Part(_OPEN_PART.axes, np.ones(1, bool)),))
+
+
+def is_settled(value: Value) -> bool:
+    """Whether no symbol is in it."""
+    if isinstance(value, Sum):
+        return not any(map(is_symbol, value.axes))
+    if isinstance(value, Mask):
+        return not any(is_symbol(axis) for part in value.factors for axis in part.axes)
+    return is_settled(value.index) if isinstance(value, Slot) else True
 
 
 def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
@@ -59,6 +73,8 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
     give = _OPERATIONS.get(operation.name)
     if give is None:
         return None
+    if operation.name not in _LINEAR and not all(map(is_settled, operands)):
+        return _OPEN_MASK if operation.name == "arith.cmpi" else OPEN
     try:
         return give(operation, operands)
     except TooLarge:
@@ -137,8 +153,21 @@ def _two(compute: Callable[[Sum, Sum], Value]) -> Give:
     return give
 
 
+def _product(one: Sum, other: Sum) -> Value:
+    return one * other if is_settled(one) or is_settled(other) else OPEN
+
+
+def _unsigned(compute: Callable[[Sum, Sum], Value]) -> Give:
+    """Of negative numbers, it would be another one."""
+    return _two(lambda one, other: compute(one, other) if min(one.bounds()[0], other.bounds()[0]) >= 0 else None)
+
+
+def _joint(compute: Callable[[Array, Array], Array]) -> Callable[[Sum, Sum], Value]:
+    return lambda one, other: Sum((joined(compute, one.joint(), other.joint()),))
+
+
 def _jointly(compute: Callable[[Array, Array], Array]) -> Give:
-    return _two(lambda one, other: Sum((joined(compute, one.joint(), other.joint()),)))
+    return _two(_joint(compute))
 
 
 def _bitwise(of_masks: Callable[[Mask, Mask], Value], of_sums: Callable[[Array, Array], Array]) -> Give:
@@ -163,7 +192,7 @@ def _joined_masks(compute: Callable[[Array, Array], Array]) -> Callable[[Mask, M
 
 
 def _quotient(one: Sum, other: Sum) -> Value:
-    divisor = other.only() if _is_settled(one, other) else None
+    divisor = other.only()
     if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
         return Sum.integer(0)
     if not _divides(other):
@@ -171,8 +200,14 @@ def _quotient(one: Sum, other: Sum) -> Value:
     return Sum((joined(_divided, one.joint(), other.joint()),))
 
 
+def _ceiling(one: Sum, other: Sum) -> Value:
+    if not _divides(other):
+        return None
+    return Sum((joined(lambda one, other: -(-one // other), one.joint(), other.joint()),))
+
+
 def _remainder(one: Sum, other: Sum) -> Value:
-    divisor = other.only() if _is_settled(one, other) else None
+    divisor = other.only()
     if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
         return one
     if not _divides(other):
@@ -201,14 +236,17 @@ _COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+_UNSIGNED = ("ult", "ule", "ugt", "uge")
+
+
 def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
     found = _COMPARE.match(operation.tail)
     compare = _COMPARISONS.get(found[1]) if found else None
     one, other = operands[:2]
     if compare is None or not isinstance(one, Sum) or not isinstance(other, Sum):
         return None
-    if not _is_settled(one, other):
-        return Mask((joined(compare, one.joint(), other.joint()),))
+    if found and found[1] in _UNSIGNED and min(one.bounds()[0], other.bounds()[0]) < 0:
+        return None
     return compared(compare, one, other)
 
 
@@ -229,37 +267,47 @@ def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
 
 def bytes_of(element: str) -> int:
     """At least one."""
-    return max(bits_of(element) // 8, 1)
+    return _POINTER_BYTES if element.startswith("!tt.ptr") else max(bits_of(element) // 8, 1)
 
 
+_POINTER_BYTES = 8
+
+
+_SAME = """
+    tt.splat tt.broadcast tt.bitcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
+    arith.extsi arith.trunci arith.index_cast arith.index_castui
+    ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
+"""
+_LINEAR = frozenset(
+    (*_SAME.split(), "tt.expand_dims", "tt.trans", "arith.addi", "arith.subi", "arith.muli", "tt.addptr")
+)
 _OPERATIONS: Mapping[str, Give] = {
     "arith.constant": _of_constant,
     "tt.make_range": _of_range,
-    **dict.fromkeys(
-        (
-            *("tt.splat", "tt.broadcast", "tt.bitcast", "tt.int_to_ptr", "tt.ptr_to_int", "ttg.convert_layout"),
-            *("arith.extsi", "arith.trunci", "arith.index_cast", "arith.index_castui", "tt.unsplat"),
-        ),
-        _same,
-    ),
+    **dict.fromkeys(_SAME.split(), _same),
     **dict.fromkeys(("ttg.local_alloc", "ttng.tmem_alloc"), _of_allocation),
     **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
-    **dict.fromkeys(("ttg.memdesc_trans", "ttg.memdesc_reshape", "ttg.memdesc_reinterpret"), _same),
     "arith.extui": _of_widening,
     "tt.expand_dims": _of_expansion,
     "tt.trans": _of_transposition,
     "arith.addi": _two(lambda one, other: one + other),
     "arith.subi": _two(lambda one, other: one + -other),
-    "arith.muli": _two(lambda one, other: one * other),
-    **dict.fromkeys(("arith.divsi", "arith.divui"), _two(_quotient)),
-    **dict.fromkeys(("arith.remsi", "arith.remui"), _two(_remainder)),
-    **dict.fromkeys(("arith.minsi", "arith.minui"), _jointly(np.minimum)),
-    **dict.fromkeys(("arith.maxsi", "arith.maxui"), _jointly(np.maximum)),
+    "arith.muli": _two(_product),
+    "arith.divsi": _two(_quotient),
+    "arith.divui": _unsigned(_quotient),
+    "arith.ceildivsi": _two(_ceiling),
+    "arith.remsi": _two(_remainder),
+    "arith.remui": _unsigned(_remainder),
+    "arith.minsi": _jointly(np.minimum),
+    "arith.minui": _unsigned(_joint(np.minimum)),
+    "arith.maxsi": _jointly(np.maximum),
+    "arith.maxui": _unsigned(_joint(np.maximum)),
     "arith.andi": _bitwise(lambda one, other: one & other, np.bitwise_and),
     "arith.ori": _bitwise(_joined_masks(np.logical_or), np.bitwise_or),
     "arith.xori": _bitwise(_joined_masks(np.logical_xor), np.bitwise_xor),
     "arith.shli": _jointly(np.left_shift),
-    **dict.fromkeys(("arith.shrsi", "arith.shrui"), _jointly(np.right_shift)),
+    "arith.shrsi": _jointly(np.right_shift),
+    "arith.shrui": _unsigned(_joint(np.right_shift)),
     "arith.cmpi": _of_comparison,
     "arith.select": _of_selection,
     "tt.addptr": _of_pointer,

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.accesses import access_of
+from kprof_inject.analysis.accesses import Form, access_of
 from kprof_inject.analysis.executions import Counted
 from kprof_inject.analysis.footprints import Ranges, union
 from kprof_inject.analysis.grids import CTA, Part
@@ -91,7 +91,7 @@ class Traffic:
         ranges = (
             self._of(number, by_sm=True)
             for number, (line, _, one) in enumerate(self._accesses)
-            if line <= last and one.form.reads and not one.form.writes and not one.form.passes_by_l1
+            if line <= last and _is_kept(one.form)
         )
         return union(one for one in ranges if one is not None).size_bytes
 
@@ -117,7 +117,7 @@ class Traffic:
         again = [
             number
             for number, (_, _, one) in enumerate(self._accesses)
-            if one.form.by_registers and one.form.reads and self._of(number, by_sm=False) is not None
+            if _is_kept(one.form) and self._of(number, by_sm=False) is not None
         ]
         if None in found:
             return None
@@ -142,3 +142,8 @@ class Traffic:
     def _union(self, chosen: Iterator[bool]) -> Ranges:
         ranges = (self._of(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)
         return union(one for one in ranges if one is not None)
+
+
+def _is_kept(form: Form) -> bool:
+    """Whether what is read stays in an SM's L1."""
+    return form.reads and form.by_registers and not form.passes_by_l1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
@@ -32,11 +33,10 @@ def definition_of(name: str, user: Operation) -> Operation | None:
     for operation in (user, *user.owners()):
         if operation.block is None:
             return None
-        for one in operation.block.operations:
-            if one is operation:
-                break
-            if name.partition("#")[0] == one.results.partition("=")[0].partition(":")[0].strip():
-                return one
+        for block in operation.block.region.blocks:
+            for one in takewhile(lambda other: other is not operation, block.operations):  # noqa: B023 (used at once)
+                if name.partition("#")[0] == one.results.partition("=")[0].partition(":")[0].strip():
+                    return one
     return None
 
 

@@ -6,7 +6,7 @@ A loop carries on what has nothing to do with what it was handed, what is a sum 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -27,14 +27,11 @@ def _type(shape: str, element: str) -> str:
 
 @dataclass
 class _Writer:
-    """Writes a body line by line. ``names`` are those that may be used, by shape and element. What a loop hands on is
-    ``carried``, with all sums with it; ``kept`` is what hangs on it otherwise, and stays inside."""
+    """Writes a body line by line. ``names`` are those that may be used, by shape and element."""
 
     draw: st.DrawFn
     lines: list[str] = field(default_factory=list)
     names: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    carried: set[str] = field(default_factory=set)
-    kept: set[str] = field(default_factory=set)
     number: int = 0
 
     def body(self, statements: int, depth: int) -> None:
@@ -61,11 +58,6 @@ class _Writer:
         name = self.fresh()
         self.lines.append(f"{name} = {text}")
         self.names.setdefault((shape, element), []).append(name)
-        of = set(_NAME.findall(text))
-        if of & self.kept or (of & self.carried and text.split()[0] not in _SUMS):
-            self.kept.add(name)
-        elif of & self.carried:
-            self.carried.add(name)
         return name
 
     def fresh(self) -> str:
@@ -75,9 +67,9 @@ class _Writer:
     def shape(self) -> str:
         return self.draw(st.sampled_from(SHAPES))
 
-    def one_of(self, shape: str, element: str = "i32", without: Collection[str] = ()) -> str:
+    def one_of(self, shape: str, element: str = "i32") -> str:
         """The last ones are taken more often."""
-        names = [name for name in self.names[shape, element] if name not in without]
+        names = self.names[shape, element]
         return names[-1 - min(self.draw(st.integers(0, 5)), self.draw(st.integers(0, len(names) - 1)))]
 
     def constant(self, shape: str, *values: int) -> str:
@@ -153,18 +145,16 @@ class _Writer:
     @contextmanager
     def inside(self) -> Iterator[None]:
         """What is named inside is not known behind it."""
-        around, carried = self.names, self.carried
-        self.names, self.carried = {key: list(names) for key, names in around.items()}, set(carried)
+        around = self.names
+        self.names = {key: list(names) for key, names in around.items()}
         try:
             yield
         finally:
-            self.names, self.carried = around, carried
+            self.names = around
 
     def pass_out(self, shape: str, name: str) -> None:
         """What an operation with regions gives."""
         self.names[shape, "i32"].append(name)
-        if self.carried:
-            self.kept.add(name)
 
     def branch(self, depth: int) -> None:
         shape = self.shape()
@@ -187,24 +177,20 @@ class _Writer:
         carried = f" iter_args({pairs}) -> ({kinds}) " if shapes else ""
         results = f"{name}:{len(shapes)} = " if len(shapes) > 1 else f"{name} = " * len(shapes)
         self.lines.append(f"{results}scf.for {counter} = {first} to {few} step {step}{carried} : i32 {{")
-        around = self.carried - self.kept
         with self.inside():
-            self.kept |= self.carried
-            self.carried = set(names)
             self.names["", "i32"].append(counter)
             for one, shape in zip(names, shapes, strict=True):
                 self.names[shape, "i32"].append(one)
             self.body(self.draw(st.integers(3, 7)), depth - 1)
             passed = ", ".join(self.passed(one, shape) for one, shape in zip(names, shapes, strict=True))
             self.lines += [f"scf.yield {passed} : {kinds}" if shapes else "scf.yield", "}"]
-            self.kept -= around
         for place, shape in enumerate(shapes):
             self.pass_out(shape, f"{name}#{place}" if len(shapes) > 1 else name)
 
     def passed(self, name: str, shape: str) -> str:
         """What follows the carried value of this name."""
         if self.draw(st.sampled_from((True, True, False))):
-            return self.one_of(shape, without=self.kept)
+            return self.one_of(shape)
         kind = _type(shape, "i32")
         after = self.give(shape, "i32", f"arith.addi {name}, {self.constant(shape, 1)} : {kind}")
         over = self.give(shape, "i1", f"arith.cmpi sge, {after}, {self.constant(shape, 3, 5)} : {kind}")

@@ -101,7 +101,8 @@ def test_the_cycles_that_the_units_of_an_sm_need() -> None:
         "tensor cores": 3.0,
         "special functions": 2.0,
         "fp32 units": 2.0,
-        "shared memory": 4.0,
+        "instruction issue": 2.25,
+        "shared memory and L1": 4.0,
         "L2 to SM": 10.0,
     }
     assert rates_of("cuda:75") is None

@@ -17,7 +17,7 @@ from kprof_inject.ttgir.nodes import Operation
 # A loop that is nearer to its roof has little to win by earlier loads.
 _AT_ROOF = 0.75
 # Of a loop's time in waits for what it copies: what is less is how waits for data that is there come out.
-_LEAST_WAITING = 0.05
+_LEAST_WAITING = 0.10
 _LEAST_SHARE = 0.05
 # A load of fewer bytes is no operand of a dot.
 _LEAST_BYTES = 1024

@@ -45,10 +45,10 @@ def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | N
     for argument, kind in zip(arguments, kinds, strict=False):
         if kind == _CONSTANT:
             continue
-        if isinstance(kind, str):
-            yield from _of_one(argument)
-        else:
+        if isinstance(kind, tuple) and isinstance(argument, tuple | list):
             yield from _numbers(argument, kind)
+        else:
+            yield from _of_one(argument)
 
 
 def _of_one(argument: Any) -> Numbers:
