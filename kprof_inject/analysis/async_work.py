@@ -53,6 +53,8 @@ class AsyncWork:
 
     issues: tuple[Issue, ...]
     awaits: tuple[Await, ...]
+    unnamed: frozenset[str]
+    """The names of operations that tell a barrier of which nobody knows which it is."""
 
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d+)\b")
@@ -75,7 +77,15 @@ def async_work(operations: Sequence[Counted]) -> AsyncWork:
     by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
     told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
     awaits = (found for one in operations if (found := _await(one, told)) is not None)
-    return AsyncWork(tuple(by_place), tuple(awaits))
+    return AsyncWork(tuple(by_place), tuple(awaits), frozenset(_unnamed(operations)))
+
+
+def _unnamed(operations: Sequence[Counted]) -> Iterator[str]:
+    for one in operations:
+        place = _barrier_place(one.operation)
+        operands = one.executed.operands
+        if place is not None and operands and not isinstance(operands[place], Slot):
+            yield one.operation.name
 
 
 def _in_order(operations: Sequence[Counted]) -> Iterator[Issue]:

@@ -38,8 +38,9 @@ class ExecutedKernel:
     operations: tuple[Counted, ...]
 
 
-def executed_kernel(launch: Launch, summary: LaunchSummary) -> ExecutedKernel:
-    """Raises ``KprofError`` if the module cannot be read."""
+def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
+    """Raises ``KprofError`` if the module cannot be read. Without a ``summary``, iterations that were recorded are not
+    counted."""
     module = _parsed(ttgir_of(launch.kernel), str(launch.kernel.folder))
     functions = [one for one in module.walk() if one.name == FUNCTION]
     entry = next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
@@ -49,7 +50,7 @@ def executed_kernel(launch: Launch, summary: LaunchSummary) -> ExecutedKernel:
             found += executed(module, function, launch.grid, launch.arguments)
         else:
             found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
-    recorded = _recorded(module, launch.kernel.scopes, summary)
+    recorded = _recorded(module, launch.kernel.scopes, summary) if summary else {}
     lines = module.line_numbers([one.operation.start for one in found])
     counted = (Counted(line, one, _times(one, recorded)) for line, one in zip(lines, found, strict=True))
     return ExecutedKernel(module, tuple(counted))

@@ -10,6 +10,8 @@ from kprof_inject.analysis.executions import ExecutedKernel, executed_kernel
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
+from kprof_inject.analysis.flights import Flights, flights_of
+from kprof_inject.analysis.in_flight import in_flight
 from kprof_inject.analysis.limits import Limit, limit_of
 from kprof_inject.analysis.roofs import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
@@ -31,6 +33,8 @@ class LaunchReport:
     verdict: Verdict
     speed_of_light: SpeedOfLight
     limit: Limit
+    flights: Flights | None
+    """None if nothing asynchronous was recorded."""
 
     @property
     def launch(self) -> Launch:
@@ -64,7 +68,8 @@ class LaunchReport:
             yield _DISTURBED
 
     def to_json(self) -> dict[str, Any]:
-        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light``."""
+        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light`` and
+        ``in_flight``."""
         return {
             **self.summary.to_json(),
             "findings": [finding.to_json() for finding in self.findings],
@@ -73,6 +78,7 @@ class LaunchReport:
             "trust": self.verdict.to_json(),
             "limit": self.limit.to_json(),
             "speed_of_light": self.speed_of_light.to_json(),
+            "in_flight": self.flights.to_json() if self.flights else None,
         }
 
 
@@ -88,6 +94,7 @@ def report_on(timeline: Timeline) -> LaunchReport:
         judge(timeline.launch.kernel),
         light,
         limit_of(summary, light, timeline.launch.kernel.sm_count),
+        None if isinstance(ran, Unjudged) else flights_of(timeline, in_flight(timeline, ran), light.roofs),
     )
 
 

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from kprof_inject.export.flight_columns import FlightColumns
 from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
 from kprof_inject.export.text_rows import NumberField, TextField, text_rows
 from kprof_inject.forks import Run, in_turn
@@ -27,8 +28,10 @@ def csv_table(timelines: Sequence[Timeline], run: Run = in_turn) -> Iterator[byt
 
 def _lines(timeline: Timeline) -> Iterator[bytes]:
     beginnings = TextField([_beginning(description) for description in describe(timeline)])
+    flights = FlightColumns.of(timeline)
     for block in timeline.blocks():
-        numbers = [NumberField(b",", block[name].astype(np.int64)) for name in SCOPE_COLUMNS.names or ()]
+        columns = [block[name].astype(np.int64) for name in SCOPE_COLUMNS.names or ()]
+        numbers = [NumberField(b",", column) for column in (*columns, *flights.of_block(block).values())]
         yield from text_rows([beginnings, *numbers, TextField([b"\n"])], block["scope"].astype(np.int64))
 
 

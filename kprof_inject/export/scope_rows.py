@@ -1,17 +1,19 @@
 """Tables of scopes, whatever their format: a row for each scope that ran, of all launches.
 
-First stand the columns that describe the scope and its launch, then those of ``SCOPE_COLUMNS``. Times are not rebased:
+First stand the columns that describe the scope and its launch, then those of ``SCOPE_COLUMNS``, then what was in flight
+by it. Times are not rebased:
 they are on the globaltimer of the launch's device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.export.flight_columns import IN_FLIGHT, FlightColumns
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
@@ -26,6 +28,7 @@ COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
     **dict.fromkeys(TEXT_DESCRIPTIONS, np.dtype(np.int32)),
     **dict.fromkeys(NUMBER_DESCRIPTIONS, np.dtype(np.int64)),
     **{name: SCOPE_COLUMNS[name] for name in SCOPE_COLUMNS.names or ()},
+    **dict.fromkeys(IN_FLIGHT, np.dtype(np.int64)),
 }
 """All columns in their order. A text has the type of its place in ``ScopeRows.texts``."""
 
@@ -84,10 +87,12 @@ class ScopeRows:
                 name: np.array([each.numbers[at] for each in descriptions], dtype=COLUMN_TYPES[name])
                 for at, name in enumerate(NUMBER_DESCRIPTIONS)
             }
+            flights = FlightColumns.of(timeline)
             for block in timeline.blocks():
                 if len(block):
+                    in_flight = flights.of_block(block)
                     yield {
-                        name: of_scope[name][block["scope"]] if name in of_scope else block[name]
+                        name: of_scope[name][block["scope"]] if name in of_scope else _column(name, in_flight, block)
                         for name in COLUMN_TYPES
                     }
 
@@ -99,3 +104,9 @@ def scope_rows(timelines: Sequence[Timeline]) -> ScopeRows:
             for name, text in zip(TEXT_DESCRIPTIONS, description.texts, strict=True):
                 found[name][text] = None
     return ScopeRows(timelines, {name: tuple(texts) for name, texts in found.items()})
+
+
+def _column(
+    name: str, in_flight: Mapping[str, NDArray[np.int64]], block: NDArray[np.void]
+) -> NDArray[np.signedinteger]:
+    return in_flight[name] if name in in_flight else block[name]

@@ -9,13 +9,15 @@ from typing import Any
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, start
 
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.export.flight_columns import IN_FLIGHT
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 BEGIN_NS = 1_764_000_000_000_000_000
 HEADER = (
     "kernel,variant,host,name,kind,partition,source,called_from,pid,rank,device,launch,cta,sm,warp,scope,depth,flags,"
-    "iteration,start_record,end_record,start_cycles,end_cycles,start_ns,end_ns,duration_cycles,duration_ns,self_ns"
+    "iteration,start_record,end_record,start_cycles,end_cycles,start_ns,end_ns,duration_cycles,duration_ns,self_ns,"
+    "in_flight_ns,blocked_ns,depth_in_flight,bytes_in_flight"
 )
 
 # Names that formats treat specially, and what a table is to say.
@@ -92,6 +94,7 @@ def rows_of(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
             "rank": -1 if timeline.launch.origin.rank is None else timeline.launch.origin.rank,
             "device": timeline.launch.device,
             **{name: row[name].item() for name in SCOPE_COLUMNS.names or ()},
+            **dict.fromkeys(IN_FLIGHT, -1),
         }
         for timeline in timelines
         for row in timeline.scopes

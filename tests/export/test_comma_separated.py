@@ -47,6 +47,7 @@ def test_the_text_of_a_line(tmp_path: Path) -> None:
     (first, second) = decode_launch(launch).scopes
     times = [
         ",".join(str(row[name]) for name in ("start_ns", "end_ns", "duration_cycles", "duration_ns", "self_ns"))
+        + ",-1,-1,-1,-1"
         for row in (first, second)
     ]
     assert text_of([decode_launch(launch)]) == (

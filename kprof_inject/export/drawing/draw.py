@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Origin
+from kprof_inject.export.drawing.flight_events import flight_lanes
 from kprof_inject.export.drawing.launch_events import launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
@@ -209,6 +210,8 @@ def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[l
         processes = [_DrawnProcess(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
         if launch.timeline.ctas.size:
             processes.append(_DrawnProcess(f"{name}: active CTAs", 0, partial(_counters, launch)))
+        if lanes := flight_lanes(launch):
+            processes.append(_DrawnProcess(f"{name}: in flight", lanes.count, lanes.parts))
         yield processes
 
 
