@@ -94,11 +94,15 @@ def _most_at_once(groups: NDArray[np.void]) -> int:
     return int(np.cumsum(change[order]).max())
 
 
+# Where fewer waits block, what is in flight suffices, and those that do are no measure.
+_LEAST_BLOCKED = 0.1
+
+
 def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> float | None:
     """The bytes that a loop copies in the time that its roof leaves, times the latency."""
     blocked = groups[groups["blocked_ns"] > 0]
     loop = _loop_around(timeline, groups, roofs)
-    if not blocked.size or loop is None or not loop.part:
+    if len(blocked) < _LEAST_BLOCKED * len(groups) or loop is None or not loop.part:
         return None
     latency_cycles = float(np.median(blocked["end_cycles"] - blocked["start_cycles"]))
     return float(groups["bytes"].sum()) / (loop.sm_cycles * loop.part) * latency_cycles

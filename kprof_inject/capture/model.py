@@ -273,7 +273,10 @@ def _require_crc32(found: int, saved: int | None, path: Path) -> None:
 
 LEFT_OUT = "the program's command line, its Python's path, and the hosts' names"
 """What ``redacted`` leaves out, for users to read. ``STAYS`` is what they may take for left out."""
-STAYS = "the kernels' names, source and TTGIR, paths of source files, devices, versions, process ids and times"
+STAYS = (
+    "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "
+    "and times"
+)
 
 
 def redacted(capture: Capture) -> Capture:

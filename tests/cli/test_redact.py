@@ -74,4 +74,4 @@ def test_the_help_says_what_goes_and_what_stays(command: str) -> None:
     assert (
         "Leave out of all that is written: the program's command line, its Python's path, and the hosts' names" in text
     )
-    assert "What stays: the kernels' names, source and TTGIR, paths of source files" in text
+    assert "What stays: the kernels' names, source, TTGIR and integer arguments" in text

@@ -1,0 +1,119 @@
+"""Loops that ask for their data too late, and clocks that are held down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from timelines import Ran, cta_rows, made_timeline, scope_rows
+
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.timeline import Timeline
+
+LOADS = """\
+module {
+  tt.func public @k(%p: !tt.ptr<f16>) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c8 = arith.constant 8 : i32
+    %a = tt.splat %p : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>, #b>
+    scf.for %i = %c0 to %c8 step %c1  : i32 {
+      %x = tt.load %a : tensor<64x64x!tt.ptr<f16>, #b>
+      %d = tt.dot %x, %x, %z : tensor<64x64xf16, #x> * tensor<64x64xf16, #x> -> tensor<64x64xf32, #mma>
+    }
+    tt.return
+  }
+}
+"""
+COPIES = """\
+module {
+  tt.func public @k(%p: !tt.ptr<f16>) {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c8 = arith.constant 8 : i32
+    %a = tt.splat %p : !tt.ptr<f16> -> tensor<64x64x!tt.ptr<f16>, #b>
+    scf.for %i = %c0 to %c8 step %c1  : i32 {
+      %w = ttg.async_wait %g {num = 1 : i32}
+      %d = tt.dot %x, %x, %z : tensor<64x64xf16, #x> * tensor<64x64xf16, #x> -> tensor<64x64xf32, #mma>
+      %t = ttg.async_copy_global_to_local %a, %m : tensor<64x64x!tt.ptr<f16>, #b> -> <64x64xf16, #s, #smem, mutable>
+      %g = ttg.async_commit_group tokens %t
+    }
+    tt.return
+  }
+}
+"""
+FUNC, LOOP, WAIT = (3, 14), (7, 12), (8, 8)
+
+
+def launched(folder: Path, text: str, wait_cycles: int) -> Timeline:
+    """A CTA of 10,000 cycles, 9,000 of them in its loop, and so many of these in the wait. The dots take 1,024."""
+    scopes = [Scope("func"), Scope("loop[0]", "loop", 0), Scope("ttg.async_wait", "op", 1)]
+    spans = [(0, 0, 10_000), (1, 500, 9_500), (2, 500, 500 + wait_cycles)]
+    rows = scope_rows([Ran(scope, end - start, 0, 0, 0) for scope, start, end in spans])
+    rows["start_cycles"], rows["end_cycles"] = [span[1] for span in spans], [span[2] for span in spans]
+    made = made_timeline(folder, scopes, [rows], cta_rows((0, 0, 0, 10_000, 10_000)), warps=1)
+    lines = (FUNC, LOOP if "async" in text else (7, 10), WAIT)
+    table = replace(
+        made.table, scopes=tuple(replace(scope, lines=its) for scope, its in zip(made.table.scopes, lines, strict=True))
+    )
+    (made.launch.kernel.folder / "kernel.ttgir").write_text(text)
+    metadata = {**made.launch.kernel.metadata, "target": {"backend": "cuda", "arch": 90}}
+    kernel = replace(made.launch.kernel, scopes=table, metadata=metadata, sm_count=1)
+    return replace(made, table=table, launch=replace(made.launch, kernel=kernel, grid=(1, 1, 1)))
+
+
+def found(timeline: Timeline) -> dict[str, Finding]:
+    return {finding.rule: finding for finding in report_on(timeline).findings}
+
+
+def test_loads_of_operands_in_the_loop_that_multiplies_them_are_named(tmp_path: Path) -> None:
+    finding = found(launched(tmp_path, LOADS, 10))["not-pipelined"]
+    assert finding.text.startswith(
+        "loop[0] loads 8.2 kB in the iteration that multiplies them (TTGIR, lines 8), and is at"
+    )
+    assert finding.figures["loads"] == 1
+    assert finding.share == pytest.approx(0.9 * (1 - finding.figures["part"]))  # type: ignore[operator]
+
+
+def test_a_wait_for_ones_own_copies_is_no_pipeline(tmp_path: Path) -> None:
+    text = COPIES.replace("{num = 1 : i32}", "{num = 0 : i32}").replace(
+        "      %w = ttg.async_wait %g {num = 0 : i32}\n", ""
+    )
+    text = text.replace("tokens %t\n", "tokens %t\n      %w = ttg.async_wait %g {num = 0 : i32}\n")
+    assert (
+        "waits in each iteration for what it has just asked for"
+        in found(launched(tmp_path, text, 10))["not-pipelined"].text
+    )
+
+
+def test_waits_that_take_a_tenth_of_the_loop_ask_for_a_stage(tmp_path: Path) -> None:
+    finding = found(launched(tmp_path, COPIES, 1_800))["too-few-stages"]
+    assert finding.share == pytest.approx(0.2 * 0.9)
+    assert finding.text == (
+        "loop[0] waits for 20.0 % of its time for what it copies 2 iterations ahead: 16.4 kB in flight on each SM are "
+        "too few"
+    )
+    assert finding.advice.startswith("one more stage (num_stages): 24.6 kB in flight, for 8.2 kB more")
+
+
+def test_waits_that_find_their_data_ask_for_nothing(tmp_path: Path) -> None:
+    assert "too-few-stages" not in found(launched(tmp_path, COPIES, 800))
+
+
+def clocked(timeline: Timeline, mhz: float, source: ClockSource = ClockSource.FITTED) -> Timeline:
+    clock = replace(timeline.clock, rate_ns=1e3 / mhz, source=source, rate_error=0.001)
+    kernel = replace(timeline.launch.kernel, sm_clock_hz=1.98e9)
+    return replace(timeline, clock=clock, launch=replace(timeline.launch, kernel=kernel))
+
+
+def test_a_clock_that_is_held_down_is_told_with_its_share(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, LOADS, 10)
+    finding = found(clocked(timeline, 1_485))["throttled"]
+    assert finding.share == pytest.approx(0.25)
+    assert finding.text.startswith("the SMs ran at 1485 of 1980 MHz, 25.0 % slower than they can: ")
+    assert "throttled" not in found(clocked(timeline, 1_900))
+    assert "throttled" not in found(clocked(timeline, 1_485, ClockSource.ASSUMED))
