@@ -59,6 +59,7 @@ class AsyncWork:
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d+)\b")
 _IS_ASYNC = re.compile(r"\bisAsync = true\b")
+_VALUE = re.compile(r"%[\w$.-]+")
 _COMMIT = "ttg.async_commit_group"
 _TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
 _TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
@@ -68,7 +69,9 @@ _WAITS = {
     "ttng.async_tma_store_wait": STORES,
     "ttng.async_tma_store_token_wait": STORES,
 }
-_DOT_BARRIERS = ("ttng.tc_gen5_commit", "ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
+_DOTS = ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
+# Behind all else stands a barrier with its predicate, if the dot tells one by itself.
+_TELLS = re.compile(r"\[%[\w$.-]+\]\s*(?:\{|:)")
 
 
 def async_work(operations: Sequence[Counted]) -> AsyncWork:
@@ -121,15 +124,18 @@ def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
         place = _barrier_place(first.operation)
         slot = first.executed.operands[place] if place is not None else None
         work = COPIES if first.operation.name in _TMA_COPIES else DOTS
-        predicate = first.executed.operands[-1] if first.operation.name in _TMA_COPIES else None
+        predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
         if isinstance(slot, Slot):
             yield Issue(first, work, sum(map(_bytes_of, members)), slot, predicate)
 
 
+_BEFORE_PREDICATE = -2
+
+
 def _barrier_place(operation: Operation) -> int | None:
-    """Which of its operands is the barrier that it tells: of a copy, the one before its predicate."""
-    if operation.name in _TMA_COPIES:
-        return -2
+    """Which of its operands is the barrier that it tells: of a copy or a dot, the one before its predicate."""
+    if operation.name in _TMA_COPIES or (operation.name in _DOTS and _TELLS.search(operation.tail)):
+        return _BEFORE_PREDICATE
     if operation.name == "ttng.tc_gen5_commit":
         return 0
     return None
@@ -145,4 +151,6 @@ def _await(one: Counted, told: dict[Operation, str]) -> Await | None:
     slot = operands[0]
     if not isinstance(slot, Slot) or slot.allocation not in told:
         return None
-    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if len(operands) > 2 else None)
+    # What the wait is for stands behind, and is nothing that it is told.
+    given = len(_VALUE.findall(operation.tail.partition(" deps ")[0].partition(" : ")[0]))
+    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if given > 2 else None)

@@ -256,9 +256,13 @@ class _Walk:
         body = operation.regions[-1]
         loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
         if found is None or loop is None or (when is None and not loop.is_even):
-            with self._names(dict.fromkeys([*names, *(found.groups()[:1] if found else ())])):
+            unknown: dict[str, Value] = dict.fromkeys([*names, *(found.groups()[:1] if found else ())])
+            with self._in_secret(), self._names(unknown):
+                passed = self._region(body, None, sizes)
+            carried_on = {name: _same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
+            with self._names({**unknown, **carried_on}):
                 self._region(body, None, sizes)
-            return []
+            return [carried_on.get(name) for name in names]
         if not loop.most:
             return initial
         inside = {**sizes, loop.axis: loop.most}
@@ -268,6 +272,9 @@ class _Walk:
             changes.settle(self._region(body, None, inside))
         if changes.open and loop.most <= _MOST_STEPS:
             self._step(operation, found[1], names, changes)
+        if changes.has_open_slots:
+            with self._in_secret(), self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
+                changes.settle_slots(self._region(body, None, inside))
         with self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
             passed = self._region(body, when & loop.when() if when else None, inside)
         return changes.results(passed)
@@ -326,6 +333,7 @@ class _Changes:
 
     def settle(self, passed: Sequence[Value]) -> None:
         """By what an iteration passes on of the symbols."""
+        self.settle_slots(passed)
         waiting: dict[int, tuple[int | None, Sum]] = {}
         for place, value in enumerate(passed[: len(self.values)]):
             initial = self.initial[place]
@@ -345,6 +353,17 @@ class _Changes:
                     self.values[place] = self._following(self.initial[place], from_where + rest)
             else:
                 self.open.add(place)
+
+    @property
+    def has_open_slots(self) -> bool:
+        """Which slots are handed on may hang on values that were open."""
+        return any(isinstance(value, Slot) and value.index is None for value in self.values)
+
+    def settle_slots(self, passed: Sequence[Value]) -> None:
+        for place, value in enumerate(passed[: len(self.values)]):
+            initial = self.initial[place]
+            if isinstance(value, Slot) and isinstance(initial, Slot):
+                self.values[place] = self._rotating(initial, value)
 
     def _of_symbol(self, value: Sum) -> tuple[int | None, Sum | None]:
         """The symbol of this loop that a value is, but for a sum without any of them; the sum is None if it is not of
@@ -374,6 +393,16 @@ class _Changes:
         place = joint.axes.index(axis)
         return initial + Sum((Part(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
 
+    def _rotating(self, initial: Slot, passed: Slot) -> Value:
+        """The slots of one allocation, one after the other."""
+        same = _same_memory(initial, passed)
+        if same is None or initial.index is None or passed.index is None or not is_settled(passed):
+            return same
+        with suppress(TooLarge):
+            index = self._following(initial.index, passed.index)
+            return Slot(initial.allocation, index if isinstance(index, Sum) else None)
+        return same
+
     def _following(self, initial: Value, passed: Sum) -> Value:
         """Each iteration has what the one before passed on."""
         if not isinstance(initial, Sum):
@@ -391,8 +420,15 @@ class _Changes:
         found: list[Value] = []
         for initial, value in zip(self.initial, passed, strict=False):
             change = value + -initial if isinstance(value, Sum) and isinstance(initial, Sum) else None
-            found.append(initial if change and change.only() == 0 else None)
+            found.append(initial if change and change.only() == 0 else _same_memory(initial, value))
         return found
+
+
+def _same_memory(one: Value, other: Value) -> Slot | None:
+    """Any slot of the allocation that both are of."""
+    if isinstance(one, Slot) and isinstance(other, Slot) and one.allocation is other.allocation:
+        return Slot(one.allocation, None)
+    return None
 
 
 def _chosen(condition: Mask, one: Value, other: Value) -> Value:
@@ -412,7 +448,7 @@ def _at(value: Value, axis: Axis, number: int) -> Value:
     if isinstance(value, Mask):
         return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_least)
     if isinstance(value, Slot):
-        return Slot(value.allocation, _sum_at(value.index, axis, number))
+        return Slot(value.allocation, value.index and _sum_at(value.index, axis, number))
     if isinstance(value, Descriptor):
         shape, strides = (
             tuple(one and _sum_at(one, axis, number) for one in sums) for sums in (value.shape, value.strides_bytes)

@@ -27,10 +27,10 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A part of an allocation of shared memory: the ``index``-th along its first dimension."""
+    """A part of an allocation of shared memory: the ``index``-th along its first dimension, if that is known."""
 
     allocation: Operation
-    index: Sum
+    index: Sum | None
 
 
 Value = Sum | Mask | Descriptor | Slot | None
@@ -114,7 +114,7 @@ def _of_allocation(operation: Operation, _: Sequence[Value]) -> Value:
 
 def _of_part(_: Operation, operands: Sequence[Value]) -> Value:
     whole, index = operands[:2]
-    return Slot(whole.allocation, index) if isinstance(whole, Slot) and isinstance(index, Sum) else None
+    return Slot(whole.allocation, index if isinstance(index, Sum) else None) if isinstance(whole, Slot) else None
 
 
 _AXIS = re.compile(r"\baxis = (\d+)")
@@ -279,7 +279,17 @@ _SAME = """
     ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
 """
 _LINEAR = frozenset(
-    (*_SAME.split(), "tt.expand_dims", "tt.trans", "arith.addi", "arith.subi", "arith.muli", "tt.addptr")
+    (
+        *_SAME.split(),
+        "ttg.memdesc_index",
+        "ttg.memdesc_subview",
+        "tt.expand_dims",
+        "tt.trans",
+        "arith.addi",
+        "arith.subi",
+        "arith.muli",
+        "tt.addptr",
+    )
 )
 _OPERATIONS: Mapping[str, Give] = {
     "arith.constant": _of_constant,

@@ -94,15 +94,15 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     yield from _missing(summary)
 
 
-# What takes less of a scope limits nothing.
-_LEAST_ROOF = 0.01
+LEAST_ROOF = 0.01
+"""What takes less of a scope limits nothing."""
 
 
 def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
     """What part of each scope would be left if nothing but its busiest unit took time."""
     by_unit: dict[str, list[str]] = {}
     for roof in speed_of_light.roofs:
-        if roof.part >= _LEAST_ROOF:
+        if roof.part >= LEAST_ROOF:
             by_unit.setdefault(roof.unit, []).append(f"{roof.scope} {percent(roof.part)}")
     if not by_unit:
         return

@@ -59,7 +59,14 @@ def selected(shown: ShownPage) -> str:
 
 def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path) -> None:
     _, view = opened(show, attention, "overview")
-    assert view.locator("h2").all_inner_texts() == ["Findings", "Scopes", "How far to trust it", "Conditions", "Notes"]
+    assert view.locator("h2").all_inner_texts() == [
+        "Limit",
+        "Findings",
+        "Scopes",
+        "How far to trust it",
+        "Conditions",
+        "Notes",
+    ]
     rows = view.locator(".scope-table tbody tr")
     expect(rows).to_have_count(8)
     assert rows.nth(1).inner_text().split("\t")[0].strip() == "loop[0]"

@@ -11,7 +11,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.launch_notes import LEAST_ROOF, all_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
@@ -123,14 +123,21 @@ def _number(value: Any) -> str:
 
 def launch_overview(report: LaunchReport) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
-    them, both as texts; ``findings`` bear the index of their scope, or None; ``doubts`` say what could not be
-    judged, and why."""
+    them, both as texts. ``limit`` is the sentence on what limits it; ``roofs`` are what part of its cycles each scope,
+    by its index, needs at least for its busiest unit. ``findings`` bear the index of their scope, or None; ``doubts``
+    say what could not be judged, and why."""
     summary, verdict = report.summary, report.verdict
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {
         "facts": facts(report.timeline, summary),
         "builds": build_rows(report.launch.kernel),
         "verdict": {"level": verdict.level.value, "text": printable(verdict.text)},
+        "limit": printable(report.limit.sentence),
+        "roofs": [
+            {"scope": index_of[roof.scope], "unit": roof.unit, "part": roof.part}
+            for roof in report.speed_of_light.roofs
+            if roof.part >= LEAST_ROOF
+        ],
         "findings": [
             {
                 "rule": finding.rule,

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from buffers import Scope
+from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.report.html.overview import launch_overview
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("func"), Scope("loop[0]", "loop", 0)]
 METADATA = {"num_warps": 4, "num_stages": 3, "num_ctas": 2, "target": {"backend": "cuda", "arch": 90}}
@@ -95,3 +97,14 @@ def test_findings_know_their_scope(tmp_path: Path) -> None:
 def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
     facts = facts_of(launch_of(tmp_path, name="k\x1b]0;x\x07\u202e"))
     assert facts["kernel"] == "k ]0;x  "
+
+
+def test_what_limits_a_launch_and_its_roofs_are_told() -> None:
+    (launch,) = read_capture(REPO / "kprof_inject" / "demo" / "capture").launches
+    made = told(decode_launch(launch))
+    assert made["limit"] == "limited by the tensor cores (75.0 % of the peak or more); 85.8 % in loop[0]"
+    assert [(roof["scope"], roof["unit"], round(roof["part"], 3)) for roof in made["roofs"]] == [
+        (0, "tensor cores", 0.75),
+        (1, "tensor cores", 0.858),
+        (2, "tensor cores", 0.893),
+    ]

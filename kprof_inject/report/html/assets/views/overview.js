@@ -9,9 +9,10 @@ export const title = "Overview";
 
 /** `launch.sections.overview` is made by `overview.py`. */
 export function show(place, launch, context) {
-  const { facts, builds, verdict, findings, doubts, notes } = launch.sections.overview;
+  const { facts, builds, verdict, limit, roofs, findings, doubts, notes } = launch.sections.overview;
   place.append(
     element("div", { class: "overview" }, [
+      element("section", {}, [element("h2", { text: "Limit" }), element("p", { class: "limit", text: sentence(limit) }), ...roofCards(roofs, launch)]),
       element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch), ...doubtCards(findings, doubts)]),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
@@ -24,19 +25,38 @@ export function show(place, launch, context) {
   );
 }
 
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+}
+
+/** A bar for each scope: what part of its cycles its busiest unit needs at least. */
+function roofCards(roofs, launch) {
+  return roofs.map(({ scope, unit, part }) =>
+    element("article", { class: "roof" }, [
+      shareTrack(part, "of the scope's cycles, or more"),
+      element("div", { class: "finding-text" }, [element("p", {}, [scopeLink(scope, launch), ` · ${unit}`])]),
+    ]),
+  );
+}
+
+function shareTrack(share, title) {
+  const bar = element("span", { class: "finding-bar" });
+  bar.style.width = `${Math.min(Math.max(100 * share, 0), 100)}%`;
+  return element("div", { class: "finding-share", title }, [
+    element("strong", { text: formatShare(share) }),
+    element("span", { class: "finding-track" }, [bar]),
+  ]);
+}
+
+function scopeLink(scope, launch) {
+  return element("button", { type: "button", class: "link", text: launch.sections.scopes[scope].name, on: { click: () => openView("scopes", { scope }) } });
+}
+
 function findingCards(findings, launch) {
   return findings.map(({ share, text, advice, scope }) => {
-    const bar = element("span", { class: "finding-bar" });
-    bar.style.width = `${Math.min(Math.max(100 * share, 0), 100)}%`;
-    const about =
-      scope === null
-        ? []
-        : [element("button", { type: "button", class: "link", text: launch.sections.scopes[scope].name, on: { click: () => openView("scopes", { scope }) } })];
+    const about = scope === null ? [] : [scopeLink(scope, launch)];
     return element("article", { class: "finding" }, [
-      element("div", { class: "finding-share", title: "of the launch's time" }, [
-        element("strong", { text: formatShare(share) }),
-        element("span", { class: "finding-track" }, [bar]),
-      ]),
+      shareTrack(share, "of the launch's time"),
       element("div", { class: "finding-text" }, [
         element("p", { class: "finding-says", text }),
         element("p", { class: "view-hint" }, [...about, ...(about.length && advice ? [" · "] : []), advice]),
@@ -52,7 +72,7 @@ function doubtCards(findings, doubts) {
     return [element("p", { class: "finding none", text: "No rule found anything that limits this launch, and every rule could judge." })];
   }
   const head = findings.length ? [] : [element("p", { class: "finding-says", text: "No rule found anything, but not every rule could judge this launch." })];
-  const lines = doubts.map((text) => element("p", { text: `${text[0].toUpperCase()}${text.slice(1)}.` }));
+  const lines = doubts.map((text) => element("p", { text: sentence(text) }));
   return [element("article", { class: "finding doubtful" }, [element("div", { class: "finding-text" }, [...head, ...lines])])];
 }
 
