@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,29 +17,58 @@ are called with, and the two hooks."""
 Numbers = tuple[int | None, ...]
 _CONSTANT = "constexpr"
 _NO_NUMBER = (None,)
+_INTEGER = re.compile(r"[iu]\d+$")
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentKinds:
-    """The types of a kernel's arguments: names, and tuples of them for the parts of tuples."""
+    """The types of a kernel's arguments: names, and tuples of them for the parts of tuples.
+
+    It is asked at each launch: where all arguments are integers, floats and tensors, ``_places`` has those that are
+    read and whether each is a tensor, by their place among all, and among those that are no constants."""
 
     kinds: tuple[Any, ...]
+    _places: dict[int, tuple[tuple[int, bool | None], ...]]
 
     @classmethod
     def of(cls, signature: Mapping[str, str]) -> ArgumentKinds:
-        return cls(tuple(ast.literal_eval(kind) if kind.startswith("(") else kind for kind in signature.values()))
+        kinds = tuple(ast.literal_eval(kind) if kind.startswith("(") else kind for kind in signature.values())
+        if not all(isinstance(kind, str) and not kind.startswith("tensordesc") for kind in kinds):
+            return cls(kinds, {})
+        parameters = [kind for kind in kinds if kind != _CONSTANT]
+        among_all = tuple((place, _is_tensor(kind)) for place, kind in enumerate(kinds) if kind != _CONSTANT)
+        # Inductor leaves the constants out.
+        return cls(kinds, {len(parameters): tuple(enumerate(map(_is_tensor, parameters))), len(kinds): among_all})
 
     def numbers(self, arguments: Sequence[Any]) -> Numbers:
         """Of a launch, in the order of the compiled function's parameters: integers as they are, of a tensor its
         address, of a descriptor that and its shape and strides behind it; None for all else. Constants are no
         parameters. Empty if these are not the arguments of such a kernel."""
+        places = self._places.get(len(arguments))
+        if places is not None:
+            try:
+                return tuple([_number(arguments[place], is_tensor) for place, is_tensor in places])
+            except AttributeError:
+                pass  # something that Triton takes for a tensor
         kinds = self.kinds
         if len(arguments) != len(kinds):
-            # Inductor leaves the constants out.
             kinds = tuple(kind for kind in kinds if kind != _CONSTANT)
         if len(arguments) != len(kinds):
             return ()
         return tuple(_numbers(arguments, kinds))
+
+
+def _is_tensor(kind: str) -> bool | None:
+    """None of what is neither a tensor nor an integer."""
+    if kind.startswith("*"):
+        return True
+    return False if _INTEGER.match(kind) else None
+
+
+def _number(argument: Any, is_tensor: bool | None) -> int | None:
+    if is_tensor and argument.__class__ is not int:
+        return int(argument.data_ptr())
+    return int(argument) if is_tensor is not None and -MOST_ARGUMENT <= argument <= MOST_ARGUMENT else None
 
 
 def _numbers(arguments: Sequence[Any], kinds: Sequence[Any]) -> Iterator[int | None]:
