@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.accesses import Access, access_of
 from kprof_inject.analysis.evaluation import Executed, executed
 from kprof_inject.analysis.footprints import Ranges
-from kprof_inject.analysis.grids import CTA, Axis, Mask, Part, Sum, dimension, loop_axis
+from kprof_inject.analysis.grids import CTA, GridAxis, Mask, Part, Sum, dimension, loop_axis
 from kprof_inject.analysis.integer_operations import Descriptor
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.parser import parse
@@ -47,7 +47,7 @@ class Block(NamedTuple):
 class Execution(NamedTuple):
     """Of one operation by one CTA; ``places`` are the numbers of the CTA and of the iterations."""
 
-    places: dict[Axis, int]
+    places: dict[GridAxis, int]
     operands: list[Any]
 
 
@@ -392,7 +392,7 @@ def assert_bytes_right(ran: Ran, sms: Sequence[int] = ()) -> None:
                 assert reckoned <= actual if is_least else reckoned == actual, access.operation
 
 
-def _assert_same(value: Any, actual: Any, places: Mapping[Axis, int], operation: Operation) -> None:
+def _assert_same(value: Any, actual: Any, places: Mapping[GridAxis, int], operation: Operation) -> None:
     if value is None or actual is None:
         return
     if isinstance(value, Descriptor):
@@ -412,7 +412,7 @@ def _fields(block: Block) -> list[int]:
     return [block.address, *block.shape, *block.strides_bytes]
 
 
-def _at(value: Sum | Mask, places: Mapping[Axis, int], rank: int) -> Array:
+def _at(value: Sum | Mask, places: Mapping[GridAxis, int], rank: int) -> Array:
     """The value of one CTA in one iteration of each loop: an array of this rank."""
     if isinstance(value, Sum):
         found: Array = sum((_part_at(part, places, rank) for part in value.parts), np.zeros([1] * rank, np.int64))
@@ -421,7 +421,7 @@ def _at(value: Sum | Mask, places: Mapping[Axis, int], rank: int) -> Array:
     return np.asarray(np.logical_and.reduce(np.broadcast_arrays(np.full([1] * rank, True), *factors)))
 
 
-def _part_at(part: Part, places: Mapping[Axis, int], rank: int) -> Array:
+def _part_at(part: Part, places: Mapping[GridAxis, int], rank: int) -> Array:
     tensors = [dimension(number) for number in range(rank)]
     index = tuple(slice(None) if axis in tensors else places[axis] for axis in part.axes)
     sizes = dict(zip(part.axes, part.values.shape, strict=True))

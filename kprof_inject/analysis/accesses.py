@@ -18,7 +18,7 @@ from kprof_inject.ttgir.types import PrintedType, types_of
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class AccessForm:
     """Of an operation that accesses global memory. ``passes_by_l1``: what it reads is kept nowhere before shared
     memory. ``by_registers``: threads get it from the L1, or give it to that."""
 
@@ -32,10 +32,11 @@ class Form:
     """Whether its operands are understood here."""
 
 
-_READ, _WRITE = Form(True, False, by_registers=True), Form(False, True, by_registers=True)
-_CHANGE = Form(True, True)
-_TMA_READ = Form(True, False, passes_by_l1=True, is_descriptors=True)
-_TMA_WRITE = Form(False, True, passes_by_l1=True, is_descriptors=True)
+_READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
+_CHANGE = AccessForm(True, True)
+_TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
+_UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
+_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
 # TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
 # Memory Accelerator".
 _FORMS = {
@@ -43,15 +44,17 @@ _FORMS = {
     "tt.store": _WRITE,
     "tt.atomic_rmw": _CHANGE,
     "tt.atomic_cas": _CHANGE,
-    "ttg.async_copy_global_to_local": Form(True, False, passes_by_l1=True),
+    "ttg.async_copy_global_to_local": AccessForm(True, False, passes_by_l1=True),
     **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), _TMA_READ),
     **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), _TMA_WRITE),
-    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), Form(True, False, is_known=False)),
-    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), Form(False, True, is_known=False)),
-    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), Form(True, True, is_known=False)),
-    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), Form(True, False, is_known=False)),
-    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), Form(False, True, is_known=False)),
-    **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), Form(True, False, is_known=False)),
+    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), AccessForm(True, False, is_known=False)),
+    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), AccessForm(False, True, is_known=False)),
+    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), AccessForm(True, True, is_known=False)),
+    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), AccessForm(True, False, is_known=False)),
+    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), AccessForm(False, True, is_known=False)),
+    **dict.fromkeys(
+        ("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), AccessForm(True, False, is_known=False)
+    ),
 }
 
 
@@ -61,7 +64,7 @@ class Access:
     None where it is unknown."""
 
     operation: Operation
-    form: Form
+    form: AccessForm
     element_bytes: int
     shape: tuple[int, ...]
     """Of the tensor that it takes or gives."""
@@ -140,7 +143,7 @@ def access_of(one: Executed) -> Access | None:
 _CACHE = re.compile(r"\bcacheModifier = (\w+)")
 
 
-def _as_cached(operation: Operation, form: Form) -> Form:
+def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
     """The user may have a load pass by the L1; PTX ISA, "Cache Operators": ``.cg``, ``.cv``."""
     found = _CACHE.search(operation.tail)
     return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form

@@ -14,28 +14,23 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.grids import CTA, MOST_ELEMENTS, Axis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
-from kprof_inject.analysis.integer_operations import (
-    OPEN,
-    Descriptor,
-    Slot,
-    Value,
-    bytes_of,
-    is_settled,
-    is_symbol,
-    symbol,
-    value_of,
+from kprof_inject.analysis.descriptors import (
+    described_arguments,
+    descriptor_at,
+    descriptor_in_memory,
+    is_descriptor_at,
+    made_descriptor,
 )
+from kprof_inject.analysis.grids import CTA, GridAxis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
+from kprof_inject.analysis.integer_operations import OPEN, Descriptor, Value, is_settled, value_of
+from kprof_inject.analysis.recurrences import Changes, Loop, at_iteration, same_memory, stacked
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.types import types_of
 from kprof_inject.ttgir.values import argument_names, operand_names, result_names
 
 _MOST_DEPTH = 40
 # A loop is gone through one by one where nothing else tells how its values change.
 _MOST_STEPS = 1 << 12
-# Values that a loop hands on, at most.
-_MOST_CARRIED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class Executed:
 
     operation: Operation
     operands: tuple[Value, ...]
-    sizes: Mapping[Axis, int]
+    sizes: Mapping[GridAxis, int]
     when: Mask | None
 
     @property
@@ -76,33 +71,6 @@ _BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$
 _CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
 _BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
 _WHICH = re.compile(r"\s*([xyz])\b")
-_BRACKETS = re.compile(r"\[([^\]]*)\]")
-
-
-@dataclass(slots=True)
-class _Loop:
-    """A loop that is being gone through. ``trips`` may differ between CTAs; ``most`` is the greatest of them."""
-
-    axis: Axis
-    first: Sum
-    step: Sum
-    trips: Part
-    most: int
-
-    @property
-    def places(self) -> Sum:
-        return Sum((Part((self.axis,), np.arange(self.most)),))
-
-    @property
-    def is_even(self) -> bool:
-        """All CTAs go round as often."""
-        return bool((self.trips.values == self.most).all())
-
-    def when(self) -> Mask:
-        if self.is_even:
-            return Mask()
-        places = self.places.joint()
-        return Mask((joined(np.less, places, self.trips),))
 
 
 class _Walk:
@@ -124,7 +92,7 @@ class _Walk:
 
     def _describe(self, function: Operation, names: Sequence[str]) -> None:
         """Behind a descriptor stand the sizes and the strides of its tensor."""
-        for place, one in enumerate(types_of_arguments(function)):
+        for place, one in enumerate(described_arguments(function)):
             if one is not None and place < len(names):
                 rank, element_bytes = one
                 behind = [self._values.get(name) for name in names[place + 1 : place + 1 + 2 * rank]]
@@ -135,7 +103,7 @@ class _Walk:
                     address if isinstance(address, Sum) else None, tuple(sums[:rank]), strides
                 )
 
-    def _region(self, region: Region, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+    def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         """What its end passes on. Of blocks that are led to by branches, nobody knows whether they are executed."""
         passed: list[Value] = []
         for number, block in enumerate(region.blocks):
@@ -143,7 +111,7 @@ class _Walk:
                 passed = self._take(operation, None if number else when, sizes)
         return passed if len(region.blocks) == 1 else []
 
-    def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+    def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         """Returns what a terminator passes on."""
         if operation.regions and not operation.traits.combines_elements:
             if self._depth < _MOST_DEPTH:
@@ -166,9 +134,9 @@ class _Walk:
             found = _WHICH.match(operation.tail)
             return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
         if operation.name == "tt.make_tensor_descriptor":
-            return _described(operation, operands)
+            return made_descriptor(operation, operands)
         if operation.name == "ttng.reinterpret_tensor_descriptor":
-            return self._values.get(_created(operand_names(operation)[0]))
+            return self._values.get(descriptor_at(operand_names(operation)[0]))
         return value_of(operation, operands)
 
     def _of_grid(self, name: str, which: int) -> Sum:
@@ -181,9 +149,9 @@ class _Walk:
     def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
         """A descriptor in memory: its operation gives no value, and names dimensions from the innermost."""
         if operation.name == "ttng.tensormap_create":
-            self._values[_created(operand_names(operation)[0])] = _created_descriptor(operation, operands)
+            self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
 
-    def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> None:
+    def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
         results: Sequence[Value] = ()
         if operation.name == "scf.for":
             with suppress(TooLarge):
@@ -208,13 +176,13 @@ class _Walk:
             yield
         finally:
             # Memory that was written inside holds another descriptor behind it, or not.
-            changed = {name for name in around if _is_created(name) and self._values[name] is not around[name]}
+            changed = {name for name in around if is_descriptor_at(name) and self._values[name] is not around[name]}
             self._values = {**around, **dict.fromkeys(changed)}
 
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
         """The memory in which a loop makes descriptors anew: what an iteration finds there, nobody knows."""
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
-        return dict.fromkeys(_created(operand_names(one)[0]) for one in inside)
+        return dict.fromkeys(descriptor_at(operand_names(one)[0]) for one in inside)
 
     @contextmanager
     def _in_secret(self) -> Iterator[None]:
@@ -225,14 +193,14 @@ class _Walk:
         finally:
             self.found = found
 
-    def _partitions(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> None:
+    def _partitions(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
         captured = [self._values.get(name) for name in operand_names(operation)]
         for region in operation.regions:
             names = argument_names(self._module, region)
             with self._names(dict(zip(names, captured, strict=False))):
                 self._region(region, when, sizes)
 
-    def _if(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+    def _if(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         names = operand_names(operation)
         condition = self._values.get(names[0]) if names else None
         conditions: list[Mask | None] = [None, None]
@@ -247,7 +215,7 @@ class _Walk:
             return []
         return [_chosen(condition, one, other) for one, other in zip(*passed, strict=False)]
 
-    def _for(self, operation: Operation, when: Mask | None, sizes: Mapping[Axis, int]) -> list[Value]:
+    def _for(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         found = _BOUNDS.match(operation.tail)
         carried = _CARRIED.search(operation.tail)
         pairs = _BOUND_NAME.findall(carried[1]) if carried else []
@@ -259,7 +227,7 @@ class _Walk:
             unknown: dict[str, Value] = dict.fromkeys([*names, *(found.groups()[:1] if found else ())])
             with self._in_secret(), self._names(unknown):
                 passed = self._region(body, None, sizes)
-            carried_on = {name: _same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
+            carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
             with self._names({**unknown, **carried_on}):
                 self._region(body, None, sizes)
             return [carried_on.get(name) for name in names]
@@ -267,7 +235,7 @@ class _Walk:
             return initial
         inside = {**sizes, loop.axis: loop.most}
         counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
-        changes = _Changes(loop, initial)
+        changes = Changes(loop, initial)
         with self._in_secret(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
             changes.settle(self._region(body, None, inside))
         if changes.open and loop.most <= _MOST_STEPS:
@@ -279,7 +247,7 @@ class _Walk:
             passed = self._region(body, when & loop.when() if when else None, inside)
         return changes.results(passed)
 
-    def _loop(self, operation: Operation, bounds: Sequence[Value]) -> _Loop | None:
+    def _loop(self, operation: Operation, bounds: Sequence[Value]) -> Loop | None:
         first, last, step = bounds
         if not (isinstance(first, Sum) and isinstance(last, Sum) and isinstance(step, Sum)):
             return None
@@ -287,9 +255,9 @@ class _Walk:
             return None
         distance = (last + -first).joint()
         trips = joined(lambda distance, step: np.maximum(-(-distance // step), 0), distance, step.joint())
-        return _Loop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
+        return Loop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
 
-    def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: _Changes) -> None:
+    def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: Changes) -> None:
         """Go through a loop one by one for what could not be settled, as far as that is needed."""
         loop, body = changes.loop, operation.regions[-1]
         if len(body.blocks) != 1:
@@ -304,7 +272,7 @@ class _Walk:
         for number in range(loop.most):
             for place in open_now:
                 found[place].append(current[names[place]])
-            at = {name: _at(value, loop.axis, number) for name, value in settled.items()}
+            at = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
             at[counter] = loop.first + loop.step * Sum.integer(number)
             with self._in_secret(), self._names({**at, **current}):
                 for one in needed:
@@ -313,122 +281,7 @@ class _Walk:
             if any(value is None for value in current.values()):
                 return
         for place, values in found.items():
-            changes.values[place] = _stacked(values, loop.axis)
-
-
-class _Changes:
-    """How the values change that a loop hands from iteration to iteration. ``values`` are those in all iterations;
-    ``open`` are those of which nothing is known yet."""
-
-    def __init__(self, loop: _Loop, initial: Sequence[Value]) -> None:
-        self.loop = loop
-        self.initial = initial
-        self._first_symbol = loop.axis.number * _MOST_CARRIED
-        self.symbols: list[Value] = [
-            symbol(self._first_symbol + place) if isinstance(value, Sum) else None
-            for place, value in enumerate(initial)
-        ]
-        self.values: list[Value] = [None] * len(initial)
-        self.open: set[int] = set()
-
-    def settle(self, passed: Sequence[Value]) -> None:
-        """By what an iteration passes on of the symbols."""
-        self.settle_slots(passed)
-        waiting: dict[int, tuple[int | None, Sum]] = {}
-        for place, value in enumerate(passed[: len(self.values)]):
-            initial = self.initial[place]
-            if not isinstance(value, Sum) or not isinstance(initial, Sum):
-                continue
-            source, rest = self._of_symbol(value)
-            if rest is None:
-                self.open.add(place)
-            elif source == place:
-                self.values[place] = self._growing(initial, rest)
-            else:
-                waiting[place] = (source, rest)
-        for place, (source, rest) in waiting.items():
-            from_where = Sum.integer(0) if source is None else self.values[source]
-            if isinstance(from_where, Sum):
-                with suppress(TooLarge):
-                    self.values[place] = self._following(self.initial[place], from_where + rest)
-            else:
-                self.open.add(place)
-
-    @property
-    def has_open_slots(self) -> bool:
-        """Which slots are handed on may hang on values that were open."""
-        return any(isinstance(value, Slot) and value.index is None for value in self.values)
-
-    def settle_slots(self, passed: Sequence[Value]) -> None:
-        for place, value in enumerate(passed[: len(self.values)]):
-            initial = self.initial[place]
-            if isinstance(value, Slot) and isinstance(initial, Slot):
-                self.values[place] = self._rotating(initial, value)
-
-    def _of_symbol(self, value: Sum) -> tuple[int | None, Sum | None]:
-        """The symbol of this loop that a value is, but for a sum without any of them; the sum is None if it is not of
-        that kind."""
-        source, rest = None, []
-        for part in value.parts:
-            mine = [axis.number - self._first_symbol for axis in part.axes if is_symbol(axis)]
-            if OPEN.axes & set(part.axes):
-                return None, None
-            if not any(0 <= place < len(self.initial) for place in mine):
-                rest.append(part)
-            elif len(part.axes) == 1 and source is None and part.values[0] == 1:
-                source = mine[0]
-            else:
-                return None, None
-        return source, Sum(tuple(rest)) if rest else Sum.integer(0)
-
-    def _growing(self, initial: Sum, change: Sum) -> Value:
-        """Each iteration adds ``change``."""
-        axis = self.loop.axis
-        try:
-            if axis not in change.axes:
-                return initial + change * self.loop.places
-            joint = change.joint()
-        except TooLarge:
-            return None
-        place = joint.axes.index(axis)
-        return initial + Sum((Part(joint.axes, np.cumsum(joint.values, axis=place) - joint.values),))
-
-    def _rotating(self, initial: Slot, passed: Slot) -> Value:
-        """The slots of one allocation, one after the other."""
-        same = _same_memory(initial, passed)
-        if same is None or initial.index is None or passed.index is None or not is_settled(passed):
-            return same
-        with suppress(TooLarge):
-            index = self._following(initial.index, passed.index)
-            return Slot(initial.allocation, index if isinstance(index, Sum) else None)
-        return same
-
-    def _following(self, initial: Value, passed: Sum) -> Value:
-        """Each iteration has what the one before passed on."""
-        if not isinstance(initial, Sum):
-            return None
-        both = joined(np.add, passed.joint(), Part((self.loop.axis,), np.zeros(self.loop.most, np.int64)))
-        place = both.axes.index(self.loop.axis)
-        rolled = Sum((Part(both.axes, np.roll(both.values, 1, axis=place)),))
-        is_first = Mask((Part((self.loop.axis,), np.arange(self.loop.most) == 0),))
-        return where(is_first, initial, rolled)
-
-    def results(self, passed: Sequence[Value]) -> list[Value]:
-        """Behind the loop: what the last iteration passed on."""
-        if self.loop.is_even:
-            return [_at(value, self.loop.axis, self.loop.most - 1) for value in passed]
-        found: list[Value] = []
-        for initial, value in zip(self.initial, passed, strict=False):
-            change = value + -initial if isinstance(value, Sum) and isinstance(initial, Sum) else None
-            found.append(initial if change and change.only() == 0 else _same_memory(initial, value))
-        return found
-
-
-def _same_memory(one: Value, other: Value) -> Slot | None:
-    """Any slot of the allocation that both are of."""
-    if isinstance(one, Slot) and isinstance(other, Slot) and one.allocation is other.allocation:
-        return Slot(one.allocation, None)
-    return None
+            changes.values[place] = stacked(values, loop.axis)
 
 
 def _chosen(condition: Mask, one: Value, other: Value) -> Value:
@@ -441,47 +294,6 @@ def _chosen(condition: Mask, one: Value, other: Value) -> Value:
     return None
 
 
-def _at(value: Value, axis: Axis, number: int) -> Value:
-    """In one iteration."""
-    if isinstance(value, Sum):
-        return _sum_at(value, axis, number)
-    if isinstance(value, Mask):
-        return Mask(tuple(_part_at(part, axis, number) for part in value.factors), value.is_least)
-    if isinstance(value, Slot):
-        return Slot(value.allocation, value.index and _sum_at(value.index, axis, number))
-    if isinstance(value, Descriptor):
-        shape, strides = (
-            tuple(one and _sum_at(one, axis, number) for one in sums) for sums in (value.shape, value.strides_bytes)
-        )
-        return Descriptor(value.address and _sum_at(value.address, axis, number), shape, strides)
-    return value
-
-
-def _sum_at(value: Sum, axis: Axis, number: int) -> Sum:
-    return Sum.of(*(_part_at(part, axis, number) for part in value.parts))
-
-
-def _part_at(part: Part, axis: Axis, number: int) -> Part:
-    if axis not in part.axes:
-        return part
-    place = part.axes.index(axis)
-    return Part((*part.axes[:place], *part.axes[place + 1 :]), part.values.take(number, axis=place))
-
-
-def _stacked(values: Sequence[Value], axis: Axis) -> Value:
-    """The values of all iterations as one."""
-    sums = [value.joint() for value in values if isinstance(value, Sum)]
-    if len(sums) < len(values):
-        return None
-    axes = tuple(sorted({other for part in sums for other in part.axes}))
-    if len(sums) * max(part.values.size for part in sums) > MOST_ELEMENTS:
-        return None
-    shape = np.broadcast_shapes(*(part.over(axes).shape for part in sums))
-    stacked = np.stack([np.broadcast_to(part.over(axes), shape) for part in sums])
-    place = sum(other < axis for other in axes)
-    return Sum((Part((*axes[:place], axis, *axes[place:]), np.moveaxis(stacked, 0, place)),))
-
-
 def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
     """Those that make what the names stand for, in the order of the text."""
     wanted, found = set(names), []
@@ -490,55 +302,3 @@ def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Opera
             found.append(operation)
             wanted.update(operand_names(operation))
     return found[::-1]
-
-
-def _described(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    types = types_of(operation)
-    sums = [value if isinstance(value, Sum) else None for value in operands]
-    if not types or not sums:
-        return None
-    rank = (len(sums) - 1) // 2
-    element = Sum.integer(bytes_of(types[0].pointee))
-    strides = tuple(size and size * element for size in sums[1 + rank : 1 + 2 * rank])
-    return Descriptor(sums[0], tuple(sums[1 : 1 + rank]), strides)
-
-
-_CREATED = " -> descriptor"
-
-
-def _created(name: str) -> str:
-    """What stands for the descriptor that lies where the name leads."""
-    return f"{name}{_CREATED}"
-
-
-def _is_created(name: str) -> bool:
-    return name.endswith(_CREATED)
-
-
-def _created_descriptor(operation: Operation, operands: Sequence[Value]) -> Descriptor | None:
-    """``%to, %base, [box], [shape], [strides in bytes, but for the innermost], [element strides]``."""
-    lists = [len(re.findall(r"%", one)) for one in _BRACKETS.findall(operation.tail.partition(" : ")[0])]
-    types = types_of(operation)
-    if len(lists) != 4 or len(operands) != 2 + sum(lists) or len(types) < 2:
-        return None
-    sums = [value if isinstance(value, Sum) else None for value in operands]
-    rank = lists[1]
-    shape, strides = sums[2 + lists[0] :][:rank], sums[2 + lists[0] + rank :][: rank - 1]
-    element = Sum.integer(bytes_of(types[1].pointee))
-    return Descriptor(sums[1], tuple(shape[::-1]), (*strides[::-1], element))
-
-
-def types_of_arguments(function: Operation) -> list[tuple[int, int] | None]:
-    """Of each argument that is a tensor's descriptor, its rank and the bytes of an element; None of others."""
-    found: list[tuple[int, int] | None] = []
-    for text in _ARGUMENT_TYPES.findall(function.tail):
-        described = _DESCRIBED.match(text)
-        if described:
-            found.append((described[1].count("x"), bytes_of(described[2])))
-        else:
-            found.append(None)
-    return found
-
-
-_ARGUMENT_TYPES = re.compile(r"%[\w$.-]+: (\S+)")
-_DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")

@@ -23,27 +23,27 @@ class TooLarge(Exception):
     """An array would have more than ``MOST_ELEMENTS``."""
 
 
-class Axis(NamedTuple):
+class GridAxis(NamedTuple):
     """Along which values differ. Axes have an order, that of an array's dimensions."""
 
     rank: int
     number: int
 
 
-CTA = Axis(0, 0)
+CTA = GridAxis(0, 0)
 
 
-def loop_axis(number: int) -> Axis:
+def loop_axis(number: int) -> GridAxis:
     """Of the iterations of a loop; an inner loop has a larger number than those around it."""
-    return Axis(1, number)
+    return GridAxis(1, number)
 
 
-def dimension(number: int) -> Axis:
+def dimension(number: int) -> GridAxis:
     """Of a tensor."""
-    return Axis(2, number)
+    return GridAxis(2, number)
 
 
-Axes = tuple[Axis, ...]
+Axes = tuple[GridAxis, ...]
 Array = NDArray[Any]
 
 
@@ -60,14 +60,14 @@ class Part:
         return self.values.reshape([sizes.get(axis, 1) for axis in axes])
 
     @property
-    def sizes(self) -> dict[Axis, int]:
+    def sizes(self) -> dict[GridAxis, int]:
         return dict(zip(self.axes, self.values.shape, strict=True))
 
 
 def joined(compute: Callable[..., Array], *parts: Part) -> Part:
     """One array of several, over the axes of all of them. Raises ``TooLarge``."""
     axes = tuple(sorted({axis for part in parts for axis in part.axes}))
-    sizes: dict[Axis, int] = {}
+    sizes: dict[GridAxis, int] = {}
     for part in parts:
         for axis, size in part.sizes.items():
             # Of one element may be what a tensor repeats.
@@ -115,7 +115,7 @@ class Sum:
         return reduce(lambda one, another: joined(np.add, one, another), self.parts)
 
     @property
-    def axes(self) -> frozenset[Axis]:
+    def axes(self) -> frozenset[GridAxis]:
         return frozenset(axis for part in self.parts for axis in part.axes)
 
     def bounds(self) -> tuple[int, int]:
@@ -156,7 +156,7 @@ class Mask:
     def moved(self, places: Callable[[int], int]) -> Mask:
         return Mask(tuple(_moved(part, places) for part in self.factors), self.is_least)
 
-    def count(self, sizes: Mapping[Axis, int]) -> int:
+    def count(self, sizes: Mapping[GridAxis, int]) -> int:
         """In how many places it is true, of all that axes of these sizes have. Raises ``TooLarge``."""
         axes = set(sizes)
         times = 1
@@ -204,7 +204,7 @@ def _end_of(part: Part, end: Callable[..., Array]) -> Part:
 
 def groups_of(parts: Sequence[Part]) -> list[list[Part]]:
     """Parts that share axes, directly or by others, together."""
-    groups: list[tuple[set[Axis], list[Part]]] = []
+    groups: list[tuple[set[GridAxis], list[Part]]] = []
     for part in parts:
         axes, members = set(part.axes), [part]
         apart = []

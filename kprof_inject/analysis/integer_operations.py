@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.grids import Axis, Mask, Part, Sum, TooLarge, compared, dimension, joined, where
+from kprof_inject.analysis.grids import GridAxis, Mask, Part, Sum, TooLarge, compared, dimension, joined, where
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import bits_of, types_of
 
@@ -46,15 +46,15 @@ _SYMBOL_RANK = 3
 def symbol(number: int) -> Sum:
     """Stands for a value that is not known yet. It can be added, and multiplied by what is known; whatever else is made
     of it is ``OPEN``."""
-    return Sum((Part((Axis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
+    return Sum((Part((GridAxis(_SYMBOL_RANK, number),), np.ones(1, np.int64)),))
 
 
-def is_symbol(axis: Axis) -> bool:
+def is_symbol(axis: GridAxis) -> bool:
     return axis.rank == _SYMBOL_RANK
 
 
 # Twice a symbol that no loop has: no sum of it with others is a symbol by itself.
-_OPEN_PART = Part((Axis(_SYMBOL_RANK, -1),), np.full(1, 2))
+_OPEN_PART = Part((GridAxis(_SYMBOL_RANK, -1),), np.full(1, 2))
 OPEN = Sum((_OPEN_PART,))
 _OPEN_MASK = Mask((Part(_OPEN_PART.axes, np.ones(1, bool)),))
 

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.accesses import Form, access_of
+from kprof_inject.analysis.accesses import AccessForm, access_of
 from kprof_inject.analysis.executions import Counted
 from kprof_inject.analysis.footprints import Ranges, union
 from kprof_inject.analysis.grids import CTA, Part
@@ -144,6 +144,6 @@ class Traffic:
         return union(one for one in ranges if one is not None)
 
 
-def _is_kept(form: Form) -> bool:
+def _is_kept(form: AccessForm) -> bool:
     """Whether what is read stays in an SM's L1."""
     return form.reads and form.by_registers and not form.passes_by_l1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis import footprints
 from kprof_inject.analysis.footprints import NOTHING, Ranges, touched, union
-from kprof_inject.analysis.grids import CTA, Axis, Mask, Part, Sum, TooLarge, constant, dimension, loop_axis
+from kprof_inject.analysis.grids import CTA, GridAxis, Mask, Part, Sum, TooLarge, constant, dimension, loop_axis
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 SIZES = {CTA: 3, loop_axis(7): 2, dimension(0): 4, dimension(1): 2}
@@ -54,7 +54,7 @@ def test_ranges_repeat_from_each_offset(found: list[tuple[int, int]], offsets: l
 
 
 def arrays(draw: st.DrawFn, values: st.SearchStrategy[int]) -> Part:
-    axes: list[Axis] = sorted(draw(st.sets(st.sampled_from(sorted(SIZES)))))
+    axes: list[GridAxis] = sorted(draw(st.sets(st.sampled_from(sorted(SIZES)))))
     shape = [SIZES[axis] for axis in axes]
     count = int(np.prod(shape, dtype=int))
     return Part(tuple(axes), np.array(draw(st.lists(values, min_size=count, max_size=count))).reshape(shape))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kprof_inject.analysis import grids
 from kprof_inject.analysis.grids import (
     CTA,
-    Axis,
+    GridAxis,
     Mask,
     Part,
     Sum,
@@ -143,7 +143,7 @@ def test_dimensions_change_places() -> None:
 
 
 def test_parts_that_share_axes_stand_together() -> None:
-    def of(*axes: Axis) -> Part:
+    def of(*axes: GridAxis) -> Part:
         return Part(axes, np.zeros([2] * len(axes)))
 
     cta, row, column, both, loop = of(CTA), of(dimension(0)), of(dimension(1)), of(CTA, dimension(0)), of(loop_axis(1))
