@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kprof_inject.analysis.evaluation import Executed, executed
+from kprof_inject.analysis.evaluation import Executed, Grid, executed
 from kprof_inject.analysis.grids import loop_axis
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Launch, ttgir_of
@@ -41,17 +41,8 @@ class ExecutedKernel:
 def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
     """Raises ``KprofError`` if the module cannot be read. Without a ``summary``, iterations that were recorded are not
     counted."""
-    module = _parsed(ttgir_of(launch.kernel), str(launch.kernel.folder))
-    functions = [one for one in module.walk() if one.name == FUNCTION]
-    entry = next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
-    found: list[Executed] = []
-    for function in functions:
-        if function is entry:
-            found += executed(module, function, launch.grid, launch.arguments)
-        else:
-            found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
+    module, found, lines = _evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
     recorded = _recorded(module, launch.kernel.scopes, summary) if summary else {}
-    lines = module.line_numbers([one.operation.start for one in found])
     counted = (Counted(line, one, _times(one, recorded)) for line, one in zip(lines, found, strict=True))
     return ExecutedKernel(module, tuple(counted))
 
@@ -59,6 +50,23 @@ def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> Exe
 @lru_cache(maxsize=4)  # the launches of a kernel come together
 def _parsed(text: str, file: str) -> Module:
     return parse(text, file)
+
+
+@lru_cache(maxsize=2)  # and many have the same arguments
+def _evaluated(
+    text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]
+) -> tuple[Module, tuple[Executed, ...], tuple[int, ...]]:
+    """The module, all that was executed, and the line of each."""
+    module = _parsed(text, file)
+    functions = [one for one in module.walk() if one.name == FUNCTION]
+    entry = next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
+    found: list[Executed] = []
+    for function in functions:
+        if function is entry:
+            found += executed(module, function, grid, arguments)
+        else:
+            found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
+    return module, tuple(found), tuple(module.line_numbers([one.operation.start for one in found]))
 
 
 def by_ctas(summary: LaunchSummary, scope: int) -> int:

@@ -20,7 +20,7 @@ MOST_ELEMENTS = 1 << 22
 
 
 class TooLarge(Exception):
-    """An array would have more than ``MOST_ELEMENTS``."""
+    """An array would have more than ``MOST_ELEMENTS``, or its parts do not fit each other."""
 
 
 class GridAxis(NamedTuple):
@@ -71,6 +71,8 @@ def joined(compute: Callable[..., Array], *parts: Part) -> Part:
     for part in parts:
         for axis, size in part.sizes.items():
             # Of one element may be what a tensor repeats.
+            if size > 1 and sizes.get(axis, 1) not in (1, size):
+                raise TooLarge
             sizes[axis] = max(size, sizes.get(axis, 0)) if size else 0
     if prod(sizes.values()) > MOST_ELEMENTS:
         raise TooLarge

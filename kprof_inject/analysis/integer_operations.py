@@ -76,7 +76,8 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
     if operation.name not in _LINEAR and not all(map(is_settled, operands)):
         return _OPEN_MASK if operation.name == "arith.cmpi" else OPEN
     try:
-        return give(operation, operands)
+        with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
+            return give(operation, operands)
     except TooLarge:
         return None
 
