@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.in_flight import InFlight
+from kprof_inject.analysis.flight_groups import InFlight
 from kprof_inject.analysis.roofs import Roof
 from kprof_inject.timeline.timeline import Timeline
 

@@ -14,69 +14,19 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.async_work import AsyncWork, Await, Issue, async_work
 from kprof_inject.analysis.evaluation import Executed
-from kprof_inject.analysis.executions import ExecutedKernel, executed_kernel
+from kprof_inject.analysis.executions import ExecutedKernel
+from kprof_inject.analysis.flight_groups import IN_FLIGHT_COLUMNS, InFlight
 from kprof_inject.analysis.grids import CTA, Mask, Part, Sum, TooLarge
 from kprof_inject.analysis.integer_operations import Value
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.errors import KprofError
+from kprof_inject.analysis.recorded_flights import starts_async
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.dialect import traits_of
-
-IN_FLIGHT_COLUMNS = np.dtype(
-    [
-        ("cta", "i4"),
-        ("sm", "i4"),
-        ("warp", "i2"),
-        ("scope", "i2"),
-        ("wait_scope", "i2"),
-        ("record", "i4"),
-        ("start_cycles", "i8"),
-        ("end_cycles", "i8"),
-        ("start_ns", "i8"),
-        ("known_ns", "i8"),
-        ("end_ns", "i8"),
-        ("blocked_ns", "i8"),
-        ("depth", "i4"),
-        ("bytes", "i8"),
-    ]
-)
-"""One group of asynchronous work that was asked for and awaited.
-
-``scope`` and ``wait_scope`` index the scope table; ``record`` is the first of its scope's, as in ``SCOPE_COLUMNS``.
-It began at ``start_ns``. It was under way until ``known_ns`` for
-sure, and until ``end_ns`` at the latest; the two are equal where the wait blocked, for ``blocked_ns``. ``depth`` is how
-many of its kind were under way when it had begun, it among them. ``bytes`` are what this warp's part of it moves, of
-TMA's copies what the CTA's does."""
 
 # A wait that finds its work done takes less, without what its records cost: with four and five stages, three in four
 # waits of a matmul on an H200 took up to 130 cycles, with the barrier behind them.
 _READY_CYCLES = 130
 _FAR = 1 << 40
-
-
-@dataclass(frozen=True, slots=True)
-class InFlight:
-    """Of a launch. ``works`` are the kinds of work of scopes around what asks for it; ``unpaired`` says of operations
-    why their work could not be paired with a wait."""
-
-    groups: NDArray[np.void]
-    works: Mapping[int, str]
-    unpaired: Mapping[str, str]
-
-
-def recorded_in_flight(timeline: Timeline) -> InFlight | None:
-    """None if nothing of the kind was recorded, or the module cannot be read. Asks for the records alone."""
-    if not any(map(_starts_async, timeline.table.scopes)):
-        return None
-    try:
-        return in_flight(timeline, executed_kernel(timeline.launch))
-    except KprofError:
-        return None
-
-
-def _starts_async(scope: ScopeInfo) -> bool:
-    return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async
 
 
 def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
@@ -85,7 +35,7 @@ def in_flight(timeline: Timeline, ran: ExecutedKernel) -> InFlight:
     scope_of_line = _scopes_of_lines(timeline.table)
     issues = {scope: one for one in work.issues if (scope := scope_of_line.get(one.counted.line)) is not None}
     awaits = {scope: one for one in work.awaits if (scope := scope_of_line.get(one.counted.line)) is not None}
-    unpaired = dict(_never_awaited(work)) if any(map(_starts_async, timeline.table.scopes)) else {}
+    unpaired = dict(_never_awaited(work)) if any(map(starts_async, timeline.table.scopes)) else {}
     if not issues or not awaits:
         return InFlight(np.empty(0, IN_FLIGHT_COLUMNS), {}, unpaired)
     rows = _recorded(timeline, [*issues, *awaits])

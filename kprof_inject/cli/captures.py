@@ -1,37 +1,21 @@
-"""What commands print of a capture: its report, the trace that was written of it, and what both lack."""
+"""What commands say of a capture: the trace that was written of it, and what it lacks."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 
-import click
-
-from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.capture.model import place_names
-from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.console import say
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import counted, listed, size_text, time_text
-from kprof_inject.report.terminal.launch_table import print_launches
-from kprof_inject.report.terminal.tables import print_trust
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 
 _MOST_LAUNCHES = 20
 _MOST_NAMES = 4
-
-
-def print_report(reports: Sequence[LaunchReport], as_json: bool) -> None:
-    """The launches and the verdicts on stdout: JSON, or tables that are never cut when they are piped."""
-    if as_json:
-        click.echo(json.dumps([report.to_json() for report in reports], indent=1))
-        return
-    console = table_console()
-    print_launches(reports, console)
-    print_trust([(report.launch, report.verdict) for report in reports], console)
 
 
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:

@@ -12,9 +12,10 @@ from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
-from kprof_inject.cli.captures import print_report, write_and_say
+from kprof_inject.cli.captures import write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
+from kprof_inject.cli.printed_reports import print_report
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture

@@ -10,7 +10,7 @@ import click
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.captures import print_report, write_and_say
+from kprof_inject.cli.captures import write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
@@ -23,6 +23,7 @@ from kprof_inject.cli.options import (
     workspace_option,
 )
 from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.printed_reports import print_report
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
-from kprof_inject.cli.captures import print_report
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import json_option, path_type, redact_option, scope_names_option
+from kprof_inject.cli.printed_reports import print_report
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import size_text
 

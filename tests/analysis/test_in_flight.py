@@ -10,8 +10,9 @@ from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.executions import executed_kernel
+from kprof_inject.analysis.flight_groups import InFlight
 from kprof_inject.analysis.flights import flights_of
-from kprof_inject.analysis.in_flight import InFlight, in_flight
+from kprof_inject.analysis.in_flight import in_flight
 from kprof_inject.timeline.timeline import Timeline
 
 COPIES = """\

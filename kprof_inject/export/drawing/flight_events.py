@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.in_flight import InFlight, recorded_in_flight
+from kprof_inject.analysis.flight_groups import InFlight
+from kprof_inject.analysis.recorded_flights import recorded_in_flight
 from kprof_inject.export.drawing.scene import Arg, Counters, EventKind, Events, Numbers, Part, Picked, Threads
 from kprof_inject.timeline.axis import PlacedLaunch
 
