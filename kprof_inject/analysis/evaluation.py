@@ -23,7 +23,7 @@ from kprof_inject.analysis.descriptors import (
 )
 from kprof_inject.analysis.grids import CTA, GridAxis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
 from kprof_inject.analysis.integer_operations import OPEN, Descriptor, Value, is_settled, value_of
-from kprof_inject.analysis.recurrences import Changes, Loop, at_iteration, same_memory, stacked
+from kprof_inject.analysis.recurrences import Changes, CountedLoop, at_iteration, same_memory, stacked
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.values import argument_names, operand_names, result_names
@@ -247,7 +247,7 @@ class _Walk:
             passed = self._region(body, when & loop.when() if when else None, inside)
         return changes.results(passed)
 
-    def _loop(self, operation: Operation, bounds: Sequence[Value]) -> Loop | None:
+    def _loop(self, operation: Operation, bounds: Sequence[Value]) -> CountedLoop | None:
         first, last, step = bounds
         if not (isinstance(first, Sum) and isinstance(last, Sum) and isinstance(step, Sum)):
             return None
@@ -255,7 +255,7 @@ class _Walk:
             return None
         distance = (last + -first).joint()
         trips = joined(lambda distance, step: np.maximum(-(-distance // step), 0), distance, step.joint())
-        return Loop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
+        return CountedLoop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
 
     def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: Changes) -> None:
         """Go through a loop one by one for what could not be settled, as far as that is needed."""

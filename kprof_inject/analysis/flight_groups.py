@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.ttgir.dialect import traits_of
+
 IN_FLIGHT_COLUMNS = np.dtype(
     [
         ("cta", "i4"),
@@ -43,3 +46,8 @@ class InFlight:
     groups: NDArray[np.void]
     works: Mapping[int, str]
     unpaired: Mapping[str, str]
+
+
+def starts_async(scope: ScopeInfo) -> bool:
+    """Whether a scope is around an operation that asks for asynchronous work."""
+    return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.async_work import AsyncWork, Await, Issue, async_work
 from kprof_inject.analysis.evaluation import Executed
 from kprof_inject.analysis.executions import ExecutedKernel
-from kprof_inject.analysis.flight_groups import IN_FLIGHT_COLUMNS, InFlight
+from kprof_inject.analysis.flight_groups import IN_FLIGHT_COLUMNS, InFlight, starts_async
 from kprof_inject.analysis.grids import CTA, Mask, Part, Sum, TooLarge
 from kprof_inject.analysis.integer_operations import Value
-from kprof_inject.analysis.recorded_flights import starts_async
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline

@@ -5,11 +5,9 @@ Most launches have nothing of the kind: what reads modules is loaded where one h
 
 from __future__ import annotations
 
-from kprof_inject.analysis.flight_groups import InFlight
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.analysis.flight_groups import InFlight, starts_async
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.ttgir.dialect import traits_of
 
 
 def recorded_in_flight(timeline: Timeline) -> InFlight | None:
@@ -23,8 +21,3 @@ def recorded_in_flight(timeline: Timeline) -> InFlight | None:
         return in_flight(timeline, executed_kernel(timeline.launch))
     except KprofError:
         return None
-
-
-def starts_async(scope: ScopeInfo) -> bool:
-    """Whether a scope is around an operation that asks for asynchronous work."""
-    return scope.kind == ScopeKind.OPERATION and traits_of(scope.label or scope.name).starts_async

@@ -16,7 +16,7 @@ _MOST_CARRIED = 1 << 12
 
 
 @dataclass(slots=True)
-class Loop:
+class CountedLoop:
     """A loop that is being gone through. ``trips`` may differ between CTAs; ``most`` is the greatest of them."""
 
     axis: GridAxis
@@ -45,7 +45,7 @@ class Changes:
     """How the values change that a loop hands from iteration to iteration. ``values`` are those in all iterations;
     ``open`` are those of which nothing is known yet."""
 
-    def __init__(self, loop: Loop, initial: Sequence[Value]) -> None:
+    def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
         self.loop = loop
         self.initial = initial
         self._first_symbol = loop.axis.number * _MOST_CARRIED
