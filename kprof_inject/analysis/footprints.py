@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.grids import MOST_ELEMENTS, Mask, Part, Sum, TooLarge, constant, groups_of, joined
+from kprof_inject.timeline.ranges import merged
 
 Addresses = NDArray[np.int64]
 
@@ -24,12 +25,7 @@ class Ranges:
     @classmethod
     def of(cls, starts: Addresses, ends: Addresses) -> Ranges:
         """Of ranges in any order, which may overlap."""
-        if not starts.size:
-            return cls(starts, ends)
-        order = np.argsort(starts, kind="stable")
-        starts, reached = starts[order], np.maximum.accumulate(ends[order])
-        first = np.flatnonzero(np.append(True, starts[1:] > reached[:-1]))
-        return cls(starts[first], reached[np.append(first[1:], starts.size) - 1])
+        return cls(*merged(starts, ends))
 
     @property
     def size_bytes(self) -> int:

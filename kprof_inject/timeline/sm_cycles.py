@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.timeline.ranges import merged
+
 _SCOPES = 1 << 16  # more than any table has
-_FAR = 1 << 50  # further than any two cycles of a launch are from each other
 
 
 class SmCycles:
@@ -33,12 +34,11 @@ def _merged(spans: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of place, begin and end, without those of a place that touch each other, in order."""
     if not len(spans):
         return spans
-    spans = spans[np.lexsort((spans[:, 1], spans[:, 0]))]
-    # Places are put so far from each other that no span of one reaches the next.
-    place = np.cumsum(np.diff(spans[:, 0], prepend=spans[0, 0]) != 0)
+    places, number = np.unique(spans[:, 0], return_inverse=True)
     least = spans[:, 1].min()
-    begins, ends = (spans[:, side] - least + place * _FAR for side in (1, 2))
-    reached = np.maximum.accumulate(ends)
-    first = np.flatnonzero(np.append(True, begins[1:] > reached[:-1]))
-    last = np.append(first[1:], len(spans)) - 1
-    return np.stack([spans[first, 0], spans[first, 1], reached[last] - place[last] * _FAR + least], axis=1)
+    # Places are put so far from each other that no span of one reaches the next.
+    far = spans[:, 2].max() - least + 1
+    begins, ends = merged(*(spans[:, side] - least + number * far for side in (1, 2)))
+    number = begins // far
+    moved = number * far - least
+    return np.stack([places[number], begins - moved, ends - moved], axis=1)

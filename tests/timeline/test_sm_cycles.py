@@ -42,6 +42,11 @@ def test_blocks_may_overlap() -> None:
     assert cycles_of(rows((0, 3, 100, 200)), rows((0, 3, 50, 120)), rows((0, 3, 10, 20))) == [160, 0]
 
 
+def test_of_many_sms_and_scopes_each_has_its_own() -> None:
+    spans = [(scope, sm, 7 * scope, 7 * scope + 1 + scope) for scope in range(100) for sm in range(160)]
+    assert cycles_of(rows(*spans), scopes=100) == [160 * (1 + scope) for scope in range(100)]
+
+
 def test_of_nothing_there_is_none() -> None:
     assert cycles_of() == [0, 0]
 

@@ -1,0 +1,18 @@
+"""Ranges that may overlap, as those that are apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ends = NDArray[np.int64]
+
+
+def merged(starts: Ends, ends: Ends) -> tuple[Ends, Ends]:
+    """In order, and with a gap between any two. Those that are given may stand in any order."""
+    if not starts.size:
+        return starts, ends
+    order = np.argsort(starts, kind="stable")
+    starts, reached = starts[order], np.maximum.accumulate(ends[order])
+    first = np.flatnonzero(np.append(True, starts[1:] > reached[:-1]))
+    return starts[first], reached[np.append(first[1:], starts.size) - 1]
