@@ -158,6 +158,20 @@ def test_each_time_that_a_barrier_is_told_has_its_wait(tmp_path: Path) -> None:
     assert found.groups["bytes"].tolist() == [64 * 64 * 2] * 4
 
 
+def test_of_many_ctas_each_has_its_own_waits(tmp_path: Path) -> None:
+    timeline = barriers(tmp_path)
+    (rows,) = timeline.blocks()
+    ctas = (0, 1, 8_191, 8_192, 20_000)
+    blocks = [rows.copy() for _ in ctas]
+    for block, cta in zip(blocks, ctas, strict=True):
+        block["cta"] = cta
+    launch = replace(timeline.launch, grid=(20_001, 1, 1))
+    groups = found_in(replace(timeline, launch=launch, _blocks=blocks)).groups
+    assert groups["cta"].tolist() == list(np.repeat(ctas, 4))
+    assert groups["end_cycles"].tolist() == [1000, 1100, 3000, 3100] * len(ctas)
+    assert groups["depth"].tolist() == [1, 2, 1, 2] * len(ctas)
+
+
 def test_of_a_barrier_that_nobody_can_name_it_is_said(tmp_path: Path) -> None:
     timeline = barriers(tmp_path)
     text = BARRIERS.replace("%s = arith.remsi %i, %z2 : i32", "%s = tt.load %x : !tt.ptr<i32>")
