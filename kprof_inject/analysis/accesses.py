@@ -34,11 +34,12 @@ class AccessForm:
 
 _READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
 _CHANGE = AccessForm(True, True)
-_TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
-_UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
-_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
 # TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
 # Memory Accelerator".
+_TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
+_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
+_UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
+_UNKNOWN_CHANGE = AccessForm(True, True, is_known=False)
 _FORMS = {
     "tt.load": _READ,
     "tt.store": _WRITE,
@@ -47,14 +48,12 @@ _FORMS = {
     "ttg.async_copy_global_to_local": AccessForm(True, False, passes_by_l1=True),
     **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), _TMA_READ),
     **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), _TMA_WRITE),
-    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), AccessForm(True, False, is_known=False)),
-    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), AccessForm(False, True, is_known=False)),
-    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), AccessForm(True, True, is_known=False)),
-    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), AccessForm(True, False, is_known=False)),
-    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), AccessForm(False, True, is_known=False)),
-    **dict.fromkeys(
-        ("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), AccessForm(True, False, is_known=False)
-    ),
+    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), _UNKNOWN_CHANGE),
+    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), _UNKNOWN_READ),
+    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), _UNKNOWN_READ),
 }
 
 
@@ -82,15 +81,15 @@ class Access:
         return all(dimension(number) in axes for number, size in enumerate(self.shape) if size > 1)
 
     @property
-    def elements(self) -> int:
-        """Of one execution, without the mask."""
-        return prod(self.shape)
+    def whole_bytes(self) -> int:
+        """What a CTA asks for by one execution, without the mask."""
+        return prod(self.shape) * self.element_bytes
 
     def requested_bytes(self, times: int | None) -> int | None:
         """What it asks for. ``times`` is how often it was executed, for where only that is known."""
         if self.places is not None:
             return self.places * self.element_bytes
-        return times * self.elements * self.element_bytes if self.is_whole and times is not None else None
+        return times * self.whole_bytes if self.is_whole and times is not None else None
 
     def touched(self, sm_of_cta: Part | None = None) -> Ranges | None:
         """Which bytes, at least, if that is known. With ``sm_of_cta``, the same of different SMs are different ones."""
@@ -118,7 +117,7 @@ def access_of(one: Executed) -> Access | None:
     shape = pointed.shape
     address, mask = None, None
     if form.is_known:
-        address, mask = (_in_tensor if form.is_descriptors else _at_pointers)(one, shape)
+        address, mask = _in_tensor(one, shape) if form.is_descriptors else _at_pointers(one)
     sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
     is_whole = mask is not None and not mask.factors
     places = None
@@ -159,7 +158,7 @@ _MASK_PLACE: dict[str, int] = {
 }
 
 
-def _at_pointers(one: Executed, _: tuple[int, ...]) -> tuple[Sum | None, Mask | None]:
+def _at_pointers(one: Executed) -> tuple[Sum | None, Mask | None]:
     address = one.operands[0] if one.operands else None
     place = _MASK_PLACE.get(one.operation.name, len(one.operands))
     mask: Value = Mask()

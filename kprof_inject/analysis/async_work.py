@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.accesses import access_of
 from kprof_inject.analysis.executions import Counted
 from kprof_inject.analysis.integer_operations import Slot, Value
 from kprof_inject.ttgir.nodes import Operation
@@ -96,19 +95,18 @@ def _in_order(operations: Sequence[Counted]) -> Iterator[Issue]:
     for one in operations:
         operation = one.operation
         if operation.name == "ttg.async_copy_global_to_local":
-            copied_bytes += _bytes_of(one)
+            copied_bytes += _whole_bytes(one)
         elif operation.name == _COMMIT:
             yield Issue(one, COPIES, copied_bytes, None, None)
             copied_bytes = 0
         elif operation.name == "ttng.warp_group_dot" and _IS_ASYNC.search(operation.tail):
             yield Issue(one, DOTS, 0, None, None)
         elif operation.name in _TMA_STORES:
-            yield Issue(one, STORES, _bytes_of(one), None, None)
+            yield Issue(one, STORES, _whole_bytes(one), None, None)
 
 
-def _bytes_of(one: Counted) -> int:
-    access = access_of(one.executed)
-    return access.elements * access.element_bytes if access else 0
+def _whole_bytes(one: Counted) -> int:
+    return one.access.whole_bytes if one.access else 0
 
 
 def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
@@ -126,7 +124,7 @@ def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
         work = COPIES if first.operation.name in _TMA_COPIES else DOTS
         predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
         if isinstance(slot, Slot):
-            yield Issue(first, work, sum(map(_bytes_of, members)), slot, predicate)
+            yield Issue(first, work, sum(map(_whole_bytes, members)), slot, predicate)
 
 
 _BEFORE_PREDICATE = -2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from kprof_inject.analysis.accesses import Access, access_of
 from kprof_inject.analysis.evaluation import Executed, Grid, executed
 from kprof_inject.analysis.grids import loop_axis
 from kprof_inject.analysis.summary import LaunchSummary
@@ -18,12 +19,19 @@ from kprof_inject.ttgir.parser import parse
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """An operation of a launch's kernel. ``times`` is how often its CTAs executed it, all together; None where nobody
-    knows: under a condition that hangs on what was loaded, in such a loop, and in a function that is called."""
+    """An operation of a launch's kernel. ``access`` is its access to global memory, if it makes one. ``times`` is how
+    often its CTAs executed it, all together; None where nobody knows: under a condition that hangs on what was loaded,
+    in such a loop, and in a function that is called."""
 
     line: int
     executed: Executed
+    access: Access | None
     times: int | None
+
+    @classmethod
+    def of(cls, line: int, executed: Executed) -> Counted:
+        """As far as the launch's arguments say."""
+        return cls(line, executed, access_of(executed), executed.times)
 
     @property
     def operation(self) -> Operation:
@@ -41,10 +49,11 @@ class ExecutedKernel:
 def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
     """Raises ``KprofError`` if the module cannot be read. Without a ``summary``, iterations that were recorded are not
     counted."""
-    module, found, lines = _evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
-    recorded = _recorded(module, launch.kernel.scopes, summary) if summary else {}
-    counted = (Counted(line, one, _times(one, recorded)) for line, one in zip(lines, found, strict=True))
-    return ExecutedKernel(module, tuple(counted))
+    ran = _evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
+    recorded = _recorded(ran.module, launch.kernel.scopes, summary) if summary else {}
+    if not recorded:
+        return ran
+    return replace(ran, operations=tuple(replace(one, times=_times(one.executed, recorded)) for one in ran.operations))
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
@@ -53,10 +62,7 @@ def _parsed(text: str, file: str) -> Module:
 
 
 @lru_cache(maxsize=2)  # and many have the same arguments
-def _evaluated(
-    text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]
-) -> tuple[Module, tuple[Executed, ...], tuple[int, ...]]:
-    """The module, all that was executed, and the line of each."""
+def _evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
     module = _parsed(text, file)
     functions = [one for one in module.walk() if one.name == FUNCTION]
     entry = next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
@@ -66,7 +72,8 @@ def _evaluated(
             found += executed(module, function, grid, arguments)
         else:
             found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
-    return module, tuple(found), tuple(module.line_numbers([one.operation.start for one in found]))
+    lines = module.line_numbers([one.operation.start for one in found])
+    return ExecutedKernel(module, tuple(map(Counted.of, lines, found)))
 
 
 def by_ctas(summary: LaunchSummary, scope: int) -> int:

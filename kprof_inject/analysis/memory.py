@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.accesses import AccessForm, access_of
+from kprof_inject.analysis.accesses import AccessForm
 from kprof_inject.analysis.executions import Counted
 from kprof_inject.analysis.footprints import Ranges, union
 from kprof_inject.analysis.grids import CTA, Part
@@ -48,9 +48,7 @@ class Traffic:
 
     def __init__(self, operations: Sequence[Counted], timeline: Timeline) -> None:
         """Of all operations of its kernel, in the order of the text."""
-        self._accesses = [
-            (one.line, one.times, access) for one in operations if (access := access_of(one.executed)) is not None
-        ]
+        self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
 

@@ -27,7 +27,7 @@ def counted(module: Module) -> Iterator[Counted]:
     for function in (one for one in module.walk() if one.name == FUNCTION):
         found = executed(module, function, (4, 4, 1))
         lines = module.line_numbers([one.operation.start for one in found])
-        yield from (Counted(line, one, one.times) for line, one in zip(lines, found, strict=True))
+        yield from map(Counted.of, lines, found)
 
 
 def work_of(target: str, name: str) -> AsyncWork:

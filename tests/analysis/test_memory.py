@@ -35,7 +35,7 @@ def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Se
     """The CTAs are told from the last to the first. Each operation stands in a line of its own, from 1 on."""
     ctas = cta_rows(*((cta, sm, 0, 1, 1) for cta, sm in reversed(list(enumerate(sms)))))
     launched = replace(timeline, ctas=ctas, launch=replace(timeline.launch, grid=grid))
-    return Traffic([Counted(line, one, one.times) for line, one in enumerate(ran.found, 1)], launched)
+    return Traffic([Counted.of(line, one) for line, one in enumerate(ran.found, 1)], launched)
 
 
 def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.accesses import Access, access_of
+from kprof_inject.analysis.accesses import Access
 from kprof_inject.analysis.executions import Counted
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding, Unjudged
@@ -32,7 +32,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         inside = _inside(evidence, loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
-        loads = [(one, access) for one in inside if (access := _large_load(one)) is not None]
+        loads = [(one.line, one.access) for one in inside if one.access and _is_large_load(one.access)]
         waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
         roof = evidence.roof_around(loop)
         if roof is None or roof.part > _AT_ROOF or not (loads or waits_for_its_own):
@@ -53,16 +53,13 @@ def _inside(evidence: Evidence, loop: Operation) -> list[Counted]:
     ]
 
 
-def _large_load(one: Counted) -> Access | None:
-    access = access_of(one.executed)
-    if access is None or not (access.form.reads and access.form.by_registers):
-        return None
-    return access if access.elements * access.element_bytes >= _LEAST_BYTES else None
+def _is_large_load(access: Access) -> bool:
+    return access.form.reads and access.form.by_registers and access.whole_bytes >= _LEAST_BYTES
 
 
-def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[Counted, Access]]) -> Finding:
-    moved = sum(access.elements * access.element_bytes for _, access in loads)
-    lines = ", ".join(str(one.line) for one, _ in loads)
+def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tuple[int, Access]]) -> Finding:
+    moved = sum(access.whole_bytes for _, access in loads)
+    lines = ", ".join(str(line) for line, _ in loads)
     return Finding(
         rule="not-pipelined",
         scope=roof.scope,
@@ -150,6 +147,5 @@ def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
 
 def _copied_bytes(evidence: Evidence, pipeline: CopyPipeline) -> int:
     """By a CTA, for one iteration."""
-    inside = _inside(evidence, pipeline.loop)
-    found = (access_of(one.executed) for one in inside)
-    return sum(one.elements * one.element_bytes for one in found if one is not None and one.form.passes_by_l1)
+    accesses = (one.access for one in _inside(evidence, pipeline.loop))
+    return sum(access.whole_bytes for access in accesses if access and access.form.passes_by_l1)
