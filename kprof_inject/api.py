@@ -25,7 +25,8 @@ from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
 from kprof_inject.select.style import Style
 from kprof_inject.timeline.timeline import Timeline, decode_launch
-from kprof_inject.workspace import DumpedKernel, Workspace, held
+from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace_lock import held
 
 if TYPE_CHECKING:
     from kprof_inject.runtime.run_step import LiveCapture

@@ -1,19 +1,39 @@
-"""Put a plan's records into a text, and take records out again. Bytes that are no record never change."""
+"""Put a plan's records, or delays, into a text, and take records out again. Bytes that are neither never change."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol
+
 from kprof_inject.select.plan import Plan
+from kprof_inject.select.sites import InsertPoint
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Module
 
 
+class Insertable(Protocol):
+    """An operation and its place; ``line`` has the place's indent."""
+
+    @property
+    def point(self) -> InsertPoint: ...
+
+    @property
+    def line(self) -> str: ...
+
+
 def apply(module: Module, plan: Plan) -> str:
-    """The module's text with the plan's records inserted: as whole lines, but where operations share a line."""
+    """The module's text with the plan's records inserted."""
+    return inserted(module, plan.records)
+
+
+def inserted(module: Module, operations: Iterable[Insertable]) -> str:
+    """The module's text with these, which are in the order of their places: as whole lines, but where operations share
+    a line."""
     pieces: list[str] = []
     done = 0
-    for record in plan.records:
-        pieces += [module.text[done : record.point.offset], record.line, record.point.after]
-        done = record.point.offset
+    for one in operations:
+        pieces += [module.text[done : one.point.offset], one.line, one.point.after]
+        done = one.point.offset
     pieces.append(module.text[done:])
     return "".join(pieces)
 

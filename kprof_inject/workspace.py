@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import platform
-import shlex
 import shutil
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.encoding import Record, decode, encode, read_json
+from kprof_inject.capture.experiments import DELAYS_FILE, EXPERIMENT_ENDING, DelaysRecord, ExperimentRecord
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
@@ -29,85 +25,20 @@ from kprof_inject.capture.schema import (
     ScopeTableRecord,
     TimedResources,
 )
-from kprof_inject.errors import KprofError, printable
+from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
 
 WORKSPACE_VERSION = 1
 
 _MARK = "workspace.json"
 _DUMP_AGAIN = "dump again: kprof-inject dump"
-_LOCK = "workspace.lock"
-_held: set[IO[bytes]] = set()
-"""The lock files that this process holds."""
+LOCK_FILE = "workspace.lock"
+"""See ``workspace_lock``."""
 
 
-class _Holder(Struct, frozen=True):
-    """Who holds a workspace, as its lock file says."""
-
-    pid: int
-    host: str
-    command: str
-    since: str
-
-
-@contextmanager
-def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
-    be one yet. Whatever ends this process gives it back; no child has it.
-
-    Raises ``KprofError`` if another holds it, and if the folder is of no workspace. On a file system that cannot lock
-    it goes on, and ``say`` is told."""
-    _require_ours(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a+b", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _in_use(folder) from None
-        except OSError as error:
-            say(f"{folder} cannot be locked ({error.strerror}): see to it that no other command uses it meanwhile")
-            yield
-            return
-        _write_holder(file)
-        _held.add(file)
-        try:
-            yield
-        finally:
-            if file in _held:  # not in a fork
-                _held.discard(file)
-                fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _write_holder(file: IO[bytes]) -> None:
-    holder = _Holder(os.getpid(), platform.node(), shlex.join(sys.orig_argv), time.strftime("%Y-%m-%d %H:%M:%S"))
-    with suppress(OSError):  # as on a full disk: the lock is held all the same
-        file.truncate(0)
-        file.write(encode(holder) + b"\n")
-
-
-def _in_use(folder: Path) -> KprofError:
-    try:
-        holder = decode(read_json(folder / _LOCK, folder), _Holder, _LOCK)
-    except KprofError:  # its holder could not write it, or is about to
-        who = "another command"
-    else:
-        host = "" if holder.host == platform.node() else f" on {holder.host}"
-        who = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
-    return KprofError(f"{folder} is in use by {who}", hint="wait until it has ended, or name another folder with -o")
-
-
-def _let_go() -> None:
-    for file in _held:
-        file.close()
-    _held.clear()
-
-
-# A fork shares the lock, and may outlive us.
-os.register_at_fork(after_in_child=_let_go)
-
-
-def _require_ours(folder: Path) -> None:
-    if folder.exists() and not (folder / _MARK).exists() and any(path.name != _LOCK for path in folder.iterdir()):
+def require_ours(folder: Path) -> None:
+    """Raise ``KprofError`` if a folder is not for us to write to: it is neither empty nor a workspace."""
+    if folder.exists() and not (folder / _MARK).exists() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise KprofError(
             f"{folder} is not empty and no workspace of kprof-inject",
             hint="name another folder with -o",
@@ -175,7 +106,7 @@ class Workspace:
         Raises ``KprofError`` for a folder that holds anything else.
         """
         workspace = cls(folder)
-        _require_ours(folder)
+        require_ours(folder)
         for made in (workspace.kernels_folder, workspace.plans_folder, workspace.override_folder):
             shutil.rmtree(made, ignore_errors=True)
         write_json(folder / _MARK, {"version": WORKSPACE_VERSION})
@@ -245,35 +176,20 @@ class Workspace:
 
     def new_capture_folder(self) -> Path:
         """Claim the folder of the next capture: ``captures/001`` and so on. Nobody else is given it."""
-        number = 1 + max((int(path.name) for path in self._captures()), default=0)
-        while True:
-            folder = self.folder / "captures" / f"{number:03d}"
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                folder.mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                return folder
+        return _claimed(self.folder / "captures")
 
-    def forget_if_empty(self, capture_folder: Path) -> None:
-        """Give a capture's folder back if nothing came of it."""
+    def forget_if_empty(self, claimed: Path) -> None:
+        """Give the folder of a capture or an experiment back if nothing came of it."""
         with suppress(OSError):
-            capture_folder.rmdir()
-            capture_folder.parent.rmdir()
+            claimed.rmdir()
+            claimed.parent.rmdir()
 
     def last_capture_folder(self) -> Path:
         """Raises ``KprofError`` if there is no capture yet."""
-        captures = sorted(filter(_is_begun, self._captures()), key=lambda path: int(path.name))
-        if not captures:
-            raise KprofError(
-                f"{self.folder} has no capture yet",
-                hint=f"make one: kprof-inject run {self.folder} -- PROG",
-            )
-        return captures[-1]
-
-    def _captures(self) -> Iterator[Path]:
-        return (path for path in (self.folder / "captures").glob("*") if path.name.isdecimal())
+        if begun := _begun(self.folder / "captures"):
+            return begun[-1]
+        hint = f"make one: kprof-inject run {self.folder} -- PROG"
+        raise KprofError(f"{self.folder} has no capture yet", hint=hint)
 
     def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
         folder = self.kernels_folder / variant
@@ -333,6 +249,39 @@ class Workspace:
         path = self.plans_folder / variant / "scopes.json"
         return self._read(path, ScopeTableRecord) if path.exists() else None
 
+    @property
+    def delayed_builds_folder(self) -> Path:
+        """Where kernels with delays lie that were compiled: by what they were made of, so that they serve again."""
+        return self.folder / "delays" / "builds"
+
+    def write_delays(self, variant: str, delays: DelaysRecord) -> None:
+        """Save what is to be delayed in a kernel."""
+        _write(self._delays_folder / variant / DELAYS_FILE, delays)
+
+    def clear_delays(self) -> None:
+        """Forget what was to be delayed, but not what was compiled for it."""
+        shutil.rmtree(self._delays_folder, ignore_errors=True)
+
+    def delays(self, variant: str) -> DelaysRecord | None:
+        """What is to be delayed in this variant, or None if nothing is."""
+        path = self._delays_folder / variant / DELAYS_FILE
+        return self._read(path, DelaysRecord) if path.exists() else None
+
+    @property
+    def _delays_folder(self) -> Path:
+        return self.folder / "delays" / "kernels"
+
+    def new_experiment_folder(self) -> Path:
+        """Claim the folder of the next experiment: ``experiments/001`` and so on. Nobody else is given it."""
+        return _claimed(self.folder / "experiments")
+
+    def last_experiment_folder(self) -> Path:
+        """Raises ``KprofError`` if there is no experiment yet."""
+        if begun := _begun(self.folder / "experiments"):
+            return begun[-1]
+        hint = f"make one: kprof-inject causal {self.folder} -- PROG"
+        raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
+
     def _read(self, path: Path, kind: type[Record]) -> Record:
         return decode(read_json(path, self.folder), kind, str(path), _DUMP_AGAIN)
 
@@ -341,8 +290,44 @@ def _write(path: Path, record: Any) -> None:
     write_bytes(path, msgspec.json.format(encode(record), indent=1) + b"\n")
 
 
-def _is_begun(capture_folder: Path) -> bool:
-    return any(capture_folder.iterdir())
+def is_workspace(folder: Path) -> bool:
+    """Whether a folder is one, of whatever version."""
+    return (folder / _MARK).is_file()
+
+
+def _numbered(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.glob("*") if path.name.isdecimal())
+
+
+def _claimed(parent: Path) -> Path:
+    number = 1 + max((int(path.name) for path in _numbered(parent)), default=0)
+    parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        folder = parent / f"{number:03d}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def read_experiments(folder: Path) -> Iterator[tuple[Path, ExperimentRecord]]:
+    """Those that ``new_experiment_folder`` got, each with its kernel's folder, which holds its TTGIR and sources."""
+    for path in sorted(folder.glob(f"*/*{EXPERIMENT_ENDING}")):
+        yield path.parent, decode(read_json(path, folder), ExperimentRecord, str(path), "run causal again")
+
+
+def write_experiment(folder: Path, experiment: ExperimentRecord) -> None:
+    """Save what one process found out about one kernel, in the folder of an experiment."""
+    write_bytes(folder / experiment.variant / f"{experiment.pid}{EXPERIMENT_ENDING}", encode(experiment) + b"\n")
+
+
+def _begun(parent: Path) -> list[Path]:
+    """The numbered folders that hold anything, in their order."""
+    return sorted(
+        (folder for folder in _numbered(parent) if any(folder.iterdir())), key=lambda folder: int(folder.name)
+    )
 
 
 def is_running(pid: int) -> bool:

@@ -32,6 +32,11 @@ AGAINST = {
         ("timeline.clock", "timeline.timeline"),
         ("timeline.timeline", "timeline.axis"),
     ],
+    "imports point down in the analysis": [
+        ("analysis.evaluation.accesses", "analysis.roofs.work"),
+        ("analysis.roofs.limits", "analysis.findings.finding"),
+        ("analysis.summary", "analysis.flights.in_flight"),
+    ],
     "imports point down in the reports": [
         ("report.terminal.tables", "report.diff.table"),
         ("report.html.overview", "report.terminal.tables"),

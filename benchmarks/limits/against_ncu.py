@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
-from kprof_inject.analysis.roofs import Roof
+from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.timeline import decode_launch
@@ -30,8 +30,11 @@ UNITS = {
     "tensor cores": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "special functions": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active",
     "fp32 units": "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active",
+    "ALU": "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
     "instruction issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
 }
+# The part of the fp32 units that multiplies integers.
+MULTIPLIER = "sm__pipe_fmaheavy_cycles_active.avg.pct_of_peak_sustained_active"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts.sum"
 WAVEFRONT_BYTES = 128
 FROM_L2 = "l1tex__m_xbar2l1tex_read_bytes.sum"
@@ -43,6 +46,7 @@ METRICS = [
     DURATION,
     ACTIVE_CYCLES,
     *UNITS.values(),
+    MULTIPLIER,
     WAVEFRONTS,
     FROM_L2,
     FROM_DRAM,
@@ -80,6 +84,7 @@ def lines_of(name: str, report: LaunchReport, counts: Counts) -> Iterator[str]:
             )
             ours += f"in which CTAs were there, {100 * whole.parts[unit]:.2f} of the function's"
             yield f"    {unit}: {ours}; {count(metric):.2f} %"
+        yield f"    multiplication of integers: Nsight Compute {count(MULTIPLIER):.2f} % with that of floats"
         for what, ours, theirs in _amounts(whole, report, count(WAVEFRONTS), count(FROM_L2), count(FROM_DRAM)):
             yield f"    {what}: {ours / 1e6:.3f} and {theirs / 1e6:.3f} million, {ours / max(theirs, 1):.3f}"
 

@@ -289,6 +289,49 @@ def sort_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.sort(tl.load(x_ptr + offsets)))
 
 
+@triton.jit
+def random_kernel(out_ptr, seed, turns, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for turn in range(turns):
+        total += tl.rand(seed + turn, offsets)
+    tl.store(out_ptr + offsets, total)
+
+
+@triton.jit
+def hash_kernel(x_ptr, out_ptr, turns, BLOCK: tl.constexpr):
+    """The finisher of MurmurHash3, several times."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets).to(tl.uint32)
+    for _ in range(turns):
+        x = (x ^ (x >> 16)) * 0x85EBCA6B
+        x = (x ^ (x >> 13)) * 0xC2B2AE35
+        x ^= x >> 15
+    tl.store(out_ptr + offsets, x)
+
+
+@triton.jit
+def clip_kernel(x_ptr, low_ptr, high_ptr, out_ptr, turns, BLOCK: tl.constexpr):
+    """Chosen and bounded again and again: nothing that multiplies or adds."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, low, high = tl.load(x_ptr + offsets), tl.load(low_ptr + offsets), tl.load(high_ptr + offsets)
+    for _ in range(turns):
+        x = tl.where(x > low, -x, high)
+        low = tl.minimum(-low, x)
+        high = tl.maximum(-high, x)
+    tl.store(out_ptr + offsets, x + low + high)
+
+
+@triton.jit
+def unpack_kernel(x_ptr, scale_ptr, out_ptr, BLOCK: tl.constexpr):
+    """Eight integers of 4 bits in each word become halves."""
+    words = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    shifts = 4 * tl.arange(0, 8)
+    nibbles = (tl.load(x_ptr + words)[:, None] >> shifts[None, :]) & 0xF
+    halves = (nibbles - 8).to(tl.float32) * tl.load(scale_ptr + words // 16)[:, None]
+    tl.store(out_ptr + words[:, None] * 8 + tl.arange(0, 8)[None, :], halves.to(tl.float16))
+
+
 HALF, FLOAT = torch.float16, torch.float32
 Launch = Callable[[], object]
 
@@ -440,6 +483,27 @@ def _sort(n: int) -> Launch:
     return lambda: sort_kernel[(n // 1024,)](x, out, 1024)
 
 
+def _random_numbers(n: int, turns: int) -> Launch:
+    out = torch.empty(n, device="cuda")
+    return lambda: random_kernel[(n // 1024,)](out, 1234, turns, 1024)
+
+
+def _hash(n: int, turns: int) -> Launch:
+    x = torch.randint(0, 1 << 31, (n,), device="cuda", dtype=torch.int32)
+    return lambda: hash_kernel[(n // 1024,)](x, torch.empty_like(x), turns, 1024)
+
+
+def _clip(n: int, turns: int) -> Launch:
+    x, low, high = (_random(n, dtype=FLOAT) for _ in range(3))
+    return lambda: clip_kernel[(n // 1024,)](x, low, high, torch.empty_like(x), turns, 1024)
+
+
+def _unpack(words: int) -> Launch:
+    x = torch.randint(0, 1 << 31, (words,), device="cuda", dtype=torch.int32)
+    scales, out = _random(words // 16, dtype=FLOAT), torch.empty(8 * words, device="cuda", dtype=HALF)
+    return lambda: unpack_kernel[(words // 256,)](x, scales, out, 256)
+
+
 def _gluon_matmul(m: int, n: int, k: int) -> Launch:
     import gluon_matmul
 
@@ -490,6 +554,10 @@ KERNELS: dict[str, Callable[[], Launch]] = {
     "latency-chain": lambda: _chase(132, 200),
     "scan": lambda: _scan(4096, 8192),
     "sort": lambda: _sort(1 << 22),
+    "random": lambda: _random_numbers(1 << 22, 20),
+    "hash": lambda: _hash(1 << 22, 100),
+    "clip": lambda: _clip(1 << 22, 200),
+    "unpack": lambda: _unpack(1 << 24),
 }
 
 

@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 PROGRAM = [sys.executable, str(HERE / "kernels.py"), "--launches", "2"]
 TOOL = [sys.executable, "-m", "kprof_inject"]
 KERNELS = "regex:^(matmul|descriptor_matmul|gluon_matmul|attention|attention_backward|grouped_matmul|copy|add|softmax|"
-KERNELS += "layer_norm|row_sum|transpose|gather|count|exponential|polynomial|chase|scan|sort)_kernel$|^triton_"
+KERNELS += "layer_norm|row_sum|transpose|gather|count|exponential|polynomial|chase|scan|sort|random|hash|clip|unpack)"
+KERNELS += "_kernel$|^triton_"
 MOST_BYTES = "4000000000"
 
 

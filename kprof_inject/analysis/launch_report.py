@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kprof_inject.analysis.executions import ExecutedKernel, executed_kernel
+from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
+from kprof_inject.analysis.evaluation.executions import ExecutedKernel, executed_kernel
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement, judge_by_rules
-from kprof_inject.analysis.flights import Flights, flights_of
-from kprof_inject.analysis.in_flight import in_flight
-from kprof_inject.analysis.limits import Limit, limit_of
-from kprof_inject.analysis.roofs import SpeedOfLight, speed_of_light
+from kprof_inject.analysis.flights.figures import Flights, flights_of
+from kprof_inject.analysis.flights.groups import InFlight
+from kprof_inject.analysis.flights.recorded import recorded_in_flight
+from kprof_inject.analysis.roofs.limits import Limit, limit_of
+from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
@@ -33,8 +37,11 @@ class LaunchReport:
     verdict: Verdict
     speed_of_light: SpeedOfLight
     limit: Limit
-    flights: Flights | None
+    in_flight: InFlight | None
     """None if nothing asynchronous was recorded."""
+    flights: Flights | None
+    slopes: KernelSlopes | None = None
+    """None if nobody has delayed the kernel."""
 
     @property
     def launch(self) -> Launch:
@@ -68,8 +75,8 @@ class LaunchReport:
             yield _DISTURBED
 
     def to_json(self) -> dict[str, Any]:
-        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light`` and
-        ``in_flight``."""
+        """The summary's values, with ``findings``, ``rules``, ``doubts``, ``trust``, ``limit``, ``speed_of_light``,
+        ``in_flight`` and ``causal``."""
         return {
             **self.summary.to_json(),
             "findings": [finding.to_json() for finding in self.findings],
@@ -79,14 +86,19 @@ class LaunchReport:
             "limit": self.limit.to_json(),
             "speed_of_light": self.speed_of_light.to_json(),
             "in_flight": self.flights.to_json() if self.flights else None,
+            "causal": self.slopes.to_json() if self.slopes else None,
         }
 
 
-def report_on(timeline: Timeline) -> LaunchReport:
+def report_on(timeline: Timeline, experiments: Sequence[ExperimentRecord] = ()) -> LaunchReport:
+    """``experiments`` are what is known of kernels that were delayed; that of this launch's kernel is told of."""
     summary = summarise(timeline)
     ran = _ran(timeline, summary)
     light = speed_of_light(timeline, summary, ran)
-    evidence = Evidence(timeline, summary, light, None if isinstance(ran, Unjudged) else ran)
+    executed = None if isinstance(ran, Unjudged) else ran
+    slopes = _slopes(timeline, summary, executed, experiments)
+    evidence = Evidence(timeline, summary, light, executed, slopes)
+    flew = recorded_in_flight(timeline)
     return LaunchReport(
         timeline,
         summary,
@@ -94,8 +106,20 @@ def report_on(timeline: Timeline) -> LaunchReport:
         judge(timeline.launch.kernel),
         light,
         limit_of(summary, light, timeline.launch.kernel.sm_count),
-        None if isinstance(ran, Unjudged) else flights_of(timeline, in_flight(timeline, ran), light.roofs),
+        flew,
+        flights_of(timeline, flew, light.roofs) if flew else None,
+        slopes,
     )
+
+
+def _slopes(
+    timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | None, experiments: Sequence[ExperimentRecord]
+) -> KernelSlopes | None:
+    for experiment in experiments:
+        # A build with a smaller buffer has a name behind the variant's.
+        if timeline.launch.kernel.variant.startswith(experiment.variant) and timeline.launch.grid == experiment.grid:
+            return kernel_slopes(experiment, ran, timeline, summary)
+    return None
 
 
 def _ran(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel | Unjudged:

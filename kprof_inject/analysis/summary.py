@@ -17,6 +17,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
+from kprof_inject.timeline.sharing import Sharing, SharingSums
 from kprof_inject.timeline.sm_cycles import SmCycles
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
@@ -68,6 +69,8 @@ class ScopeSummary(ScopeStatistics):
     """The self time of a loop each of whose recorded iterations has an end of its own; None of any other scope."""
     sm_cycles: int
     """In how many cycles of the SMs any warp ran it."""
+    sharing: Sharing | None
+    """What of a loop's iterations SMs with one CTA get done, and SMs with several; None if that cannot be told."""
     partition: str | None
     """The name of the partition that runs it, None if there are no partitions."""
 
@@ -151,17 +154,18 @@ class LaunchSummary:
 def summarise(timeline: Timeline) -> LaunchSummary:
     launch, incomplete = timeline.launch, timeline.incomplete
     scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
-    sm_cycles = SmCycles(len(timeline.table.scopes))
+    sm_cycles, sharing = SmCycles(len(timeline.table.scopes)), SharingSums(timeline)
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
         sm_cycles.add(block)
+        sharing.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
         _partition_summary(partition, time, lossy)
         for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
     )
-    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), sm_cycles.cycles().tolist()))
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), sm_cycles.cycles().tolist(), sharing))
     waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
@@ -205,7 +209,7 @@ def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: s
 
 
 def _scope_summaries(
-    timeline: Timeline, statistics: Sequence[ScopeStatistics], sm_cycles: Sequence[int]
+    timeline: Timeline, statistics: Sequence[ScopeStatistics], sm_cycles: Sequence[int], sharing: SharingSums
 ) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     partitions = partition_names(timeline.table)
@@ -228,6 +232,7 @@ def _scope_summaries(
             without_partner=without_partner[index],
             between_iterations_ns=mine.self_ns if index in loops and scope.kind == ScopeKind.LOOP else None,
             sm_cycles=sm_cycles[index],
+            sharing=sharing.of(index),
             partition=partitions.get(index),
         )
 

@@ -17,6 +17,8 @@ class ScopeKind(StrEnum):
     ITERATION = "iter"
     OPERATION = "op"
     LINES = "line"
+    PART = "part"
+    """Operations of one kind that follow each other."""
     PARTITION = "partition"
     MARKER = "marker"
     """What a marker comment brackets."""

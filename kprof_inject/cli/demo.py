@@ -23,7 +23,8 @@ from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace, held
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_lock import held
 
 _PACKAGE = Path(__file__).parents[1]
 _CAPTURE = _PACKAGE / "demo" / "capture"

@@ -10,7 +10,8 @@ from kprof_inject.cli.console import say
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
 from kprof_inject.runtime.program import own_input
-from kprof_inject.workspace import Workspace, held
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_lock import held
 
 
 @click.command("dump", context_settings=PROGRAM_SETTINGS)

@@ -18,7 +18,8 @@ from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, ins
 from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
-from kprof_inject.workspace import Workspace, held, snapshot_beside
+from kprof_inject.workspace import Workspace, snapshot_beside
+from kprof_inject.workspace_lock import held
 
 # The kinds of sites that come from the text of a source file.
 _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})

@@ -27,6 +27,7 @@ _COMMANDS = {
     "diff": "Say what changed between two captures of a kernel.",
     "view": "Show a trace in the Perfetto UI, in your browser.",
     "profile": "dump, insert, run, trace and report in one go.",
+    "causal": "Delay one place of a kernel after the other: which of them matter?",
     "demo": "Profile a shipped example, or replay a recorded capture.",
     "doctor": "Say what is installed, what works, and what to do about the rest.",
 }

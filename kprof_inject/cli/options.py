@@ -131,7 +131,7 @@ def at_option(function: Function) -> Function:
         metavar="SELECTOR",
         shell_complete=complete_selectors,
         help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
-        "line(57-63), partition[0], default, marker(GLOB). Repeatable. "
+        "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. "
         "[default: the source's markers if it has some, else func, loop, iter]",
     )(function)
 

@@ -33,7 +33,8 @@ from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
-from kprof_inject.workspace import Workspace, held
+from kprof_inject.workspace import Workspace
+from kprof_inject.workspace_lock import held
 
 
 @click.command("profile", context_settings=PROGRAM_SETTINGS)

@@ -11,7 +11,7 @@ from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import json_option, path_type, redact_option, scope_names_option
 from kprof_inject.cli.printed_reports import print_report
-from kprof_inject.pipeline.captures import decode_capture, open_capture
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import size_text
 
 
@@ -31,7 +31,8 @@ def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path
     """Show what limits each launch of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
     host_buffer), what each of its scopes takes, and how far to trust each kernel's times."""
     capture = open_capture(place, names_path, redact=redact)
-    reports = [report_on(timeline) for timeline in decode_capture(capture, say)]
+    experiments = experiments_at(place)
+    reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
     print_report(reports, as_json)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Capture, Launch, redacted
 from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
 from kprof_inject.capture.proton_header import is_proton_buffer
@@ -19,7 +20,7 @@ from kprof_inject.export.registry import is_format
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline, decode_launch
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, is_workspace, read_experiments
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
@@ -61,6 +62,17 @@ def _opened(place: Path, names_path: Path | None) -> Capture:
             exit_code=2,
         )
     return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+
+
+def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
+    """The last of a workspace; none of anything else."""
+    if not is_workspace(place):
+        return ()
+    try:
+        folder = Workspace.open(place).last_experiment_folder()
+    except KprofError:
+        return ()
+    return tuple(found for _, found in read_experiments(folder))
 
 
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:

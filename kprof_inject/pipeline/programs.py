@@ -40,14 +40,14 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
     reports = read_reports(reports_folder)
     kernels = workspace.kernels()
     if not kernels:
-        raise _nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
+        raise nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
     say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
     apart = differing_facts(kernels)
     for dumped in kernels:
         target = dumped.info.target
         facts = ({"target": str(target)} if target else {}) | apart[dumped.variant]
         say(f"  {dumped.name} ({facts_in_words(facts)}) {dumped.ttgir_path}")
-    _say_what_went_wrong(reports, say)
+    say_what_went_wrong(reports, say)
     return exit_code
 
 
@@ -73,7 +73,7 @@ def run(
     _say_replays(reports, say)
     for process in reports.unfinished:
         say(str(process))
-    _say_what_went_wrong(reports, say)
+    say_what_went_wrong(reports, say)
     say(f"captured to {folder}")
     if exit_code not in STOPPED:
         for message in add_record_costs(workspace, folder):
@@ -160,7 +160,7 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
     return [variant for variant, run in runs if not is_comparable(usable_times(run.times_ns or ()))]
 
 
-def _say_what_went_wrong(reports: Reports, say: Say) -> None:
+def say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
         say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
@@ -201,10 +201,10 @@ def _nothing_saved(
             f"none of the {seen} launches with records was kept: --launches {choice.launches.text}",
             hint="launches are counted from 0 for each variant of a kernel, without those of autotuners",
         )
-    return _nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel, program)
+    return nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel, program)
 
 
-def _nothing_happened(
+def nothing_happened(
     what: str, exit_code: int, reports: Reports, kernel_glob: str, program: Sequence[str]
 ) -> KprofError:
     """The most telling reason why a step came back with nothing; the program's own failure comes first."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.analysis.flights import Flights
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.roofs import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, RecordFaults, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import counted, percent, ratio, short_time, size_text
+from kprof_inject.quantities import counted, percent, ratio, short_time
+from kprof_inject.report.limit_notes import flight_notes, roof_notes
+from kprof_inject.report.slope_words import slope_notes
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.spread import GroupSpread, IterationSeries
 from kprof_inject.timeline.waves import Ending, Waves
@@ -78,6 +78,8 @@ def all_notes(report: LaunchReport) -> Iterator[str]:
     yield from roof_notes(report.speed_of_light)
     if report.flights:
         yield from flight_notes(report.flights)
+    if report.slopes:
+        yield from slope_notes(report.slopes)
 
 
 def launch_notes(summary: LaunchSummary) -> Iterator[str]:
@@ -92,44 +94,6 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     elif summary.ctas:
         yield "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
     yield from _missing(summary)
-
-
-LEAST_ROOF = 0.01
-"""What takes less of a scope limits nothing."""
-
-
-def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
-    """What part of each scope would be left if nothing but its busiest unit took time."""
-    by_unit: dict[str, list[str]] = {}
-    for roof in speed_of_light.roofs:
-        if roof.part >= LEAST_ROOF:
-            by_unit.setdefault(roof.unit, []).append(f"{roof.scope} {percent(roof.part)}")
-    if not by_unit:
-        return
-    parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
-    left_out = ""
-    if count := speed_of_light.unknown:
-        left_out = f"; without {counted(count, 'operation')} under conditions or in loops that were not counted"
-    yield f"speed of light: the least part of its cycles that a scope needs {'; '.join(parts)}{left_out}"
-
-
-def flight_notes(flights: Flights) -> Iterator[str]:
-    """A line for each kind of work that goes on while warps do."""
-    for flight in flights.flights:
-        where = f" ({flight.source.rpartition('/')[2]})" if flight.source else ""
-        line = f"in flight: {flight.work} by {flight.scope}{where}: {counted(flight.groups, 'group')}, "
-        line += f"{flight.depth} at once; {percent(flight.blocked_share)} were waited for"
-        if flight.latency_ns is not None:
-            line += f", these for {short_time(flight.latency_ns)} from issue to completion"
-        yield line
-    if flights.most_bytes_per_sm:
-        line = f"bytes in flight: {size_text(round(flights.mean_bytes_per_sm))} on each SM on average, "
-        line += f"{size_text(flights.most_bytes_per_sm)} at most"
-        if flights.needed_bytes is not None:
-            line += f"; {size_text(round(flights.needed_bytes))} would fill the loop's roof at this latency"
-        yield line
-    for operation, reason in flights.unpaired.items():
-        yield f"in flight: nothing is known of {operation}, for {reason}"
 
 
 def _clock(summary: LaunchSummary) -> str:

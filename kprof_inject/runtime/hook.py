@@ -87,7 +87,11 @@ def _warn_once() -> None:
     say("the program's proton.start() does nothing here; run it by itself for Proton's own profile")
 
 
-_STEPS = {"dump": "kprof_inject.runtime.dump", "run": "kprof_inject.runtime.run_step"}
+_STEPS = {
+    "dump": "kprof_inject.runtime.dump",
+    "run": "kprof_inject.runtime.run_step",
+    "causal": "kprof_inject.runtime.causal_step",
+}
 """The module of each step; its ``install(session, report)`` is called once Triton is imported."""
 
 

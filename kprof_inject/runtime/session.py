@@ -20,7 +20,9 @@ SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 class Session:
     """What the command line tells the processes of the program: one JSON file, named in the environment.
 
-    ``step`` is ``dump`` or ``run``; ``kernel`` a glob; ``launches`` a launch specification; paths are absolute."""
+    ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
+    absolute. ``experiment`` is the folder for what ``causal`` finds out, and ``seconds`` what it takes for each
+    kernel at most."""
 
     step: str
     workspace: str
@@ -32,6 +34,8 @@ class Session:
     max_launches: int = 0
     replays: ReplayChoice = NO_REPLAYS
     mode: Mode = field(default_factory=Mode)
+    experiment: str = ""
+    seconds: float = 0.0
     run: str = field(default_factory=lambda: os.urandom(8).hex())
     """By which what the processes of one run save belongs together."""
 

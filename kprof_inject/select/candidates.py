@@ -10,6 +10,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
 from kprof_inject.select.anchors import is_anchor
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
+from kprof_inject.select.parts import Parts
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
@@ -50,6 +51,7 @@ def outline(view: ModuleView) -> tuple[Candidate, ...]:
         *_markers(view),
         *_helpers(view),
         *_asynchronous(view),
+        *_parts(view),
         *_operations(view),
     )
 
@@ -142,6 +144,13 @@ def _asynchronous(view: ModuleView) -> Iterator[Candidate]:
     )
     if count:
         yield Candidate("async", "starts and waits", (), count)
+
+
+def _parts(view: ModuleView) -> Iterator[Candidate]:
+    """Of a kernel with a single part there is nothing to take apart."""
+    sites = Parts().find(view, in_one_piece).sites
+    if len(sites) > 1:
+        yield Candidate("parts", "parts of the loops", (), len(sites))
 
 
 def _operations(view: ModuleView) -> Iterator[Candidate]:

@@ -13,6 +13,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
+from kprof_inject.select.parts import Parts
 from kprof_inject.select.targets import (
     Asynchronous,
     EveryLoop,
@@ -30,10 +31,11 @@ from kprof_inject.select.targets import (
 )
 
 _FORMS = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, line(57), line(file.py:57-63), "
-    "partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
+    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
+    "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
+    "@57 or @file.py:57"
 )
-_WORDS = ("func", "loop", "iter", "op", "async", "line", "partition", "default", "marker")
+_WORDS = ("func", "loop", "iter", "op", "async", "parts", "line", "partition", "default", "marker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,9 @@ class _Builder(Transformer[Token, Any]):
 
     def asynchronous(self, _: list[Any]) -> Asynchronous:
         return Asynchronous()
+
+    def parts(self, _: list[Any]) -> Parts:
+        return Parts()
 
     def lines(self, children: list[Token]) -> OpsOfLines:
         file = children.pop(0).value if children[0].type == "FILE" else ""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kprof_inject.ttgir.dialect import COMMIT_GROUP
 from kprof_inject.ttgir.nodes import Module, Operation
 
-_COMMIT = "ttg.async_commit_group"
 _WAIT = "ttg.async_wait"
 _NUMBER = re.compile(r"\bnum = (\d+)\b")
 
@@ -46,8 +46,8 @@ def copy_pipelines(module: Module) -> Iterator[CopyPipeline]:
         if not loop.traits.is_loop:
             continue
         body = [operation for block in loop.regions[-1].blocks for operation in block.operations]
-        commits = [one for one in body if one.name == _COMMIT]
-        inside = sum(one.name in (_COMMIT, _WAIT) for region in loop.regions for one in region.walk())
+        commits = [one for one in body if one.name == COMMIT_GROUP]
+        inside = sum(one.name in (COMMIT_GROUP, _WAIT) for region in loop.regions for one in region.walk())
         waits = [one for one in body if one.name == _WAIT and _NUMBER.search(one.tail)]
         if commits and waits and inside == len(commits) + len(waits):
             yield CopyPipeline(loop, tuple(_awaited(wait, commits) for wait in waits))

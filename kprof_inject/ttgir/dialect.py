@@ -20,8 +20,11 @@ RECORD = "proton.record"
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
+DOT_COMMIT = "ttng.tc_gen5_commit"
 DOT_WAIT = "ttng.warp_group_dot_wait"
+BARRIER_ARRIVE = "ttng.arrive_barrier"
 BARRIER_WAIT = "ttng.wait_barrier"
+COMMIT_GROUP = "ttg.async_commit_group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class Traits:
     is_random: bool
     """Random numbers are made of what it gives: the high halves of products."""
 
+    is_transcendental: bool
+    """A function of floats that takes several instructions, some of them of the special function units."""
+
     is_constant: bool
     is_allocation: bool
     """Memory is laid out at compile time; an allocation does something only when it is given a value to store."""
@@ -57,8 +63,17 @@ class Traits:
     is_move: bool
     """It gives what it takes, in another layout: an index stays an index."""
 
+    keeps_elements: bool
+    """Each element that it gives is one that it takes."""
+
     reads_memory: bool
     """What it gives is no function of the address that it was found at."""
+
+    reads_global: bool
+    """It reads global memory, and the warp waits where it uses what it gets."""
+
+    writes_global: bool
+    """It writes global memory, or has it written."""
 
     takes_addresses: bool
     """It takes addresses, indices or masks; see ``data_operands_of`` for what else."""
@@ -131,10 +146,21 @@ _TRAITS = {
     """,
     "computes_integers": "arith.* math.* tt.mulhiui",
     "is_random": "tt.mulhiui",
+    "is_transcendental": """
+        math.cos math.erf math.exp math.exp2 math.expm1 math.log math.log10 math.log1p math.log2 math.powf math.rsqrt
+        math.sin math.sqrt math.tan math.tanh tt.extern_elementwise tt.precise_sqrt
+    """,
     "is_constant": "arith.constant",
     "is_allocation": "ttg.local_alloc ttng.tmem_alloc",
     "is_move": "ttg.convert_layout",
+    "keeps_elements": "tt.broadcast tt.expand_dims tt.reshape tt.trans ttg.convert_layout",
     "reads_memory": "ttg.local_load ttng.tmem_load *load* *atomic* *gather* *alloc*",
+    "reads_global": "tt.load tt.descriptor_load tt.descriptor_gather amdg.buffer_load amdgpu.buffer_load",
+    "writes_global": """
+        tt.store tt.atomic_* tt.descriptor_store tt.descriptor_reduce tt.descriptor_scatter amdg.buffer_store
+        amdg.buffer_atomic* amdgpu.buffer_store amdgpu.buffer_atomic* ttng.async_tma_copy_local_to_global
+        ttng.async_tma_reduce ttng.async_tma_scatter amdg.async_tdm_copy_local_to_global
+    """,
     "takes_addresses": """
         tt.addptr tt.advance tt.make_tensor_ptr tt.make_tensor_descriptor tt.int_to_ptr tt.gather tt.load tt.store
         tt.atomic_* tt.descriptor_* ttg.memdesc_* ttg.async_copy_* ttg.local_gather ttng.async_tma_*

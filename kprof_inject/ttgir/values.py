@@ -25,7 +25,12 @@ def without_strings(text: str) -> str:
 
 def operand_names(operation: Operation) -> list[str]:
     """The values that an operation without regions is given, in the order of the text."""
-    return _VALUE.findall(without_strings(operation.tail))
+    return names_in(operation.tail)
+
+
+def names_in(text: str) -> list[str]:
+    """The values that a text names, in its order."""
+    return _VALUE.findall(without_strings(text))
 
 
 def definition_of(name: str, user: Operation) -> Operation | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from async_launches import in_order
 from playwright.sync_api import expect
 from shown_page import Show, ShownPage
 
@@ -204,3 +205,16 @@ def test_the_list_of_keys(page: ShownPage) -> None:
     assert page.page.locator("dialog").is_visible()
     page.press("Escape")
     assert not page.page.locator("dialog").is_visible()
+
+
+def test_what_was_in_flight_stands_below_the_warps(show: Show, tmp_path: Path) -> None:
+    page = show(in_order(tmp_path))
+    first_lane = WARP_ROW + 2 * (LEVEL + 5) + 10
+    page.point(0.15, first_lane)
+    lines = page.tooltip().splitlines()
+    assert lines[0] == "copies in flight"
+    facts = dict(zip(lines[1::2], lines[2::2], strict=True))
+    assert facts["in flight"] == "2.600 µs"
+    assert facts["its wait"] == "blocked for 500 ns"
+    page.click(0.15, first_lane)
+    assert page.panel().startswith("ttg.async_commit_group")

@@ -17,8 +17,12 @@ from programs.child import REPO
 from shown_page import Show, ShownPage
 from specialised import save_specialised
 
+from kprof_inject.analysis.causal.response import Interval, Response
+from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.schema import ScopeTableRecord
 from kprof_inject.report.html.document import write_html
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
@@ -250,6 +254,33 @@ def test_names_and_texts_from_a_capture_are_only_text(show: Show, tmp_path: Path
     assert "<img src=x onerror=alert(1)>" in view.inner_text()
 
 
+def test_what_matters_stands_in_the_overview_and_beside_the_source(show: Show, tmp_path: Path) -> None:
+    """Two places of the demo's matmul were delayed: one is critical, one is hidden up to 300 cycles."""
+    report = report_on(decode_launch(read_capture(DEMO).launches[0]))
+    scopes = report.timeline.table.scopes
+    critical = Response(Interval(0.95, 0.9, 1.0))
+    hidden = Response(Interval(0.02, -0.01, 0.05), Interval(300, 290, 310), 1.0)
+    places = (
+        PlaceSlope(scopes[2], 16.0, 16.0, None, (), critical, time_share=0.7),
+        PlaceSlope(replace(scopes[1], name="copies@56"), 1.0, 1.0, None, (), hidden, time_share=0.1),
+    )
+    record = ExperimentRecord(
+        name="k", variant="k", pid=1, scopes=ScopeTableRecord(scopes=()), grid=(1, 1, 1), delays=()
+    )
+    slopes = KernelSlopes(record, 14_000.0, 1.6e9, 1.0, places)
+    write_html(tmp_path / "page.html", [replace(report, slopes=slopes)])
+    _, view = opened(show, tmp_path / "page.html", "overview")
+    rows = [row.split("\t") for row in view.locator(".slope-table tbody tr").all_inner_texts()]
+    assert [(row[0], row[2], row[4], row[5]) for row in rows] == [
+        ("iter[0]", "0.95 ± 0.05", "none", "70.0 %"),
+        ("copies@56", "0.02 ± 0.03", "300 ± 10 cycles, then 1.00", "10.0 %"),
+    ]
+    _, view = opened(show, tmp_path / "page.html", "source")
+    assert view.locator(".source-head").inner_text().split("\n")[-2:] == ["slope", "source"]
+    line = view.locator(".source-row.timed", has_text="range").first
+    assert "0.95" in line.inner_text()
+
+
 CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.innerText)"""
 
@@ -260,6 +291,7 @@ def test_no_text_is_cut_off_at_the_side(show: Show, request: pytest.FixtureReque
     shown, view = opened(show, request.getfixturevalue(kernel), tab, width=1920, height=1200)
     assert view.evaluate(CUT_OFF) == []
     shown.page.set_viewport_size({"width": 1280, "height": 800})
+    shown.settle()  # a drawing follows its place in the next frame
     assert view.evaluate(CUT_OFF) == []
 
 

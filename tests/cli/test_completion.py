@@ -28,13 +28,13 @@ def test_the_selectors_of_a_file(kprof: CommandLine) -> None:
     kprof.write("softmax.ttgir", SOFTMAX)
 
     everything = offered(kprof, "insert", "softmax.ttgir", "--at", "")
-    assert everything[:6] == ["func", "loop[0]", "iter[0]", "loop[1]", "iter[1]", "op(tt.load)"]
+    assert everything[:6] == ["func", "loop[0]", "iter[0]", "loop[1]", "iter[1]", "parts"]
     assert offered(kprof, "insert", "softmax.ttgir", "--at", "lo") == ["loop[0]", "loop[1]"]
     assert offered(kprof, "insert", "softmax.ttgir", "--at", "func", "--at", "iter[1") == ["iter[1]"]
 
 
 def test_the_selectors_of_every_kernel_in_a_workspace(kprof: CommandLine, workspace: Path) -> None:
-    everything = ["func", "loop[0]", "iter[0]", "op(tt.load)", "op(tt.store)"]
+    everything = ["func", "loop[0]", "iter[0]", "parts", "op(tt.load)", "op(tt.store)"]
 
     assert offered(kprof, "insert", "workspace", "--at", "") == everything
 

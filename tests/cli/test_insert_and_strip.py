@@ -195,7 +195,7 @@ def test_a_selector_that_finds_nothing_names_what_there_is(kprof: CommandLine, s
     assert ended.stderr.splitlines() == [
         "error: the selector 'loop[7]' finds nothing in softmax_kernel",
         "hint: did you mean loop[1] or loop[0]? what there is to select: func, loop[0], iter[0], loop[1], iter[1], "
-        "op(tt.load), op(tt.reduce), op(arith.subf), op(math.exp), op(arith.divf), op(tt.store)",
+        "parts, op(tt.load), op(tt.reduce), op(arith.subf), op(math.exp), op(arith.divf), op(tt.store)",
     ]
     assert not (kprof.folder / "out.ttgir").exists()
 

@@ -48,6 +48,7 @@ def test_a_file_as_a_table(kprof: CommandLine) -> None:
         " iter[0]         its iterations         softmax.py:21      1",
         " loop[1]         loop                   softmax.py:27      1",
         " iter[1]         its iterations         softmax.py:27      1",
+        " parts           parts of the loops                        7",
         " op(tt.load)     operation                                 2",
         " op(tt.reduce)   operation                                 2",
         " op(arith.subf)  operation                                 3",
@@ -135,7 +136,7 @@ def test_a_workspace_has_every_kernel(kprof: CommandLine, workspace: Path) -> No
     assert [kernel["kernel"] for kernel in kernels] == ["accumulate", "accumulate", "scale"]
     assert sorted(kernel["options"]["num_warps"] for kernel in kernels[:2]) == [4, 8]
     assert [kernel["variant"] for kernel in kernels] == sorted(path.name for path in workspace.glob("kernels/*"))
-    assert [len(kernel["candidates"]) for kernel in kernels] == [5, 5, 3]
+    assert [len(kernel["candidates"]) for kernel in kernels] == [6, 6, 4]
     assert kernels[2]["candidates"][0] == {
         "selector": "func",
         "what": "kernel scale",

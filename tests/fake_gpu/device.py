@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from fake_gpu.gpu import Block, FakeGpu
+from fake_gpu.gpu import SM_CLOCK_HZ, Block, FakeGpu
 from kprof_inject.runtime.devices.device import Buffer, ClockReading, NoDeviceMemory
 
 
@@ -111,6 +111,13 @@ class FakeDevice:
 
     def read_clock(self, device: int) -> ClockReading | None:
         return ClockReading(time.time_ns(), self.gpu.now_ns, 1_000)
+
+    def sm_clock_hz(self, stream: int) -> float | None:
+        self.gpu.wait()
+        return SM_CLOCK_HZ
+
+    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        return []
 
     def unaffected_by_graphs(self) -> AbstractContextManager[None]:
         return self.gpu.relaxed()

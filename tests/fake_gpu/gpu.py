@@ -33,10 +33,12 @@ class Block:
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel on the device. ``records`` are the scope ids that a warp writes, each with whether it is an end."""
+    """A kernel on the device. ``records`` are the scope ids that a warp writes, each with whether it is an end;
+    ``delays`` the cycles of each delay, with the operation that it stands before."""
 
     name: str
     records: tuple[tuple[int, bool], ...]
+    delays: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,19 @@ class Launch:
     def duration_ns(self) -> int:
         """Records cost the more the more warps there are: who compares kernels with records finds another winner."""
         alone = 20_000 - 100 * self.num_warps - 10 * self.num_stages
-        return alone + 200 * self.num_warps * len(self.kernel.records)
+        delayed = sum(delay_ns(before, cycles) for before, cycles in self.kernel.delays)
+        return alone + 200 * self.num_warps * len(self.kernel.records) + delayed
+
+
+SM_CLOCK_HZ = 1.5e9
+SLACK_CYCLES = 2000
+"""Of what stands before a load. Nothing is hidden before a store."""
+
+
+def delay_ns(before: str, cycles: int) -> int:
+    """By how much a delay makes a launch longer."""
+    hidden = SLACK_CYCLES if before == "tt.load" else 0
+    return round(1e9 * max(cycles - hidden, 0) / SM_CLOCK_HZ)
 
 
 @dataclass

@@ -15,6 +15,7 @@ CYCLES_PER_NS = 1.98
 SMS = 132
 
 _RECORD = re.compile(r'proton\.record (start|end) "([^"]+)"')
+_DELAY = re.compile(r'tt\.elementwise_inline_asm "[^"]* now, (\d+);[^\n]*\n\s*(?:%\S+ = )?([\w.]+)')
 _TIMER_WORDS = slice(4, 10)
 
 
@@ -27,6 +28,12 @@ def records_in(ttgir: Path) -> tuple[tuple[int, bool], ...]:
         if kind == "start":
             ids.setdefault(name, len(ids))
     return tuple((ids[name], kind == "end") for kind, name in found)
+
+
+def delays_in(ttgir: Path) -> tuple[tuple[str, int], ...]:
+    """The delays of a module, in cycles, each with the name of the operation behind it."""
+    found = _DELAY.findall(ttgir.read_text())
+    return tuple((name, int(cycles)) for cycles, name in found)
 
 
 def timed_words(launch: Launch, begun_ns: int, gap_cycles: int) -> NDArray[np.uint32]:

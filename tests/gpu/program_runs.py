@@ -119,12 +119,19 @@ class ProgramRuns:
 
     def profile(self, name: str, *options: str, arguments: tuple[str, ...] = ()) -> tuple[Ended, Run]:
         """Profile a program while it also runs by itself; what both saved must not differ by a bit."""
+        ended = self.run_beside_itself("profile", name, *options, arguments=arguments)
+        return ended, Run(self.folder / "kprof_out")
+
+    def run_beside_itself(
+        self, command: str, name: str, *options: str, arguments: tuple[str, ...] = (), exit_code: int = 0
+    ) -> Ended:
+        """The same by any command of ours that runs programs."""
         program = (str(PROGRAMS / f"{name}.py"), *arguments)
         plain = self.start(*program, "--save", "plain.npy")
-        ended = self.start_kprof("profile", *options, "--", *program, "--save", "with.npy").wait()
+        ended = self.start_kprof(command, *options, "--", *program, "--save", "with.npy").wait(exit_code)
         plain.wait()
         self.assert_same_results("plain.npy", "with.npy", ended)
-        return ended, Run(self.folder / "kprof_out")
+        return ended
 
     def assert_same_results(self, plain: str, instrumented: str, ended: Ended) -> None:
         expected, result = (np.load(self.folder / name) for name in (plain, instrumented))

@@ -77,7 +77,7 @@ def test_a_marker_of_which_nothing_is_left_is_not_there_to_select() -> None:
     assert caught.value.what == (
         f"the selector 'marker(gone)' finds nothing in k: the compiler left no operation of gone ({FILE}:6)"
     )
-    assert caught.value.hint == "what there is to select: func, loop[0], iter[0], op(tt.store)"
+    assert caught.value.hint == "what there is to select: func, loop[0], iter[0], parts, op(tt.store)"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_name_that_no_operation_has() -> None:
 
     assert caught.value.what == "the selector 'op(tt.loads)' finds nothing in k"
     assert caught.value.hint == (
-        "did you mean op(tt.load) or op(tt.store)? what there is to select: func, op(tt.load), op(tt.store)"
+        "did you mean op(tt.load) or op(tt.store)? what there is to select: func, parts, op(tt.load), op(tt.store)"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.errors import KprofError
+from kprof_inject.select.parts import Parts
 from kprof_inject.select.selectors import parse_selector, parse_selectors
 from kprof_inject.select.targets import (
     Asynchronous,
@@ -23,8 +24,9 @@ from kprof_inject.select.targets import (
 )
 
 HINT = (
-    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, line(57), line(file.py:57-63), "
-    "partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], @57 or @file.py:57"
+    "[KERNEL/]SITE[=NAME], where SITE is func, func(NAME), loop, iter, op(GLOB), async, parts, line(57), "
+    "line(file.py:57-63), partition[0], default, marker or marker(GLOB); loop and iter may be followed by [0], [0.2], "
+    "@57 or @file.py:57"
 )
 
 
@@ -45,6 +47,7 @@ HINT = (
         ("op(tt.load)", Ops("tt.load")),
         ("op(*dot*)", Ops("*dot*")),
         ("async", Asynchronous()),
+        ("parts", Parts()),
         ("line(57)", OpsOfLines(SourceLines("", 57, 57))),
         ("line(57-63)", OpsOfLines(SourceLines("", 57, 63))),
         ("line(a/file.py:57-63)", OpsOfLines(SourceLines("a/file.py", 57, 63))),

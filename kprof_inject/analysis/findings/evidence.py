@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kprof_inject.analysis.executions import ExecutedKernel
-from kprof_inject.analysis.roofs import Roof, SpeedOfLight
+from kprof_inject.analysis.causal.slopes import KernelSlopes
+from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.nodes import Operation
@@ -13,12 +14,14 @@ from kprof_inject.ttgir.nodes import Operation
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Of one launch. ``ran`` is None where its module cannot be read, or nothing is known of its work."""
+    """Of one launch. ``ran`` is None where its module cannot be read, or nothing is known of its work; ``slopes`` where
+    nobody has delayed its kernel."""
 
     timeline: Timeline
     summary: LaunchSummary
     light: SpeedOfLight
     ran: ExecutedKernel | None
+    slopes: KernelSlopes | None = None
 
     def roof_around(self, operation: Operation) -> Roof | None:
         """Of the innermost scope with a roof that an operation stands in, or that goes around it."""

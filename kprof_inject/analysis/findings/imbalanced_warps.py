@@ -8,16 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.finding import (
-    Figures,
-    Finding,
-    Unjudged,
-    missing_records,
-    missing_warps,
-    unpaired_records,
-)
+from kprof_inject.analysis.findings.finding import Figures, Finding
 from kprof_inject.analysis.findings.loops import is_wait, time_of_a_warp_ns
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered, percent, ratio, short_time
 from kprof_inject.timeline.partitions import shared_scopes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kprof_inject.analysis.findings.finding import Figures, Finding, Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.findings.finding import Figures, Finding
 from kprof_inject.analysis.findings.loops import (
     has_no_loop,
     loops_around,
@@ -15,6 +15,7 @@ from kprof_inject.analysis.findings.loops import (
     warps_share,
 )
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.quantities import numbered, percent, ratio, short_time
 from kprof_inject.timeline.spread import IterationSeries
 from kprof_inject.timeline.timeline import Timeline

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from kprof_inject.analysis.findings.finding import Unjudged
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.model import Kernel, ttgir_of
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.timeline.phases import LOOPS, outermost

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kprof_inject.analysis.findings.finding import Figures, Finding, Unjudged, missing_records, unpaired_records
+from kprof_inject.analysis.findings.finding import Figures, Finding
 from kprof_inject.analysis.findings.loops import has_no_loop, unrecorded_before, unrecorded_loops
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.quantities import percent, short_time
 from kprof_inject.timeline.phases import Phases

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kprof_inject.analysis.accesses import Access
-from kprof_inject.analysis.executions import Counted
+from kprof_inject.analysis.evaluation.accesses import Access
+from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Unjudged
-from kprof_inject.analysis.roofs import Roof
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
-from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.nodes import Module, Operation
 
 # A loop that is nearer to its roof has little to win by earlier loads.
 _AT_ROOF = 0.75
@@ -29,7 +30,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
     for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
-        inside = _inside(evidence, loop)
+        inside = _inside(evidence.ran, loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
         loads = [(one.line, one.access) for one in inside if one.access and _is_large_load(one.access)]
@@ -42,13 +43,11 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             yield _of_loads(evidence, roof, share, loads) if loads else _of_copies(roof, share)
 
 
-def _inside(evidence: Evidence, loop: Operation) -> list[Counted]:
+def _inside(ran: ExecutedKernel, loop: Operation) -> list[Counted]:
     """The operations of a loop, and not of one in it."""
-    if evidence.ran is None:
-        return []
     return [
         one
-        for one in evidence.ran.operations
+        for one in ran.operations
         if next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None) is loop
     ]
 
@@ -105,11 +104,11 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         roof = evidence.roof_around(pipeline.loop)
         if roof is None or pipeline.depth == 0 or roof.part > _AT_ROOF:
             continue
-        waited = _waited(evidence, pipeline)
+        waited = _waited(evidence, evidence.ran.module, pipeline)
         if waited is None or waited < _LEAST_WAITING:
             continue
         resources = evidence.timeline.launch.kernel.clean
-        kept = _Kept(pipeline.depth, _copied_bytes(evidence, pipeline), resources.ctas_per_sm or 1)
+        kept = _Kept(pipeline.depth, _copied_bytes(evidence.ran, pipeline), resources.ctas_per_sm or 1)
         share = waited * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
             yield Finding(
@@ -130,12 +129,10 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             )
 
 
-def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
+def _waited(evidence: Evidence, module: Module, pipeline: CopyPipeline) -> float | None:
     """The part of a loop's time in its waits for copies; None if they were not recorded."""
-    if evidence.ran is None:
-        return None
-    lines = set(evidence.ran.module.line_numbers([group.wait.start for group in pipeline.awaited]))
-    first, last = evidence.ran.module.line_numbers([pipeline.loop.start, pipeline.loop.end - 1])
+    lines = set(module.line_numbers([group.wait.start for group in pipeline.awaited]))
+    first, last = module.line_numbers([pipeline.loop.start, pipeline.loop.end - 1])
     waits_ns = loops_ns = 0
     for scope, found in zip(evidence.timeline.table.scopes, evidence.summary.scopes, strict=True):
         if scope.lines and scope.lines[0] == scope.lines[1] and scope.lines[0] in lines:
@@ -145,7 +142,7 @@ def _waited(evidence: Evidence, pipeline: CopyPipeline) -> float | None:
     return waits_ns / loops_ns if waits_ns and loops_ns else None
 
 
-def _copied_bytes(evidence: Evidence, pipeline: CopyPipeline) -> int:
+def _copied_bytes(ran: ExecutedKernel, pipeline: CopyPipeline) -> int:
     """By a CTA, for one iteration."""
-    accesses = (one.access for one in _inside(evidence, pipeline.loop))
+    accesses = (one.access for one in _inside(ran, pipeline.loop))
     return sum(access.whole_bytes for access in accesses if access and access.form.passes_by_l1)

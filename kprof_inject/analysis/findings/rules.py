@@ -8,17 +8,20 @@ from enum import Enum
 from typing import Any
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
 from kprof_inject.analysis.findings.low_fill import low_fill
+from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.phases import epilogue, prologue
 from kprof_inject.analysis.findings.pipelining import not_pipelined, too_few_stages
+from kprof_inject.analysis.findings.second_cta import second_cta
 from kprof_inject.analysis.findings.tail import tail
 from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.timeline.timeline import Timeline
 
 Said = Iterator[Finding | Unjudged]
@@ -44,8 +47,12 @@ RULES: dict[str, Rule] = {
     "waiting": _by_records(waiting),
     "not-pipelined": not_pipelined,
     "too-few-stages": too_few_stages,
+    "second-cta": second_cta,
     "throttled": throttled,
 }
+
+RULES_ON_EXPERIMENTS: dict[str, Rule] = {"pace": pace}
+"""They judge launches whose kernels were delayed; of others, they are not asked."""
 
 _NO_CTA = Unjudged("no CTA ran", "")
 
@@ -81,9 +88,10 @@ class Judgement:
 
 def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     """What each of the rules says, in their order."""
+    rules = RULES if evidence.slopes is None else {**RULES, **RULES_ON_EXPERIMENTS}
     if not evidence.summary.ctas:
-        return tuple(Judgement(rule, (), _NO_CTA) for rule in RULES)
-    return tuple(_judgement(name, list(rule(evidence))) for name, rule in RULES.items())
+        return tuple(Judgement(rule, (), _NO_CTA) for rule in rules)
+    return tuple(_judgement(name, list(rule(evidence))) for name, rule in rules.items())
 
 
 def _judgement(rule: str, said: Sequence[Finding | Unjudged]) -> Judgement:

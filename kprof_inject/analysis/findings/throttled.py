@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.roofs.unit_rates import FP32, TENSOR
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import percent
 from kprof_inject.timeline.clock import ClockSource
 
 # The rate follows the load; a tenth less is how any busy device runs.
 _LEAST_SHARE = 0.10
 # Of a unit that takes much power: its rate over the launch.
-_POWER_HUNGRY = {"tensor cores": 0.3, "fp32 units": 0.5}
+_POWER_HUNGRY = {TENSOR: 0.3, FP32: 0.5}
 
 
 def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_ctas, too_short
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_ctas, too_short
 from kprof_inject.quantities import percent, ratio, short_time
 from kprof_inject.timeline.timeline import Timeline
 

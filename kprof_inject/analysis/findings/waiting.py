@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.findings.finding import Finding, Unjudged, missing_records, missing_warps, unpaired_records
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import (
     has_no_loop,
     is_of_dot,
@@ -18,6 +18,7 @@ from kprof_inject.analysis.findings.loops import (
     unrecorded_loops,
 )
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, missing_warps, unpaired_records
 from kprof_inject.quantities import numbered, percent
 from kprof_inject.timeline.phases import outermost_loops
 from kprof_inject.timeline.timeline import Timeline

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Origin
-from kprof_inject.export.drawing.flight_events import flight_lanes
+from kprof_inject.export.drawing.counters import active_ctas
+from kprof_inject.export.drawing.flight_events import FlightEvents
 from kprof_inject.export.drawing.launch_events import launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrows,
-    Counters,
     EventKind,
     Events,
     Numbers,
@@ -26,46 +25,11 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.timeline.axis import DeviceClock, PlacedLaunch, place_launches
+from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.timeline import Timeline
 
-_CHUNK_CTAS = 1 << 16
-_UNIT = "CTAs"
 _NO_END = "when the call returned was not recorded"
-
-
-def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterator[Counters]:
-    """How many CTAs were active at a time: a counter for all SMs, then one for each SM. A CTA (of ``CTA_COLUMNS``) is
-    active from its begin to the end of copying its records. Nothing if there are none."""
-    if not ctas.size:
-        return
-    yield Counters(pid, ["all SMs"], _UNIT, *_changes(ctas, np.zeros(len(ctas), dtype=np.int64), clock))
-    order = np.argsort(ctas["sm"], kind="stable")
-    begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
-    # As many whole SMs at a time as make up a chunk, and at least one.
-    cuts = begins[np.flatnonzero(np.diff(begins // _CHUNK_CTAS, prepend=-1))]
-    for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(ctas)], strict=True):
-        part = ctas[order[start:end]]
-        sms, counter = np.unique(part["sm"], return_inverse=True)
-        yield Counters(pid, [f"SM {sm}" for sm in sms.tolist()], _UNIT, *_changes(part, counter, clock))
-
-
-def _changes(ctas: NDArray[np.void], counter: Numbers, clock: DeviceClock) -> tuple[Numbers, Numbers, Numbers]:
-    """When each counter changes, and to what: columns of counter, time and value, by counter and time."""
-    begin_ns = clock.on_axis(ctas["init_ns"])
-    # A CTA that was stopped wrote no end.
-    end_ns = clock.on_axis(np.maximum(ctas["post_final_ns"], ctas["init_ns"]))
-    at_ns = np.concatenate((begin_ns, end_ns))
-    counter = np.concatenate((counter, counter))
-    order = np.lexsort((at_ns, counter))
-    active = np.cumsum(np.where(order < len(ctas), 1, -1))
-    at_ns, counter = at_ns[order], counter[order]
-    # What begins and ends at one time makes one change, or none. A counter starts at 0, and all its CTAs end.
-    is_last = np.append((at_ns[1:] != at_ns[:-1]) | (counter[1:] != counter[:-1]), True)
-    kept = np.flatnonzero(is_last)
-    kept = kept[np.diff(active[kept], prepend=0) != 0]
-    return counter[kept], at_ns[kept], active[kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +174,8 @@ def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[l
         processes = [_DrawnProcess(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
         if launch.timeline.ctas.size:
             processes.append(_DrawnProcess(f"{name}: active CTAs", 0, partial(_counters, launch)))
-        if lanes := flight_lanes(launch):
-            processes.append(_DrawnProcess(f"{name}: in flight", lanes.count, lanes.parts))
+        if flew := FlightEvents.of(launch):
+            processes.append(_DrawnProcess(f"{name}: in flight", flew.lanes.count, flew.parts))
         yield processes
 
 

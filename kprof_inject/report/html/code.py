@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.model import file_and_line, lines_of, shown_line, sources_of, ttgir_of
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
+from kprof_inject.report.html.slopes import slopes_by_line
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.strings import POINT, unquote
 
@@ -21,13 +23,15 @@ _MOST_SOURCE_LINES = 4000
 _AROUND = 200
 
 
-def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
+def source_lines(
+    timeline: Timeline, summary: LaunchSummary, slopes: KernelSlopes | None = None
+) -> list[dict[str, Any]]:
     """The kernel's source with the time of the scopes that begin on each line.
 
     An object for each source file, those with the most time first. ``pieces`` are ``[number of the first line,
     lines]``, ascending, with gaps between; none if the capture has no text of the file. ``timed`` has the lines with
     scopes: of those, ``self_ns`` is the sum, and ``total_ns`` that of such as stand in no other one of the line; both
-    are None if no time of these is known."""
+    are None if no time of these is known. ``slopes`` has those of the places that were delayed, by line."""
     places = [file_and_line(scope.source) for scope in summary.scopes]
     texts = sources_of(timeline.launch.kernel)
     scopes_of: dict[str, dict[int, list[int]]] = {path: {} for path in texts}
@@ -35,11 +39,13 @@ def source_lines(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, A
         if place:
             scopes_of.setdefault(place[0], {}).setdefault(place[1], []).append(index)
     parents = [scope.parent for scope in timeline.table.scopes]
+    slopes_of = slopes_by_line(slopes) if slopes else {}
     files = [
         {
             "path": printable(path),
             "pieces": _pieces(texts.get(path, ""), sorted(by_line)),
             "timed": [_timed(number, by_line[number], summary, parents) for number in sorted(by_line)],
+            "slopes": slopes_of.get(path, []),
         }
         for path, by_line in scopes_of.items()
     ]

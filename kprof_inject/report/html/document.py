@@ -14,6 +14,7 @@ from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
+from kprof_inject.report.html.flight_table import flight_bytes
 from kprof_inject.report.html.overview import launch_overview
 from kprof_inject.report.html.page_files import content_policy, data_element, import_map, json_bytes, styles, text_of
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
@@ -67,6 +68,8 @@ def _page(reports: Sequence[LaunchReport], most_scopes: int) -> Iterator[bytes]:
         scopes_element = list(data_element(f"launch-{index}-scopes", scopes))
         yield from data_element(f"launch-{index}-sections", [json_bytes(all_sections(report, pictures))])
         yield from scopes_element
+        if report.in_flight is not None and report.in_flight.kinds:
+            yield from data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
     page = {"version": __version__, "launches": metas}
     yield b'<script type="application/json" id="report">' + json_bytes(page) + b"</script>\n"
     yield _filled(tail, inline).encode()
@@ -80,7 +83,7 @@ def all_sections(report: LaunchReport, pictures: ScopePictures) -> dict[str, Any
         "overview": launch_overview(report),
         "heat_map": sm_heat_map(timeline, summary),
         "scopes": pictures.drawn(),
-        "source": source_lines(timeline, summary),
+        "source": source_lines(timeline, summary, report.slopes),
         "ttgir": ttgir_lines(timeline),
     }
 
@@ -116,7 +119,8 @@ def launch_meta(report: LaunchReport, kernel_name: str, place_name: str, shown: 
 
     ``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are nanoseconds
     since then. A scope's ``text`` is its line of the source, ``self_name`` what its self time is called.
-    ``partition_of_warp`` says of each of ``warps`` what it runs, ``function_of_warp`` what the code calls that."""
+    ``partition_of_warp`` says of each of ``warps`` what it runs, ``function_of_warp`` what the code calls that.
+    ``flight_works`` are the kinds of its asynchronous work; empty if the page has none."""
     timeline, summary = report.timeline, report.summary
     partitions = by_warp(timeline.partitions)
     return {
@@ -142,6 +146,7 @@ def launch_meta(report: LaunchReport, kernel_name: str, place_name: str, shown: 
         "partition_of_warp": [_together(one.name for one in partitions.get(warp, ())) for warp in timeline.warps],
         "function_of_warp": [_together(one.function for one in partitions.get(warp, ())) for warp in timeline.warps],
         "scopes": _scopes(report),
+        "flight_works": list(report.in_flight.kinds) if report.in_flight else [],
     }
 
 

@@ -11,7 +11,10 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.errors import printable
 from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.launch_notes import LEAST_ROOF, all_notes
+from kprof_inject.report.html.slopes import slope_rows
+from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.limit_notes import LEAST_ROOF
+from kprof_inject.report.slope_words import MEANING
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import median_time_ns
@@ -125,7 +128,8 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
     them, both as texts. ``limit`` is the sentence on what limits it; ``roofs`` are what part of its cycles each scope,
     by its index, needs at least for its busiest unit. ``findings`` bear the index of their scope, or None; ``doubts``
-    say what could not be judged, and why."""
+    say what could not be judged, and why. ``slopes`` are the places of the kernel that were delayed, those that matter
+    most first."""
     summary, verdict = report.summary, report.verdict
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {
@@ -149,6 +153,8 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
             for finding in report.findings
         ],
         "doubts": list(report.doubts),
+        "slopes": slope_rows(report.slopes, index_of) if report.slopes else [],
+        "slopes_say": MEANING,
         "notes": [printable(note) for note in all_notes(report)],
         "warp_time_ns": summary.warp_time_ns,
     }

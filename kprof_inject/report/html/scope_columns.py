@@ -108,7 +108,7 @@ def shown_of(timeline: Timeline, most: int) -> Shown:
     from the launch's begin to its end."""
     if timeline.scope_count <= most:
         return Shown(None, timeline.scope_count)
-    rows = _CtaRows(timeline.ctas["cta"])
+    rows = CtaRows(timeline.ctas["cta"])
     counts = np.zeros(len(timeline.ctas), dtype=np.int64)
     for block in timeline.blocks():
         counts += np.bincount(rows.of(block["cta"]), minlength=len(counts))
@@ -124,7 +124,7 @@ def scope_bytes(
     timeline: Timeline, blocks: Iterable[NDArray[np.void]], shown: NDArray[np.bool_] | None
 ) -> Iterator[bytes]:
     """The launch's CTAs, and of all its ``blocks`` the scopes of those CTAs that are ``shown`` (see ``Shown.ctas``)."""
-    rows = _CtaRows(timeline.ctas["cta"])
+    rows = CtaRows(timeline.ctas["cta"])
     yield from _ctas(timeline)
     yield from _incomplete(timeline, rows)
     for block in blocks:
@@ -133,7 +133,7 @@ def scope_bytes(
             yield from _block(kept, timeline, rows)
 
 
-class _CtaRows:
+class CtaRows:
     """Where CTAs stand in the table of CTAs."""
 
     def __init__(self, numbers: NDArray[np.int32]) -> None:
@@ -157,7 +157,7 @@ def _ctas(timeline: Timeline) -> Iterator[bytes]:
     )
 
 
-def _incomplete(timeline: Timeline, rows: _CtaRows) -> Iterator[bytes]:
+def _incomplete(timeline: Timeline, rows: CtaRows) -> Iterator[bytes]:
     warps = timeline.incomplete
     yield from table_bytes(
         (
@@ -170,7 +170,7 @@ def _incomplete(timeline: Timeline, rows: _CtaRows) -> Iterator[bytes]:
     )
 
 
-def _block(scopes: NDArray[np.void], timeline: Timeline, rows: _CtaRows) -> Iterator[bytes]:
+def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Iterator[bytes]:
     cta, warp = scopes["cta"], scopes["warp"]
     fresh = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
     first = np.flatnonzero(fresh)

@@ -1,4 +1,5 @@
-"""Kernels of our own on NVIDIA's devices: to read the device's timer, to keep a stream busy, to tell memory apart.
+"""Kernels of our own on NVIDIA's devices: to read the device's timer and the rate of its SMs' clock, to keep a stream
+busy, to tell memory apart.
 
 Source: CUDA Driver API reference, "Module Management" and "Execution Control".
 """
@@ -6,6 +7,7 @@ Source: CUDA Driver API reference, "Module Management" and "Execution Control".
 from __future__ import annotations
 
 import ctypes
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -37,6 +39,29 @@ AGAIN:
     sub.u64 %rd4, %rd3, %rd2;
     setp.lt.u64 %p, %rd4, %rd1;
     @%p bra AGAIN;
+    ret;
+}
+.visible .entry count_cycles(.param .u64 to, .param .u64 for_ns)
+{
+    .reg .b64 %rd<10>;
+    .reg .pred %p;
+    ld.param.u64 %rd1, [to];
+    ld.param.u64 %rd2, [for_ns];
+    mov.u64 %rd3, %globaltimer;
+STEP:
+    mov.u64 %rd4, %globaltimer;
+    mov.u64 %rd5, %clock64;
+    setp.eq.u64 %p, %rd3, %rd4;
+    @%p bra STEP;
+AGAIN:
+    mov.u64 %rd6, %globaltimer;
+    mov.u64 %rd7, %clock64;
+    sub.u64 %rd8, %rd6, %rd4;
+    setp.lt.u64 %p, %rd8, %rd2;
+    @%p bra AGAIN;
+    sub.u64 %rd9, %rd7, %rd5;
+    st.global.u64 [%rd1], %rd9;
+    st.global.u64 [%rd1+8], %rd8;
     ret;
 }
 .visible .entry digest(.param .u64 of, .param .u64 size, .param .u64 to)
@@ -80,11 +105,15 @@ DONE:
     ret;
 }
 """
+_WARP_THREADS = 32
+_ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
 _TRIES = 50
 # A device that is busy keeps us waiting at each try.
 _MOST_NS = 20_000_000
 _WORD_BYTES = 8
+# The timer's step of 32 ns or 1 us, at both ends, is then no more than 2 % of it.
+_COUNTED_NS = 100_000
 
 
 class CudaKernels:
@@ -94,6 +123,7 @@ class CudaKernels:
         self._driver = driver
         self._memory = memory
         self._words: dict[int, CudaBuffer] = {}
+        self._counts: dict[int, CudaBuffer] = {}
         self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
 
     def hold(self, device: int, stream: int, for_ns: int) -> None:
@@ -107,11 +137,37 @@ class CudaKernels:
             arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word.data_ptr()))
             function = self._function(device, b"digest")
             self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
-            self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
-            result = ctypes.c_uint64()
-            # Not by ``fetch``, which is for the thread that saves buffers.
-            self._driver.call("cuMemcpyDtoH_v2", ctypes.byref(result), arguments[2], ctypes.c_size_t(_WORD_BYTES))
-            return result.value
+            return self._words_at(arguments[2], 1, stream)[0]
+
+    def sm_clock_hz(self, device: int, stream: int) -> float:
+        """What the clock of an SM runs at, behind all work of ``stream`` so far; it waits for that."""
+        if device not in self._counts:
+            self._counts[device] = self._memory.zeros_now(2 * _WORD_BYTES, device)
+        address = ctypes.c_uint64(self._counts[device].data_ptr())
+        function = self._function(device, b"count_cycles")
+        self._launch(function, ctypes.c_void_p(stream), address, ctypes.c_uint64(_COUNTED_NS))
+        cycles, elapsed_ns = self._words_at(address, 2, stream)
+        return 1e9 * cycles / elapsed_ns
+
+    def counted(self, device: int, ptx: str, words: int, stream: int) -> list[int]:
+        """What the only kernel of a text writes to its argument, run by one warp."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._driver.call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
+        try:
+            self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, _only_kernel(ptx))
+            with self._memory.borrowed(words * _WORD_BYTES, device) as buffer:
+                address = ctypes.c_uint64(buffer.data_ptr())
+                self._launch(function, ctypes.c_void_p(stream), address, threads=_WARP_THREADS)
+                return self._words_at(address, words, stream)
+        finally:
+            self._driver.call("cuModuleUnload", module)
+
+    def _words_at(self, address: ctypes.c_uint64, words: int, stream: int) -> list[int]:
+        self._driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+        found = (ctypes.c_uint64 * words)()
+        # Not by ``fetch``, which is for the thread that saves buffers.
+        self._driver.call("cuMemcpyDtoH_v2", found, address, ctypes.c_size_t(ctypes.sizeof(found)))
+        return list(found)
 
     def read_clock(self, device: int) -> ClockReading | None:
         """Read the timer some times, and keep the reading that the host can bound best."""
@@ -148,3 +204,8 @@ class CudaKernels:
     ) -> None:
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
         self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+
+
+def _only_kernel(ptx: str) -> bytes:
+    found = _ENTRY.search(ptx)
+    return found[1].encode() if found else b""

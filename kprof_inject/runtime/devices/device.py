@@ -96,6 +96,13 @@ class Device(Protocol):
     def read_clock(self, device: int) -> ClockReading | None:
         """Relate the timer that CTAs read to the host's clock; None where that is not possible."""
 
+    def sm_clock_hz(self, stream: int) -> float | None:
+        """What the clock of its SMs runs at, once all work of ``stream`` so far is done; None where nothing tells."""
+
+    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        """What the only kernel of a PTX text writes, run once by a single CTA behind all work of ``stream``: so many
+        words of 64 bits; none where the device takes no PTX."""
+
     def unaffected_by_graphs(self) -> AbstractContextManager[None]:
         """What this thread allocates, loads or waits for inside neither joins nor breaks a graph being captured."""
 

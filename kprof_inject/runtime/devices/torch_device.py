@@ -120,6 +120,12 @@ class TorchDevice:
     def read_clock(self, device: int) -> ClockReading | None:
         return None
 
+    def sm_clock_hz(self, stream: int) -> float | None:
+        return None
+
+    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        return []
+
     def unaffected_by_graphs(self) -> AbstractContextManager[None]:
         return relaxed_capture()
 
@@ -209,6 +215,12 @@ class CudaDevice(TorchDevice):
     def read_clock(self, device: int) -> ClockReading | None:
         with relaxed_capture(), self.selected(device):
             return self._kernels.read_clock(device)
+
+    def sm_clock_hz(self, stream: int) -> float:
+        return self._kernels.sm_clock_hz(self.current(), stream)
+
+    def counted(self, ptx: str, words: int, stream: int) -> list[int]:
+        return self._kernels.counted(self.current(), ptx, words, stream)
 
     @contextmanager
     def selected(self, device: int) -> Iterator[None]:

@@ -106,7 +106,7 @@ class LaunchCapture:
             self._start()
         device = self._device.current()
         self._devices.add(device)
-        numbers = build.argument_kinds.numbers(arguments)
+        numbers = build.argument_kinds.numbers(arguments) if self._filter.keeps(number) else ()
         launch = LaunchInfo(build, number, grid, device, stream, time.time_ns(), self._device.is_capturing(), numbers)
         return self._buffers.destination_for(launch)
 

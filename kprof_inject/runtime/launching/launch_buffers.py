@@ -91,7 +91,7 @@ class LaunchInfo:
     host_ns: int
     graph: bool
     arguments: Numbers = ()
-    """``ArgumentKinds`` has what each is."""
+    """``ArgumentKinds`` has what each is. Of a launch that nobody reads, there are none."""
     host_end_ns: int = 0
     is_taken: bool = False
     """True once the thread that writes has it."""

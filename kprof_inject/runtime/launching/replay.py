@@ -6,26 +6,19 @@ after the other, so that what drifts between processes, and from second to secon
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kprof_inject.capture.schema import RelaunchRecord, ReplayRecord
-from kprof_inject.runtime.devices.device import Device, Event, NoDeviceMemory
+from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 from kprof_inject.runtime.launching import profile_allocator
-from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
+from kprof_inject.runtime.launching.again import Again, Launchable
+from kprof_inject.runtime.launching.back_to_back import BackToBack, is_same_work
 from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
 from kprof_inject.runtime.launching.launches import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
-from kprof_inject.runtime.launching.saved_memory import (
-    MemoryRange,
-    NotReplayable,
-    SavedMemory,
-    memory_of,
-    saved,
-    without_tensors,
-)
+from kprof_inject.runtime.launching.saved_memory import NotReplayable, SavedMemory, saved
 from kprof_inject.runtime.launching.timing import TIMES_ITSELF, programs_events
 
 _MOST_TIMES = 100
@@ -34,46 +27,21 @@ _LEAST_TIMES = 5
 
 _WARM_UP = 2
 
-# A time of single launches has what the device does between two events in it, some microseconds: of launches back to
-# back, each has its share alone.
-_LEAST_BATCH_NS = 200_000
-_MOST_IN_BATCH = 20
-
-# How much longer than it took before the host may take to queue a pair.
-_HOST_MARGIN = 2.0
-_LEAST_HOLD_NS = 50_000
-_MOST_HOLD_NS = 20_000_000
-
-# A launch that finds its work done is no measure of one that does it.
-_SAME_WORK = 1.5
-
-# Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.
-_HOOKS = (None,) * NOT_THE_KERNELS
-
 
 @dataclass(frozen=True, slots=True)
-class LaunchAgain:
-    """A launch that the program makes, as it can be made again. ``clean`` loads the kernel without records;
-    ``arguments`` are the kernel's own."""
+class LaunchAgain(Again):
+    """The same with records and without: ``clean`` loads the kernel without."""
 
     build: RecordingBuild
     clean: Callable[[], Any]
-    grid: Grid
-    stream: int
-    arguments: tuple[Any, ...]
-    memory: tuple[MemoryRange, ...]
 
     @classmethod
-    def of(
+    def with_both(
         cls, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> LaunchAgain:
         """``arguments`` are all that a launcher takes behind the metadata. Raises ``NotReplayable``."""
-        own = arguments[NOT_THE_KERNELS:]
-        return cls(build, clean, grid, stream, own, memory_of(own, build.signature))
-
-    def without_tensors(self) -> LaunchAgain:
-        """For later: it keeps no memory of the program's. The memory must still be there when it is launched."""
-        return replace(self, arguments=tuple(map(without_tensors, self.arguments)))
+        again = Again.of(build.signature, grid, stream, arguments)
+        return cls(again.grid, again.stream, again.arguments, again.memory, build, clean)
 
     @property
     def buffer_bytes(self) -> int:
@@ -81,13 +49,12 @@ class LaunchAgain:
         return self.grid[0] * self.grid[1] * self.grid[2] * self.build.cta_bytes
 
     def launch_clean(self) -> None:
-        kernel = self.clean()
-        kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *_HOOKS, *self.arguments)
+        self.launch(self.clean())
 
     def launch_with_records(self) -> None:
         """This thread must be ``writing_to`` a buffer."""
         build = self.build
-        build.launch(*self.grid, self.stream, build.function, build.packed_metadata, *_HOOKS, *self.arguments)
+        self.launch(Launchable(build.launch, build.function, build.packed_metadata))
 
 
 class Replays:
@@ -112,7 +79,7 @@ class Replays:
                 device.borrowed(again.buffer_bytes) as buffer,
                 profile_allocator.writing_to(buffer),
             ):
-                return self._measured(_Turns(device, again, memory))
+                return self._measured(_Turns(again, memory, BackToBack(device, stream, memory)))
         except NoDeviceMemory:
             raise NotReplayable("the device has no room for its records beside the saved memory") from None
         finally:
@@ -148,8 +115,7 @@ class Replays:
                 f"--replay {_LEAST_TIMES} takes the time"
             )
         if turns.may_follow_each_other(pair):
-            turns.restores = False
-            turns.launches = min(max(math.ceil(_LEAST_BATCH_NS / max(min(pair), 1.0)), 1), _MOST_IN_BATCH)
+            turns.timed.follow_each_other(min(pair))
             turns.pair()
         pairs: list[tuple[float, float]] = []
         deadline = time.monotonic() + most
@@ -160,7 +126,10 @@ class Replays:
             pairs.append(turns.swapped_pair() if len(pairs) % 2 else turns.pair())
         clean_ns, with_records_ns = zip(*pairs, strict=True)
         return ReplayRecord(
-            clean_ns=clean_ns, with_records_ns=with_records_ns, launches=turns.launches, restored=turns.restores
+            clean_ns=clean_ns,
+            with_records_ns=with_records_ns,
+            launches=turns.timed.launches,
+            restored=turns.timed.restores,
         )
 
 
@@ -170,16 +139,11 @@ Pair = tuple[float, float]
 
 @dataclass(slots=True)
 class _Turns:
-    """Launches without records and with them in turn. ``launches`` of each follow each other without a pause; with
-    ``restores`` the kernel's memory is put back before."""
+    """Launches without records and with them in turn."""
 
-    device: Device
     again: LaunchAgain
     memory: SavedMemory
-    launches: int = 1
-    restores: bool = True
-    queue_ns: int = 0
-    """How long the host took to queue the last pair."""
+    timed: BackToBack
 
     def pair(self) -> Pair:
         clean_ns, with_records_ns = self._times((self.again.launch_clean, self.again.launch_with_records))
@@ -190,22 +154,7 @@ class _Turns:
         return clean_ns, with_records_ns
 
     def _times(self, launches: Sequence[Callable[[], None]]) -> list[float]:
-        begun_ns = time.monotonic_ns()
-        hold_ns = min(max(int(_HOST_MARGIN * self.queue_ns), _LEAST_HOLD_NS), _MOST_HOLD_NS)
-        self.device.hold(self.again.stream, hold_ns)
-        marks = [self._timed(launch) for launch in launches]
-        self.queue_ns = time.monotonic_ns() - begun_ns
-        for _, end in marks:
-            end.synchronize()
-        return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
-
-    def _timed(self, launch: Callable[[], None]) -> tuple[Event, Event]:
-        if self.restores:
-            self.memory.restore(self.again.stream)
-        start = self.device.timing_mark(self.again.stream)
-        for _ in range(self.launches):
-            launch()
-        return start, self.device.timing_mark(self.again.stream)
+        return self.timed.times_ns(self.timed.queued(launches))
 
     def may_follow_each_other(self, restored: Pair) -> bool:
         """Whether a launch does the same without its memory put back: it leaves the same bytes, and takes as long as
@@ -216,10 +165,10 @@ class _Turns:
         first = self.memory.digest(self.again.stream)
         if first is None:
             return False
-        self.restores = False
+        self.timed.restores = False
         try:
             following = self.pair()
         finally:
-            self.restores = True
-        is_same_work = all(a < _SAME_WORK * b and b < _SAME_WORK * a for a, b in zip(restored, following, strict=True))
-        return is_same_work and self.memory.digest(self.again.stream) == first
+            self.timed.restores = True
+        same = all(is_same_work(a, b) for a, b in zip(restored, following, strict=True))
+        return same and self.memory.digest(self.again.stream) == first

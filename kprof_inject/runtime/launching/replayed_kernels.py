@@ -95,7 +95,7 @@ class KernelReplays:
         """Measure a build at the launch that is about to be made. ``arguments`` are all that its launcher takes behind
         the metadata."""
         with self._noting_failure([build]):
-            again = LaunchAgain.of(build, clean, grid, stream, arguments)
+            again = LaunchAgain.with_both(build, clean, grid, stream, arguments)
             if self._device.is_capturing():
                 self._capture(again)
             else:

@@ -125,20 +125,13 @@ class LaunchTimer:
         return [1e6 * start.elapsed_time(end) for start, end in self._events if end.query()]
 
 
-class TimingLauncher:
-    """Stands where Triton keeps a kernel's launcher, times some of the launches that it passes on, and steps aside."""
+class StandInLauncher:
+    """Stands where Triton keeps a kernel's launcher, until it steps aside. All else that is asked of it, the launcher
+    answers."""
 
-    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+    def __init__(self, kernel: Any) -> None:
         self._kernel = weakref.ref(kernel)
         self._launch = kernel._run
-        self._timer = timer
-
-    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *args: Any) -> Any:
-        if self._timer.is_done:
-            self._step_aside()
-        elif not is_benchmarking():
-            return self._timer.launch(stream, lambda: self._launch(grid_x, grid_y, grid_z, stream, *args))
-        return self._launch(grid_x, grid_y, grid_z, stream, *args)
 
     def _step_aside(self) -> None:
         kernel = self._kernel()
@@ -147,3 +140,18 @@ class TimingLauncher:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._launch, name)
+
+
+class TimingLauncher(StandInLauncher):
+    """Times some of the launches that it passes on, and steps aside."""
+
+    def __init__(self, kernel: Any, timer: LaunchTimer) -> None:
+        super().__init__(kernel)
+        self._timer = timer
+
+    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *args: Any) -> Any:
+        if self._timer.is_done:
+            self._step_aside()
+        elif not is_benchmarking():
+            return self._timer.launch(stream, lambda: self._launch(grid_x, grid_y, grid_z, stream, *args))
+        return self._launch(grid_x, grid_y, grid_z, stream, *args)

@@ -11,10 +11,11 @@ from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.findings.evidence import Evidence
-from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch_report import report_on
-from kprof_inject.analysis.roofs import SpeedOfLight
+from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.timeline import Timeline
 

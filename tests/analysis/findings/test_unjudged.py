@@ -18,7 +18,7 @@ from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.timeline.trust import Level
 
-OF_CTAS = ("low-fill", "tail", "uneven-ctas")
+OF_CTAS = ("low-fill", "tail", "uneven-ctas", "second-cta")
 OF_LOOPS = ("prologue", "epilogue", "first-iterations", "last-iteration")
 OF_WARPS = ("imbalanced-warps",)
 HEALTHY = Known()
@@ -63,7 +63,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
         "tail": "found",
         "uneven-ctas": "not found",
         **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
-        **dict.fromkeys(("not-pipelined", "too-few-stages", "throttled"), "not found"),
+        **dict.fromkeys(("not-pipelined", "too-few-stages", "second-cta", "throttled"), "not found"),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from async_launches import in_order
 from buffers import Cta, Entry, Scope, end, save_launch, start
 from unpacked import unpacked
 
@@ -134,3 +135,25 @@ def test_differences_by_kind() -> None:
 def test_a_number_that_javascript_does_not_hold_is_refused() -> None:
     with pytest.raises(KprofError, match="does not fit into a page"):
         list(table_bytes((np.array([1 << 53]),)))
+
+
+def test_what_was_in_flight_comes_back(tmp_path: Path) -> None:
+    """The third iteration waits for the first group, and the last wait for two."""
+    launched = in_order(tmp_path)
+    page = page_of(launched, tmp_path)
+
+    flights = page["flights"]
+    assert page["meta"]["flight_works"] == ["copies"]
+    begins = [ns + launched.first_ns for ns in flights["start"]]
+    assert sorted(begins) == [0, 1000, 2000, 3000]
+    assert dict(zip(begins, flights["lane"], strict=True)) == {0: 0, 1000: 1, 2000: 2, 3000: 0}
+    assert dict(zip(begins, flights["inFlight"], strict=True)) == {0: 2600, 1000: 2600, 2000: 3600, 3000: 2600}
+    assert flights["blocked"] == [500, 600, 500, 600]
+    assert flights["waitScope"] == [1, 2, 1, 2]
+    assert flights["bytes"] == [64] * 4
+
+
+def test_a_launch_of_which_nothing_is_known_to_be_in_flight(timeline: Timeline, tmp_path: Path) -> None:
+    page = page_of(timeline, tmp_path)
+    assert page["meta"]["flight_works"] == []
+    assert page["flights"]["length"] == 0

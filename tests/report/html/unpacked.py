@@ -13,7 +13,8 @@ _UNPACK = Path(__file__).with_name("javascript") / "unpack.mjs"
 
 
 def unpacked(page: Path) -> list[dict[str, Any]]:
-    """The page's launches: ``meta``, ``sections``, and the columns of ``scopes``, ``ctas`` and ``incomplete``."""
+    """The page's launches: ``meta``, ``sections``, and the columns of ``scopes``, ``ctas``, ``incomplete`` and
+    ``flights``."""
     ended = subprocess.run([node(), str(_UNPACK), str(page)], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     launches: list[dict[str, Any]] = json.loads(ended.stdout)

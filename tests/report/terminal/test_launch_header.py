@@ -10,9 +10,10 @@ import pytest
 from known_launch import known_launch
 from rich.console import Console
 
-from kprof_inject.analysis.findings.finding import Finding, Unjudged
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.report.terminal.launch_table import findings_shown, header_lines
 from kprof_inject.timeline.trust import Level

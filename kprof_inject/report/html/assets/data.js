@@ -1,6 +1,7 @@
 /** What the page carries: launches, whose scopes and sections are unpacked once they are looked at. */
 
 import { fromBase64, inflate } from "#codec";
+import { readFlights } from "#flights";
 import { readScopes } from "#scopes";
 
 /**
@@ -8,6 +9,7 @@ import { readScopes } from "#scopes";
  * @property {Object} meta what `document.py` says of it
  * @property {Object<string, Object>} sections what the views show, by name
  * @property {import("#scopes").Scopes} scopes
+ * @property {import("#flights").Flights} flights
  */
 
 export function readReport() {
@@ -24,11 +26,17 @@ export function launchReader(report) {
 }
 
 async function readLaunch(meta, index) {
-  const [sections, scopes] = await Promise.all([
+  const [sections, scopes, flights] = await Promise.all([
     unpacked(`launch-${index}-sections`),
     unpacked(`launch-${index}-scopes`),
+    meta.flight_works.length ? unpacked(`launch-${index}-flights`) : null,
   ]);
-  return { meta, sections: JSON.parse(new TextDecoder().decode(sections)), scopes: readScopes(scopes, meta) };
+  return {
+    meta,
+    sections: JSON.parse(new TextDecoder().decode(sections)),
+    scopes: readScopes(scopes, meta),
+    flights: readFlights(flights),
+  };
 }
 
 async function unpacked(id) {

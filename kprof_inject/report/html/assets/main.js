@@ -7,7 +7,8 @@
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
  * `launch` is `Launch` of `#data`: `launch.meta` (document.py), `launch.sections.<name>` (the sections of
- * `document.py`), `launch.scopes` (`Scopes` of `#scopes`: typed arrays, times in ns since the launch's begin).
+ * `document.py`), `launch.scopes` and `launch.flights` (`Scopes` of `#scopes`, `Flights` of `#flights`: typed arrays,
+ * times in ns since the launch's begin).
  * `context` is
  *
  *   theme            {isDark, css("ink"): a custom property of style.css,

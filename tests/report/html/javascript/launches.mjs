@@ -21,7 +21,7 @@ export function scopeKind(name, kind, { parent = -1, lane = 0, text = "", source
  * @param {{cta: number, warp: number, scope: number, start: number, end: number, depth?: number, iteration?: number}[]} rows
  *     in the order of CTA row, warp and start
  */
-export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [] } = {}) {
+export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [], flights = [], works = [] } = {}) {
   const column = (name, missing = 0) => Float64Array.from(rows, (row) => row[name] ?? missing);
   const place = (row) => ctas.findIndex(({ cta }) => cta === row.cta) * warps.length + warps.indexOf(row.warp);
   const track = Uint32Array.from(rows, place);
@@ -71,8 +71,18 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [] 
     span_ns: Math.max(0, ...ctas.map(({ end }) => end)),
     shown_scopes: rows.length,
     scope_count: rows.length,
+    flight_works: works,
   };
-  return { meta, scopes, sections: {} };
+  return { meta, scopes, sections: {}, flights: flightColumns(flights) };
+}
+
+function flightColumns(flights) {
+  const names = ["ctaRow", "work", "lane", "warp", "start", "known", "end", "inFlight", "blocked", "depth", "bytes"];
+  const columns = Object.fromEntries(
+    names.map((name) => [name, Float64Array.from(flights, (row) => row[name] ?? 0)]),
+  );
+  const scope = Uint16Array.from(flights, (row) => row.scope ?? 0);
+  return { length: flights.length, ...columns, scope, waitScope: scope };
 }
 
 /** Two SMs; on the first two CTAs one after the other. Each warp runs kernel > loop > load, load. */

@@ -32,6 +32,20 @@ export function scopeFacts(model, index) {
   return facts;
 }
 
+/** @param {number} row of `flights` */
+export function flightFacts({ meta, flights }, row) {
+  const [start, inFlight, blocked] = [flights.start[row], flights.inFlight[row], flights.blocked[row]];
+  const sure = flights.known[row] - start;
+  const facts = [["in flight", blocked ? formatNs(inFlight) : `${formatNs(sure)} to ${formatNs(inFlight)}`]];
+  facts.push(["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "found it complete"]);
+  facts.push(["asked for by", meta.scopes[flights.scope[row]].name]);
+  facts.push(["awaited by", meta.scopes[flights.waitScope[row]].name]);
+  facts.push(["begins at", formatNs(start)], ["under way with it", formatCount(flights.depth[row] - 1)]);
+  if (flights.bytes[row]) facts.push(["bytes", formatCount(flights.bytes[row])]);
+  facts.push(["where", `warp ${flights.warp[row]}`]);
+  return facts;
+}
+
 /** @param {number} row of the CTA */
 export function ctaFacts({ ctas }, row) {
   return [

@@ -3,17 +3,20 @@
 import { drawGutter } from "#timeline/gutter";
 import { Labels } from "#timeline/labels";
 import { GUTTER, RULER, plotOf } from "#timeline/layout";
+import { firstEndingAfter } from "#timeline/paint";
 import { paintRows } from "#timeline/picture";
-import { LEVEL, WARP, rowAt } from "#timeline/rows";
+import { FLIGHT, LEVEL, WARP, rowAt } from "#timeline/rows";
 import { ticks } from "#timeline/ticks";
 
 const TICK_ROOM = 110;
+/** In CSS pixels: in less, hatching cannot be told from a tint. */
+const HATCHED_FROM = 3;
 
 export class Frame {
   #canvas;
   #image = null;
   #labels = new Labels();
-  #hatch = null;
+  #hatches = new Map();
 
   /** @param {HTMLCanvasElement} element */
   constructor(element) {
@@ -57,6 +60,7 @@ export class Frame {
     canvas.rect(0, 0, width, height);
     canvas.clip();
     this.#drawLost(canvas, state, look, toPixel);
+    this.#drawUnsure(canvas, state, look, toPixel);
     this.#labels.draw(canvas, state.model, labelled, view, look);
     this.#outline(canvas, state, look, hovered, toPixel, 1);
     this.#outline(canvas, state, look, state.selected, toPixel, 2);
@@ -75,28 +79,47 @@ export class Frame {
       const left = Math.max(toPixel(lostStart[lost]), -1);
       const right = Math.min(toPixel(lostEnd[lost]), this.#image.width + 1);
       const y = (rows.y[row] - top + 2) * ratio;
-      canvas.fillStyle = this.#hatching(look);
+      canvas.fillStyle = this.#hatching(look.css.hatch);
       canvas.fillRect(left, y, Math.max(right - left, ratio), (model.levelCount * LEVEL - 2) * ratio);
     }
   }
 
-  #hatching(look) {
-    const color = look.css.hatch;
-    if (this.#hatch?.color !== color) {
-      const side = 8 * Math.ceil(this.size.ratio);
+  /** Where asynchronous work may have been complete. */
+  #drawUnsure(canvas, { rows, top, range, model }, look, toPixel) {
+    const { ratio, height } = this.size;
+    const { known, end } = model.flights;
+    canvas.fillStyle = this.#hatching(look.quietInk);
+    for (let row = Math.max(rowAt(rows, top), 0); row < rows.count && rows.y[row] - top < height; row++) {
+      if (rows.kind[row] !== FLIGHT) continue;
+      model.flightLanes.of(rows.ref[row]).forEach(({ order }, lane) => {
+        const y = (rows.y[row] - top + 2 + lane * LEVEL) * ratio;
+        for (let at = firstEndingAfter(order, end, range[0], 0); at < order.length; at++) {
+          const [left, right] = [toPixel(known[order[at]]), toPixel(end[order[at]])];
+          if (left > this.#image.width) break;
+          if (right - left >= HATCHED_FROM * ratio) canvas.fillRect(left, y, right - left, 15 * ratio);
+        }
+      });
+    }
+  }
+
+  #hatching(color) {
+    const { ratio } = this.size;
+    const key = `${color} ${ratio}`;
+    if (!this.#hatches.has(key)) {
+      const side = 8 * Math.ceil(ratio);
       const tile = Object.assign(document.createElement("canvas"), { width: side, height: side });
       const pen = tile.getContext("2d");
       pen.strokeStyle = color;
-      pen.lineWidth = 1.2 * this.size.ratio;
+      pen.lineWidth = 1.2 * ratio;
       pen.globalAlpha = 0.75;
       for (const shift of [-side, 0, side]) {
         pen.moveTo(shift, side);
         pen.lineTo(shift + side, 0);
       }
       pen.stroke();
-      this.#hatch = { color, pattern: this.#canvas.createPattern(tile, "repeat") };
+      this.#hatches.set(key, this.#canvas.createPattern(tile, "repeat"));
     }
-    return this.#hatch.pattern;
+    return this.#hatches.get(key);
   }
 
   #outline(canvas, { rows, top, model }, look, scope, toPixel, thickness) {

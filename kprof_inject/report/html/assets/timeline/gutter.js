@@ -1,7 +1,7 @@
 /** What stands beside the rows: their names, and the scrollbar. */
 
 import { GUTTER, RULER, SCROLLBAR, thumbOf } from "#timeline/layout";
-import { CTA, LEVEL, SM, WARP, rowAt } from "#timeline/rows";
+import { CTA, FLIGHT, LEVEL, SM, WARP, rowAt } from "#timeline/rows";
 
 const INDENT = 14;
 
@@ -49,6 +49,12 @@ const NAME = {
     model.laneOfLevel.forEach((lane, level) => {
       const isFirst = lane > 0 && model.laneOfLevel[level - 1] !== lane;
       if (isFirst && level > 0) right(canvas, "crossing", y + 10 + level * LEVEL, look);
+    });
+  },
+  [FLIGHT]: (canvas, { model }, cta, y, look) => {
+    text(canvas, "in flight", 20 + 2 * INDENT, y + 10, look.css["quiet-ink"], `12px ${look.font}`);
+    model.flightLanes.of(cta).forEach(({ work }, lane, lanes) => {
+      if (lanes[lane - 1]?.work !== work) right(canvas, model.meta.flight_works[work], y + 10 + lane * LEVEL, look);
     });
   },
 };

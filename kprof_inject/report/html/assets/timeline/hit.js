@@ -1,7 +1,7 @@
 /** What is under the pointer. */
 
 import { firstEndingAfter } from "#timeline/paint";
-import { CTA, LEVEL, SM, WARP, laneHeight, rowAt } from "#timeline/rows";
+import { CTA, FLIGHT, LEVEL, SM, WARP, laneHeight, rowAt } from "#timeline/rows";
 
 /** In CSS pixels: what is narrower than this can still be pointed at. */
 const REACH = 2.5;
@@ -9,9 +9,10 @@ const REACH = 2.5;
 /**
  * @typedef {Object} Hit
  * @property {number} row
- * @property {number} kind of the row: SM, CTA or WARP
+ * @property {number} kind of the row: SM, CTA, WARP or FLIGHT
  * @property {number} ref of the row
  * @property {number} [scope] which scope @property {number} [cta] which CTA, by row
+ * @property {number} [flight] which row of `flights`
  * @property {number} [lost] which row of `incomplete`, in a window where records were lost
  */
 
@@ -48,6 +49,10 @@ const WITHIN = {
     const { lostStart, lostEnd } = scopes.incomplete;
     const isLost = scope === undefined && row !== undefined && lostStart[row] <= ns && ns < lostEnd[row];
     return { scope, lost: isLost ? row : undefined };
+  },
+  [FLIGHT]: ({ flights, flightLanes }, cta, ns, y, reach) => {
+    const lane = flightLanes.of(cta)[Math.floor((y - 1) / LEVEL)];
+    return { flight: lane && boxAt(lane.order, flights.start, flights.end, ns, reach) };
   },
 };
 

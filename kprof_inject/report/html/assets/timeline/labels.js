@@ -1,7 +1,7 @@
 /** What stands in boxes that have room for it. */
 
 import { shortNs } from "#format";
-import { WARP } from "#timeline/rows";
+import { CTA, FLIGHT, SM, WARP } from "#timeline/rows";
 
 const LEAST_LETTERS = 3;
 const PADDING = 4;
@@ -23,8 +23,7 @@ export class Labels {
     for (const { kind, y, height, wide, isLit } of labelled) {
       if (height < FONT_SIZE * view.ratio) continue;
       for (let at = 0; at < wide.length && drawn < MOST_LABELS; at += 3, drawn++) {
-        const [name, number, ink, ns] =
-          kind === WARP ? scopeText(model, wide[at], look, isLit) : ctaText(model, wide[at], look);
+        const [name, number, ink, ns] = TEXT[kind](model, wide[at], look, isLit);
         const room = wide[at + 2] - wide[at + 1] - 2 * PADDING * view.ratio;
         const text = this.#fitting(canvas, name, number, ns, room);
         canvas.fillStyle = ink;
@@ -77,6 +76,14 @@ function scopeText({ scopes }, index, look, isLit) {
   return [look.scopeNames[kind], scopes.iteration[index], ink, scopes.duration[index]];
 }
 
+function flightText({ meta, flights }, row, look, isLit) {
+  const kind = flights.scope[row];
+  const ink = isLit && look.isLitKind(kind) ? look.scopeInks[kind] : look.quietInk;
+  return [meta.flight_works[flights.work[row]], -1, ink, flights.inFlight[row]];
+}
+
 function ctaText({ ctas }, row, look) {
   return ["CTA", ctas.cta[row], look.ctaInk, ctas.end[row] - ctas.begin[row]];
 }
+
+const TEXT = { [SM]: ctaText, [CTA]: ctaText, [WARP]: scopeText, [FLIGHT]: flightText };

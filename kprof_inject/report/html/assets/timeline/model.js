@@ -1,5 +1,6 @@
 /** What the timeline shows of a launch, in the order in which it is drawn. */
 
+import { FlightLanes } from "#timeline/flight_lanes";
 import { smGroups } from "#timeline/sms";
 
 /**
@@ -12,10 +13,12 @@ export class TimelineModel {
   #levelsOfTrack = new Map();
 
   /** @param {import("#data").Launch} launch */
-  constructor({ meta, scopes }) {
+  constructor({ meta, scopes, flights }) {
     this.meta = meta;
     this.scopes = scopes;
     this.ctas = scopes.ctas;
+    this.flights = flights;
+    this.flightLanes = new FlightLanes(flights);
     this.spanNs = meta.span_ns;
     this.warps = meta.warps;
     this.groups = smGroups(scopes.ctas);
@@ -54,6 +57,16 @@ export class TimelineModel {
 
   levelOf(index) {
     return this.scopes.depth[index] + this.levelOffset[this.scopes.scope[index]];
+  }
+
+  /** The scope that asked for a group of asynchronous work, or -1. */
+  scopeOfFlight(row) {
+    const { scopes, flights } = this;
+    const track = flights.ctaRow[row] * this.warps.length + this.warps.indexOf(flights.warp[row]);
+    for (let index = scopes.trackStart[track]; index < scopes.trackStart[track + 1]; index++) {
+      if (scopes.scope[index] === flights.scope[row] && scopes.start[index] === flights.start[row]) return index;
+    }
+    return -1;
   }
 
   ctaRowOf(track) {

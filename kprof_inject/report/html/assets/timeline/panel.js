@@ -20,6 +20,7 @@ export class Panel {
     this.legend = element("div", { class: "side-legend", role: "group", "aria-label": "Scopes" });
     place.append(this.chosen, element("h2", { text: "Scopes" }), this.legend);
     this.buttons = this.#legendButtons();
+    if (state.model.flights.length) place.append(flightHint());
     this.legend.append(...inPartitions(this.buttons, state.model.meta.partitions));
     this.update();
   }
@@ -91,6 +92,13 @@ function hint() {
   return element("p", {
     class: "hint",
     text: "Click a scope to see its figures and to make all of its kind stand out. Press ? for the keys.",
+  });
+}
+
+function flightHint() {
+  return element("p", {
+    class: "hint",
+    text: "In flight: in full colour while the work was under way for sure, hatched while it may have been complete.",
   });
 }
 

@@ -1,7 +1,7 @@
 /** Paints the rows that are in sight into a picture, pixel by pixel; text comes on top of it later. */
 
 import { paintBoxes } from "#timeline/paint";
-import { CTA, LEVEL, SM, WARP, laneHeight, rowAt } from "#timeline/rows";
+import { CTA, FLIGHT, LEVEL, SM, WARP, laneHeight, rowAt } from "#timeline/rows";
 
 /** Of a level's height, what its boxes take. */
 const BAR = 15;
@@ -23,7 +23,7 @@ const INSTANT = 2;
  * @property {(track: number) => boolean} isLitTrack
  *
  * @typedef {Object} Labelled boxes of one line that have room for a label
- * @property {number} kind of the row: SM, CTA or WARP @property {number} y @property {number} height in pixels
+ * @property {number} kind of the row @property {number} y @property {number} height in pixels
  * @property {number[]} wide as `paintBoxes` fills it
  * @property {boolean} isLit
  */
@@ -81,7 +81,7 @@ class Job {
   rule(bottom, kind) {
     const { pixels, width } = this.picture;
     const y = this.y(bottom) - 1;
-    if (y >= 0) pixels.fill(kind === WARP ? this.look.rowLine : this.look.groupLine, y * width, (y + 1) * width);
+    if (y >= 0) pixels.fill(kind === WARP || kind === FLIGHT ? this.look.rowLine : this.look.groupLine, y * width, (y + 1) * width);
   }
 
   /** A row of boxes. `background` is a line of what is behind them. */
@@ -103,6 +103,22 @@ class Job {
     const full = Math.round(top * this.view.ratio);
     this.labelled.push({ kind, y: full, height: Math.round(height * this.view.ratio), wide, isLit });
     if (kind !== WARP && height >= STRIP_FROM_HEIGHT) this.#firstWarps(wide, top + height);
+  }
+
+  /** Asynchronous work: pale as long as it may have been under way, and on that in full as long as it was for sure. */
+  flights({ order, possible, sure }, top, isLit) {
+    const [begin, end] = [this.y(top), this.y(top + BAR)];
+    if (end <= begin) return;
+    const { look, model, scale } = this;
+    const { start, known, end: until, scope: kind } = model.flights;
+    const wide = [];
+    this.line.set(this.plain);
+    paintBoxes(this.line, { order, covered: possible, start, end: until, kind }, scale, look.dimTints, look.ground, []);
+    const tints = isLit ? look.scopeTints : look.dimTints;
+    paintBoxes(this.line, { order, covered: sure, start, end: known, kind }, scale, tints, look.ground, wide);
+    this.#copyLine(begin, end);
+    const [y, height] = [Math.round(top * this.view.ratio), Math.round(BAR * this.view.ratio)];
+    if (wide.length) this.labelled.push({ kind: FLIGHT, y, height, wide, isLit });
   }
 
   /** At the bottom of CTAs' bars what their first warps do: the innermost scope at each time. */
@@ -156,6 +172,13 @@ const PAINT = {
     job.background(top, top + height, job.plain);
     scopeBoxes(job.model, track).forEach((boxes, number) => {
       job.boxes(boxes, top + PADDING + number * LEVEL, BAR, job.plain, tints, WARP, isLit);
+    });
+  },
+  [FLIGHT]: (job, cta, top, height) => {
+    const isLit = job.view.isLitTrack(cta * job.model.warps.length);
+    job.background(top, top + height, job.plain);
+    job.model.flightLanes.of(cta).forEach((lane, number) => {
+      job.flights(lane, top + PADDING + number * LEVEL, isLit);
     });
   },
 };

@@ -64,7 +64,7 @@ export class Pointer {
     if (event.buttons) return;
     const hit = this.hit();
     const isButton = x < GUTTER && y > RULER;
-    this.canvas.style.cursor = hit?.scope !== undefined || isButton ? "pointer" : "default";
+    this.canvas.style.cursor = hit?.scope !== undefined || hit?.flight !== undefined || isButton ? "pointer" : "default";
     this.tell.hover(hit);
   }
 
@@ -121,6 +121,7 @@ export class Pointer {
     const hit = this.hit();
     if (hit?.kind === SM && hit.cta !== undefined) state.revealInside(hit.cta);
     else if (hit?.kind === SM || hit?.kind === CTA) state.toggle(hit.kind, hit.ref);
+    else if (hit?.flight !== undefined) state.select(state.model.scopeOfFlight(hit.flight));
     else state.select(hit?.scope ?? -1);
   }
 
@@ -130,6 +131,8 @@ export class Pointer {
     const { model } = this.state;
     if (hit?.scope !== undefined)
       this.state.show(around(model.scopes.start[hit.scope], model.scopes.end[hit.scope], model.spanNs));
+    else if (hit?.flight !== undefined)
+      this.state.show(around(model.flights.start[hit.flight], model.flights.end[hit.flight], model.spanNs));
     else if (hit?.cta !== undefined)
       this.state.show(around(model.ctas.begin[hit.cta], model.ctas.end[hit.cta], model.spanNs));
   }

@@ -1,8 +1,12 @@
-/** Which rows stand below each other, and where: SMs, in open ones their CTAs, in open ones of these their warps. */
+/**
+ * Which rows stand below each other, and where: SMs, in open ones their CTAs, in open ones of these their warps, and
+ * below these what was in flight.
+ */
 
 export const SM = 0;
 export const CTA = 1;
 export const WARP = 2;
+export const FLIGHT = 3;
 
 /** Heights in CSS pixels. */
 export const LEVEL = 17;
@@ -21,8 +25,8 @@ export function laneHeight(lanes) {
 /**
  * @typedef {Object} Rows
  * @property {number} count
- * @property {Uint8Array} kind SM, CTA or WARP
- * @property {Uint32Array} ref the SM's place in the groups, the CTA's row, or the track
+ * @property {Uint8Array} kind SM, CTA, WARP or FLIGHT
+ * @property {Uint32Array} ref the SM's place in the groups, the CTA's row, the track, or the CTA's row again
  * @property {Float64Array} y where each begins; has one item more than there are rows, the height of all
  */
 
@@ -32,10 +36,10 @@ export function laneHeight(lanes) {
  * @returns {Rows}
  */
 export function layoutRows(model, open) {
-  const { groups, warps } = model;
+  const { groups, warps, flightLanes } = model;
   let count = groups.length;
   for (const group of open.sms) count += groups.start[group + 1] - groups.start[group];
-  for (const cta of open.ctas) if (open.sms.has(groups.groupOfCta[cta])) count += warps.length;
+  for (const cta of open.ctas) if (open.sms.has(groups.groupOfCta[cta])) count += warps.length + Number(flightLanes.has(cta));
   const rows = { count, kind: new Uint8Array(count), ref: new Uint32Array(count), y: new Float64Array(count + 1) };
   let at = 0;
   const add = (kind, ref, height) => {
@@ -54,6 +58,7 @@ export function layoutRows(model, open) {
       add(CTA, cta, HEADER);
       if (!open.ctas.has(cta)) continue;
       for (let warp = 0; warp < warps.length; warp++) add(WARP, cta * warps.length + warp, warpHeight);
+      if (flightLanes.has(cta)) add(FLIGHT, cta, flightLanes.of(cta).length * LEVEL + GAP);
     }
   }
   return rows;

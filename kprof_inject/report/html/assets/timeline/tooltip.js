@@ -1,7 +1,7 @@
 /** The box beside the pointer. */
 
 import { element } from "#dom";
-import { ctaFacts, lostFacts, scopeFacts } from "#timeline/facts";
+import { ctaFacts, flightFacts, lostFacts, scopeFacts } from "#timeline/facts";
 
 const DISTANCE = 14;
 
@@ -37,13 +37,17 @@ export class Tooltip {
     this.#box.style.top = `${Math.max(top, 4)}px`;
   }
 
-  #content({ scope, cta, lost }) {
+  #content({ scope, cta, flight, lost }) {
     const model = this.#model;
     if (scope !== undefined) {
       const kind = model.scopes.scope[scope];
       return scopeHead(model.meta.scopes[kind], this.#theme.scopeColor(kind)).concat(
         factList(scopeFacts(model, scope)),
       );
+    }
+    if (flight !== undefined) {
+      const title = `${model.meta.flight_works[model.flights.work[flight]]} in flight`;
+      return [element("strong", { text: title }), factList(flightFacts(model, flight))];
     }
     if (lost !== undefined) return [element("strong", { text: "lost records" }), factList(lostFacts(model, lost))];
     if (cta !== undefined)

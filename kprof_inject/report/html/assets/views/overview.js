@@ -4,16 +4,18 @@ import { element } from "#dom";
 import { formatShare } from "#format";
 import { openView } from "#views/navigation";
 import { scopeTable } from "#views/scope_table";
+import { slopeSection } from "#views/slope_table";
 
 export const title = "Overview";
 
 /** `launch.sections.overview` is made by `overview.py`. */
 export function show(place, launch, context) {
-  const { facts, builds, verdict, limit, roofs, findings, doubts, notes } = launch.sections.overview;
+  const { facts, builds, verdict, limit, roofs, findings, doubts, slopes, slopes_say, notes } = launch.sections.overview;
   place.append(
     element("div", { class: "overview" }, [
       element("section", {}, [element("h2", { text: "Limit" }), element("p", { class: "limit", text: sentence(limit) }), ...roofCards(roofs, launch)]),
       element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch), ...doubtCards(findings, doubts)]),
+      ...slopeSection(slopes, slopes_say, launch),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
       element("section", {}, [

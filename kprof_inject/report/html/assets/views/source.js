@@ -20,10 +20,11 @@ export function show(place, launch, context) {
     return;
   }
   const { ttgir, overview } = launch.sections;
-  const state = { file: files[0], rows: [], timed: new Map() };
+  const state = { file: files[0], rows: [], timed: new Map(), slopes: new Map() };
   const ttgirLines = ttgirLinesBySource(ttgir, ttgir ? unpacked(ttgir.place_of) : []);
+  const hasSlopes = files.some((file) => file.slopes.length);
   const details = element("aside", { class: "line-details" });
-  const list = new LineList((index) => rowOf(state, index, overview.warp_time_ns, ttgirLines, choose), "Source");
+  const list = new LineList((index) => rowOf(state, index, overview.warp_time_ns, ttgirLines, hasSlopes, choose), "Source");
   const choose = (index) => {
     list.goTo(index);
     const { number } = state.rows[index];
@@ -35,7 +36,7 @@ export function show(place, launch, context) {
     files.map((file, index) => element("option", { value: index, text: file.path })),
   );
   const open = (file) => {
-    Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: new Map(file.timed.map((timed) => [timed.line, timed])) });
+    Object.assign(state, { file, rows: sourceRows(file, pythonParts), timed: new Map(file.timed.map((timed) => [timed.line, timed])), slopes: new Map(file.slopes.map((slope) => [slope.line, slope])) });
     list.setRows(state.rows.length, Math.max(...state.rows.map((row) => row.text?.length ?? 0), 1));
     const hottest = file.timed.reduce((best, timed) => (best && (best.self_ns ?? -1) >= (timed.self_ns ?? -1) ? best : timed), null);
     if (hottest) choose(rowOfNumber(state.rows, hottest.line));
@@ -43,9 +44,9 @@ export function show(place, launch, context) {
   };
   const find = findBox(() => state.rows.map((row) => row.text ?? ""), choose);
   place.append(
-    element("div", { class: "code-view" }, [
+    element("div", { class: hasSlopes ? "code-view with-slopes" : "code-view" }, [
       element("div", { class: "view-toolbar" }, [chooser, find, element("span", { class: "view-hint", text: "shares are of the time of all warps" })]),
-      element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(), list.element]), details]),
+      element("div", { class: "side-by-side" }, [element("div", { class: "code-room" }, [heads(hasSlopes), list.element]), details]),
     ]),
   );
   receive("source", (target) => goTo(target));
@@ -65,7 +66,7 @@ function rowOfNumber(rows, number) {
   return Math.max(found, 0);
 }
 
-function heads() {
+function heads(hasSlopes) {
   const titles = [
     ["line", ""],
     ["time", "of the scopes that begin on the line; self is the full colour"],
@@ -73,12 +74,14 @@ function heads() {
     ["self", "of that outside the scopes in them"],
     ["ran", "how often, in all warps"],
     ["ops", "lines of the TTGIR that come from here"],
+    ["slope", "cycles that the kernel takes longer for each cycle that is added here"],
     ["source", ""],
   ];
-  return element("div", { class: "source-row source-head" }, titles.map(([text, says]) => element("span", { text, title: says || null })));
+  const shown = titles.filter(([text]) => hasSlopes || text !== "slope");
+  return element("div", { class: "source-row source-head" }, shown.map(([text, says]) => element("span", { text, title: says || null })));
 }
 
-function rowOf(state, index, warpTimeNs, ttgirLines, choose) {
+function rowOf(state, index, warpTimeNs, ttgirLines, hasSlopes, choose) {
   const row = state.rows[index];
   if (row.gap) return element("div", { class: "source-row gap", text: `… ${counted(row.gap, "line")} …` });
   const timed = state.timed.get(row.number);
@@ -97,8 +100,13 @@ function rowOf(state, index, warpTimeNs, ttgirLines, choose) {
     element("span", { class: "line-number", text: row.number }),
     ...cells,
     link,
+    ...(hasSlopes ? [slopeCell(state.slopes.get(row.number))] : []),
     element("code", {}, codeNodes(row.parts)),
   ]);
+}
+
+function slopeCell(slope) {
+  return slope ? element("span", { class: "figure", text: slope.slope.toFixed(2), title: slope.text }) : element("span");
 }
 
 function timedCells(timed, warpTimeNs) {

@@ -1,0 +1,45 @@
+"""Slopes and slack of kernels of which both are known: ``known_slack.py`` under ``kprof-inject causal``.
+
+python against_known.py [--seconds N]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROGRAM = Path(__file__).with_name("known_slack.py")
+CASES = [("meet", 3000, 2000), ("meet", 1000, 4000), ("ring", 3000, 2000), ("ring", 1500, 3000)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", default="20")
+    options = parser.parse_args()
+    for kernel, side, other in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["causal", "-o", folder, "--at", "op(tt.elementwise_inline_asm)", "--seconds", options.seconds]
+            program = ["--kernel", kernel, "--side", str(side), "--other", str(other)]
+            done = subprocess.run(
+                [sys.executable, "-m", "kprof_inject", *words, "--json", "--", "python3", str(PROGRAM), *program],
+                capture_output=True,
+                text=True,
+            )
+        if done.returncode:
+            raise SystemExit(done.stderr[-3000:])
+        (found,) = json.loads(done.stdout[done.stdout.index("[\n {") :])
+        for place, mine, its in zip(found["places"], (side, other), (other, side), strict=True):
+            slope, slack = place["slope"], place["slack_cycles"]
+            expected = (1, None) if mine > its else (0, its - mine)
+            print(
+                f"{kernel} {mine} against {its}: slope {slope['value']:.3f} [{slope['low']:.3f}, {slope['high']:.3f}], "
+                f"expected {expected[0]}; slack {slack['value'] if slack else None}, expected {expected[1]}; "
+                f"path {place['critical_path']}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Kernels of which it is known what is critical: two sides spin for known times, and wait for each other.
+
+    python known_slack.py [--kernel meet|ring] [--side CYCLES] [--other CYCLES] [--launches N]
+
+``meet``: in each iteration both sides arrive at a barrier of the other's and wait for their own, as two warps at a
+common barrier do. ``ring``: one side fills a ring of two slots, the other empties it. In both, an iteration takes as
+long as the slower side; the faster one has the difference to spare.
+"""
+
+import argparse
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
+
+ITERATIONS = 200
+SLOTS = 2
+
+
+@gluon.jit
+def spin(cycles):
+    """How long it took."""
+    return gl.inline_asm_elementwise(
+        "{ .reg .u32 begin, now; .reg .pred more; mov.u32 begin, %clock; "
+        "AGAIN: mov.u32 now, %clock; sub.u32 now, now, begin; setp.lt.u32 more, now, $1; @more bra.uni AGAIN; "
+        "mov.u32 $0, 1; }",
+        "=r,r",
+        [cycles],
+        dtype=gl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@gluon.jit
+def _meet_side(out_ptr, cycles, iterations, mine, others, place: gl.constexpr):
+    total = 0
+    for number in range(iterations):
+        total += spin(cycles)
+        mbarrier.arrive(others, count=1)
+        mbarrier.wait(mine, number & 1)
+    gl.store(out_ptr + 2 * gl.program_id(0) + place, total)
+
+
+@gluon.jit
+def meet_kernel(out_ptr, side, other, iterations):
+    bars = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for number in gl.static_range(2):
+        mbarrier.init(bars.index(number), count=1)
+    gl.warp_specialize(
+        [
+            (_meet_side, (out_ptr, side, iterations, bars.index(0), bars.index(1), 0)),
+            (_meet_side, (out_ptr, other, iterations, bars.index(1), bars.index(0), 1)),
+        ],
+        [1],
+        [40],
+    )
+    for number in gl.static_range(2):
+        mbarrier.invalidate(bars.index(number))
+
+
+@gluon.jit
+def _fill(out_ptr, cycles, iterations, filled, emptied, SLOTS: gl.constexpr):
+    total = 0
+    for number in range(iterations):
+        slot = number % SLOTS
+        mbarrier.wait(emptied.index(slot), ((number // SLOTS) & 1) ^ 1)
+        total += spin(cycles)
+        mbarrier.arrive(filled.index(slot), count=1)
+    gl.store(out_ptr + 2 * gl.program_id(0), total)
+
+
+@gluon.jit
+def _empty(out_ptr, cycles, iterations, filled, emptied, SLOTS: gl.constexpr):
+    total = 0
+    for number in range(iterations):
+        slot = number % SLOTS
+        mbarrier.wait(filled.index(slot), (number // SLOTS) & 1)
+        total += spin(cycles)
+        mbarrier.arrive(emptied.index(slot), count=1)
+    gl.store(out_ptr + 2 * gl.program_id(0) + 1, total)
+
+
+@gluon.jit
+def ring_kernel(out_ptr, side, other, iterations, SLOTS: gl.constexpr):
+    filled = gl.allocate_shared_memory(gl.int64, [SLOTS, 1], mbarrier.MBarrierLayout())
+    emptied = gl.allocate_shared_memory(gl.int64, [SLOTS, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(SLOTS):
+        mbarrier.init(filled.index(slot), count=1)
+        mbarrier.init(emptied.index(slot), count=1)
+    gl.warp_specialize(
+        [
+            (_fill, (out_ptr, side, iterations, filled, emptied, SLOTS)),
+            (_empty, (out_ptr, other, iterations, filled, emptied, SLOTS)),
+        ],
+        [1],
+        [40],
+    )
+    for slot in gl.static_range(SLOTS):
+        mbarrier.invalidate(filled.index(slot))
+        mbarrier.invalidate(emptied.index(slot))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kernel", choices=["meet", "ring"], default="meet")
+    parser.add_argument("--side", type=int, default=3000)
+    parser.add_argument("--other", type=int, default=2000)
+    parser.add_argument("--launches", type=int, default=4000)
+    options = parser.parse_args()
+    ctas = torch.cuda.get_device_properties(0).multi_processor_count
+    out = torch.zeros(ctas, 2, device="cuda", dtype=torch.int32)
+    for _ in range(options.launches):
+        if options.kernel == "meet":
+            meet_kernel[(ctas,)](out, options.side, options.other, ITERATIONS, num_warps=4)
+        else:
+            ring_kernel[(ctas,)](out, options.side, options.other, ITERATIONS, SLOTS, num_warps=4)
+    torch.cuda.synchronize()
+    assert (out == ITERATIONS).all(), out
+    print("every side has gone round as often as it should", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Do slopes repeat? The same kernel in several processes: each slope, and whether the intervals hold each other's.
+
+python repeated.py [--seconds N] [--processes N] [--places N] PROGRAM...
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", default="60")
+    parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("program", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    slopes: dict[str, list[dict[str, float]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(options.processes):
+            place = ["-o", folder] if number == 0 else [folder]
+            words = ["causal", *place, "--seconds", options.seconds, "--json", "--", *options.program]
+            done = subprocess.run([sys.executable, "-m", "kprof_inject", *words], capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(done.stderr[-3000:])
+            for found in json.loads(done.stdout[done.stdout.index("[\n {") :]):
+                print(
+                    f"{found['kernel']}: {found['seconds']:.1f} s, {found['timed']} times, {found['ended']}", flush=True
+                )
+                for one in found["places"]:
+                    if one["slope"]:
+                        slopes[f"{found['kernel']} {one['scope']}"].append(one["slope"])
+    for name, found in slopes.items():
+        agree = max(one["low"] for one in found) <= min(one["high"] for one in found)
+        widest = max(one["high"] - one["low"] for one in found) / 2
+        texts = ", ".join(f"{one['value']:.3f} [{one['low']:.3f}, {one['high']:.3f}]" for one in found)
+        print(f"{name:40} {texts}  widest ± {widest:.3f}  {'agree' if agree else 'DIFFER'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""The critical path of a CTA, from one capture: from its end back to its begin, always along what was waited for.
+
+A wait that blocked leads to where its work was asked for, or to the warp that let it go on; where warps meet, the path
+goes on with the one that came last. What the path passes through gets its time: the parts sum up to the CTA's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.causal.meetings import Meeting, meetings
+from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.flights.in_flight import in_flight, told_by_warps
+from kprof_inject.timeline.timeline import Timeline
+
+MOST_CTAS = 64
+"""So many are walked, evenly chosen: the others resemble them, or a report on CTAs tells."""
+
+NOT_RECORDED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What part of the path's time a scope has: ``run`` while a warp was in it, and not in one inside it; ``in_flight``
+    while what it had asked for was under way, and a warp waited for that."""
+
+    scope: int
+    run: float
+    in_flight: float
+
+    @property
+    def share(self) -> float:
+        return self.run + self.in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """Of the CTAs that were walked, all together. ``outside`` is what was in no scope, or not recorded."""
+
+    ctas: int
+    cta_ns: float
+    """How long such a CTA takes, on average."""
+    blames: tuple[Blame, ...]
+    """By the scopes of the table, those that have a part."""
+    outside: float
+
+    def of(self, scope: int) -> Blame | None:
+        return next((blame for blame in self.blames if blame.scope == scope), None)
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        return {
+            "ctas": self.ctas,
+            "cta_ns": self.cta_ns,
+            "outside": self.outside,
+            "blames": [{**asdict(one), "scope": names[one.scope], "share": one.share} for one in self.blames],
+        }
+
+
+def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPath | None:
+    """None if no CTA has records."""
+    ctas = _chosen(timeline)
+    if not ctas.size:
+        return None
+    edges = _Edges.of(timeline, ran, ctas["cta"])
+    times: defaultdict[tuple[int, bool], int] = defaultdict(int)
+    whole_ns = 0
+    rows_of = _rows_of(timeline, ctas["cta"])
+    together = meetings(rows_of)
+    for one in ctas:
+        cta, begin_ns, end_ns = int(one["cta"]), int(one["init_ns"]), int(one["pre_final_ns"])
+        if cta in rows_of and end_ns > begin_ns:
+            walk = _Walk(rows_of[cta], edges.of_cta(cta), together.get(cta, {}))
+            walk.back(begin_ns, end_ns, times)
+            whole_ns += end_ns - begin_ns
+    if not whole_ns:
+        return None
+    scopes = sorted({scope for scope, _ in times if scope != NOT_RECORDED})
+    blames = (Blame(one, times[one, False] / whole_ns, times[one, True] / whole_ns) for one in scopes)
+    outside = times[NOT_RECORDED, False] / whole_ns
+    return CriticalPath(len(ctas), whole_ns / len(ctas), tuple(one for one in blames if one.share), outside)
+
+
+def _rows_of(timeline: Timeline, ctas: NDArray[np.int32]) -> dict[int, NDArray[np.void]]:
+    """The records of each of these CTAs that has any."""
+    found: dict[int, NDArray[np.void]] = {}
+    for block in timeline.blocks():
+        # All of a CTA's are in one block.
+        for cta in np.intersect1d(ctas, block["cta"]).tolist():
+            found[cta] = block[block["cta"] == cta]
+    return found
+
+
+def _chosen(timeline: Timeline) -> NDArray[np.void]:
+    """Of CTAs that lost no record, as far as there are such."""
+    ctas = timeline.ctas
+    whole = ctas[~np.isin(ctas["cta"], timeline.incomplete["cta"])]
+    among = whole if whole.size else ctas
+    places = np.unique(np.linspace(0, len(among) - 1, min(MOST_CTAS, len(among))).astype(int))
+    return np.take(among, places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """A wait until ``end_ns`` was for what ``warp`` had asked for, or told, at ``begin_ns`` in ``scope``."""
+
+    begin_ns: int
+    end_ns: int
+    warp: int
+    scope: int
+    is_flight: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """By CTA and the scope of the wait, ordered by the wait's end."""
+
+    by_cta: Mapping[int, Mapping[int, list[_Edge]]]
+
+    @classmethod
+    def of(cls, timeline: Timeline, ran: ExecutedKernel | None, ctas: NDArray[np.int32]) -> _Edges:
+        found: defaultdict[int, defaultdict[int, list[_Edge]]] = defaultdict(lambda: defaultdict(list))
+        if ran is not None:
+            for groups, is_flight in ((in_flight(timeline, ran).groups, True), (told_by_warps(timeline, ran), False)):
+                for one in groups[(groups["blocked_ns"] > 0) & np.isin(groups["cta"], ctas)]:
+                    edge = _Edge(
+                        int(one["start_ns"]), int(one["end_ns"]), int(one["warp"]), int(one["scope"]), is_flight
+                    )
+                    found[int(one["cta"])][int(one["wait_scope"])].append(edge)
+        for of_cta in found.values():
+            for edges in of_cta.values():
+                # Of those that end together, what was asked for last is what came last.
+                edges.sort(key=lambda edge: (edge.end_ns, edge.begin_ns))
+        return cls(found)
+
+    def of_cta(self, cta: int) -> Mapping[int, list[_Edge]]:
+        return self.by_cta.get(cta, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A warp was in a scope, and in none inside it. ``row`` is the scope's; -1 outside of all."""
+
+    begin_ns: int
+    end_ns: int
+    scope: int
+    row: int
+
+
+class _Walk:
+    """One CTA's."""
+
+    def __init__(
+        self, rows: NDArray[np.void], edges: Mapping[int, list[_Edge]], together: Mapping[int, Meeting]
+    ) -> None:
+        self._rows = rows
+        self._edges = edges
+        self._ends = {scope: [edge.end_ns for edge in mine] for scope, mine in edges.items()}
+        self._together = together
+        self._pieces = {int(warp): _pieces(rows, warp) for warp in np.unique(rows["warp"])}
+        self._begins = {warp: [piece.begin_ns for piece in pieces] for warp, pieces in self._pieces.items()}
+
+    def back(self, begin_ns: int, end_ns: int, times: defaultdict[tuple[int, bool], int]) -> None:
+        """Add the time of each part of the path, from the CTA's end to its begin."""
+        last = int(self._rows["end_ns"].argmax())
+        warp, now_ns = int(self._rows["warp"][last]), end_ns
+        while now_ns > begin_ns:
+            piece = self._piece_before(warp, now_ns, begin_ns)
+            from_ns, scope, is_flight, warp = self._before(piece, warp, now_ns)
+            from_ns = max(from_ns, begin_ns)
+            times[scope, is_flight] += now_ns - from_ns
+            now_ns = from_ns
+
+    def _piece_before(self, warp: int, now_ns: int, begin_ns: int) -> _Piece:
+        """In what the warp was right before this time."""
+        pieces = self._pieces[warp]
+        place = bisect_left(self._begins[warp], now_ns) - 1
+        if place < 0:
+            return _Piece(begin_ns, now_ns, NOT_RECORDED, -1)
+        piece = pieces[place]
+        if piece.end_ns < now_ns:
+            return _Piece(piece.end_ns, now_ns, NOT_RECORDED, -1)
+        return piece
+
+    def _before(self, piece: _Piece, warp: int, now_ns: int) -> tuple[int, int, bool, int]:
+        """Until when the path goes back from here, in which scope, whether in what that had asked for, and with which
+        warp it goes on there."""
+        meeting = self._together.get(piece.row)
+        if meeting is not None and piece.begin_ns < meeting.last_ns < now_ns and meeting.last_warp != warp:
+            return meeting.last_ns, piece.scope, False, meeting.last_warp
+        edge = self._edge_into(piece, now_ns)
+        if edge is not None:
+            # Telling takes no time; what is asked for does.
+            scope = edge.scope if edge.is_flight else piece.scope
+            return edge.begin_ns, scope, edge.is_flight, edge.warp
+        return piece.begin_ns, piece.scope, False, warp
+
+    def _edge_into(self, piece: _Piece, now_ns: int) -> _Edge | None:
+        """What this wait was for, as far as the path is at its end."""
+        ends = self._ends.get(piece.scope, [])
+        # Of several warps that wait, one is the first to know; the others follow within the same execution.
+        place = bisect_right(ends, max(now_ns, piece.end_ns)) - 1
+        if place < 0 or not piece.begin_ns < ends[place]:
+            return None
+        edge = self._edges[piece.scope][place]
+        return edge if edge.begin_ns < now_ns and edge.warp in self._pieces else None
+
+
+def _pieces(rows: NDArray[np.void], warp: int) -> list[_Piece]:
+    """A warp's scopes without what is inside them, in their order."""
+    index = np.flatnonzero(rows["warp"] == warp)
+    order = index[np.lexsort((-rows["end_ns"][index], rows["start_ns"][index]))]
+    found: list[_Piece] = []
+    open_rows: list[int] = []
+    now_ns = 0
+
+    def until(end_ns: int) -> None:
+        nonlocal now_ns
+        if open_rows and end_ns > now_ns:
+            row = open_rows[-1]
+            found.append(_Piece(now_ns, end_ns, int(rows["scope"][row]), row))
+        now_ns = max(now_ns, end_ns)
+
+    for row in order.tolist():
+        while open_rows and rows["end_ns"][open_rows[-1]] <= rows["start_ns"][row]:
+            until(int(rows["end_ns"][open_rows[-1]]))
+            open_rows.pop()
+        until(int(rows["start_ns"][row]))
+        now_ns = int(rows["start_ns"][row])
+        open_rows.append(row)
+    while open_rows:
+        until(int(rows["end_ns"][open_rows[-1]]))
+        open_rows.pop()
+    return found

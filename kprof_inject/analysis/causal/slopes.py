@@ -1,0 +1,240 @@
+"""What an experiment says of each place: by how many cycles the kernel takes longer for each cycle that was added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import exp, prod
+from typing import Any
+
+import numpy as np
+
+from kprof_inject.analysis.causal.chains import Executions, executions
+from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
+from kprof_inject.analysis.causal.response import Interval, Response, response
+from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
+from kprof_inject.timeline.timeline import Timeline
+
+# A delay ends when its loop next looks at the clock, which is half of a round later on average. How much of that is in
+# what a delay takes by itself, where all rounds are alike, is chance.
+_OFFSET_ERROR_CYCLES = 12.0
+
+_CRITICAL = 0.5
+# Less is nothing that anybody would work for.
+_HIDDEN = 0.1
+
+_SELDOM = "it was not timed often enough; give it more --seconds"
+
+# Times that all fall on one step of the timer show no scatter.
+_LEAST_ERROR = 2e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One delay: the cycles that it takes in each execution, and by which part the kernel then takes longer than with
+    a delay of none at the same place, with the standard error of that."""
+
+    delay_cycles: float
+    longer_share: float
+    error: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSlope:
+    """One place of a kernel. ``response`` is None where it cannot be told: ``reason`` says why."""
+
+    scope: ScopeInfo
+    by_cta: float | None
+    by_chain: float | None
+    disturbed: Interval | None
+    """By which part the kernel takes longer with a delay of no cycles than without any: what it costs to insert
+    something there at all."""
+    points: tuple[Point, ...]
+    response: Response | None
+    reason: str = ""
+    time_share: float | None = None
+    """Which part of the warps' time was spent in it, where it was recorded."""
+    blame: Blame | None = None
+    """Its part of the critical path, where that was found."""
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether half of each cycle that is won there is won by the kernel, or more, for sure."""
+        return self.response is not None and self.response.slope.low >= _CRITICAL
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a cycle more there, or less, makes no difference, for sure."""
+        return self.response is not None and self.response.slope.high < _HIDDEN
+
+    @property
+    def spare_cycles(self) -> float | None:
+        """Up to which delay nothing shows; None if nobody knows."""
+        if not self.is_hidden or self.response is None:
+            return None
+        if self.response.slack is not None:
+            return self.response.slack.value
+        return self.points[-1].delay_cycles if self.points else None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scope": self.scope.name,
+            "source": self.scope.source,
+            "lines": self.scope.lines,
+            "executions_by_cta": self.by_cta,
+            "executions_by_chain": self.by_chain,
+            "disturbed": asdict(self.disturbed) if self.disturbed else None,
+            "slope": asdict(self.response.slope) if self.response else None,
+            "slack_cycles": asdict(self.response.slack) if self.response and self.response.slack else None,
+            "slope_beyond_slack": self.response.beyond if self.response else None,
+            "spare_cycles": self.spare_cycles,
+            "points": [asdict(point) for point in self.points],
+            "time_share": self.time_share,
+            "critical_path": self.blame.share if self.blame else None,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSlopes:
+    """All places of one kernel, in the order of the text."""
+
+    experiment: ExperimentRecord
+    clean_ns: float
+    clock_hz: float
+    """What cycles are told by; 0 if nothing is known of it."""
+    chain: float | None
+    """How many CTAs follow each other to the end of the launch."""
+    places: tuple[PlaceSlope, ...]
+    path: CriticalPath | None = None
+    """Of a recorded launch of the same kernel."""
+
+    @property
+    def kernel_cycles(self) -> float:
+        return self.clean_ns * 1e-9 * self.clock_hz
+
+    @property
+    def ranked(self) -> tuple[PlaceSlope, ...]:
+        """Those that matter most first; those of which nothing is known last."""
+        return tuple(sorted(self.places, key=lambda one: -(one.response.slope.value if one.response else -np.inf)))
+
+    @property
+    def error(self) -> float | None:
+        """The widest interval's half, of all slopes; None without any."""
+        errors = [one.response.slope.error for one in self.places if one.response]
+        return max(errors, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        one = self.experiment
+        return {
+            "kernel": one.name,
+            "variant": one.variant,
+            "pid": one.pid,
+            "device": one.device_name,
+            "grid": list(one.grid),
+            "clean_ns": self.clean_ns,
+            "clock_mhz": self.clock_hz / 1e6,
+            "chain": self.chain,
+            "replayed": one.replayed,
+            "seconds": one.seconds,
+            "timed": one.timed,
+            "ended": one.ended,
+            "warps": list(one.warps),
+            "slope_error": self.error,
+            "critical_path_outside": self.path.outside if self.path else None,
+            "places": [place.to_json() for place in self.places],
+        }
+
+
+def kernel_slopes(
+    experiment: ExperimentRecord,
+    ran: ExecutedKernel | None,
+    timeline: Timeline | None = None,
+    summary: LaunchSummary | None = None,
+) -> KernelSlopes:
+    """``ran`` is what the kernel executes, as far as that is known; ``timeline`` a launch of it with the same grid, if
+    one was recorded, and ``summary`` that launch's."""
+    table = ScopeTable.of(experiment.scopes)
+    clean = [ns for one in experiment.delays for ns in one.clean_ns]
+    clean_ns = float(np.median(clean)) if clean else 0.0
+    clock_hz = experiment.sm_clock_hz or experiment.nominal_clock_hz
+    slots = experiment.sm_count * (experiment.clean.ctas_per_sm or 0)
+    counted = executions(table, ran, prod(experiment.grid), slots, timeline)
+    cycles = clean_ns * 1e-9 * clock_hz
+    places = tuple(
+        _place(scope, [one for one in experiment.delays if one.scope == index], experiment, counted, index, cycles)
+        for index, scope in enumerate(table.scopes)
+        if any(one.scope == index for one in experiment.delays)
+    )
+    path = critical_path(timeline, ran) if timeline else None
+    if timeline is not None and summary is not None:
+        places = tuple(_with_record(place, timeline, summary, path) for place in places)
+    chain = next((one.by_chain / one.by_cta for one in places if one.by_chain and one.by_cta), None)
+    return KernelSlopes(experiment, clean_ns, clock_hz, chain, places, path)
+
+
+def _with_record(
+    place: PlaceSlope, timeline: Timeline, summary: LaunchSummary, path: CriticalPath | None
+) -> PlaceSlope:
+    """With what a recorded launch says of the same place."""
+    names = [scope.record for scope in timeline.table.scopes]
+    if place.scope.record not in names:
+        return place
+    index = names.index(place.scope.record)
+    return replace(place, time_share=summary.scopes[index].share, blame=path.of(index) if path else None)
+
+
+def _place(
+    scope: ScopeInfo,
+    delays: Sequence[MeasuredDelayRecord],
+    experiment: ExperimentRecord,
+    counted: Executions,
+    index: int,
+    kernel_cycles: float,
+) -> PlaceSlope:
+    by_cta, by_chain = counted.by_cta[index], counted.by_chain[index]
+    measured = [one for one in sorted(delays, key=lambda one: one.delay_cycles) if len(one.ns) >= MIN_LAUNCHES]
+    seldom = next((one.refusal for one in delays if one.refusal), _SELDOM)
+    if not measured or measured[0].delay_cycles:
+        return PlaceSlope(scope, by_cta, by_chain, None, (), None, seldom)
+    ratio, error = _ratio(measured[0])
+    disturbed = Interval.about(ratio - 1, error)
+    points = tuple(_points(measured, experiment))
+    if not by_chain or not kernel_cycles:
+        reason = "nobody knows how often it is executed" if kernel_cycles else "nobody knows the clock"
+        return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, reason)
+    found = _response(points, kernel_cycles / by_chain)
+    return PlaceSlope(scope, by_cta, by_chain, disturbed, points, found, "" if found else seldom)
+
+
+def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
+    """How long the kernel takes with a delay over how long without, and the standard error of that."""
+    location = trimmed_mean(np.array(one.ns) / np.array(one.clean_ns))
+    ratio = exp(location.log_ns)
+    return ratio, max(ratio * location.variance**0.5, _LEAST_ERROR)
+
+
+def _points(measured: Sequence[MeasuredDelayRecord], experiment: ExperimentRecord) -> Iterator[Point]:
+    takes = {one.delay_cycles: one.cycles for one in experiment.spins}
+    begin, base_error = _ratio(measured[0])
+    for one in measured:
+        ratio, error = _ratio(one)
+        if not one.delay_cycles:
+            yield Point(0.0, 0.0, base_error, len(one.ns))
+            continue
+        by_itself = takes.get(one.delay_cycles, 0.0) - takes.get(0, 0.0)
+        yield Point(by_itself if by_itself > 0 else float(one.delay_cycles), ratio - begin, error, len(one.ns))
+
+
+def _response(points: Sequence[Point], cycles_between: float) -> Response | None:
+    return response(
+        np.array([point.delay_cycles for point in points]),
+        np.array([point.longer_share for point in points]) * cycles_between,
+        np.array([point.error for point in points]) * cycles_between,
+        _OFFSET_ERROR_CYCLES,
+    )

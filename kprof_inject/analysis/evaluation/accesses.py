@@ -1,0 +1,200 @@
+"""The accesses of a launch to global memory: how many bytes they ask for, and which."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from kprof_inject.analysis.evaluation.footprints import Ranges, touched
+from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension
+from kprof_inject.analysis.evaluation.integer_operations import bytes_of
+from kprof_inject.analysis.evaluation.values import Descriptor, Value
+from kprof_inject.analysis.evaluation.walk import Executed
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import PrintedType, types_of
+
+
+@dataclass(frozen=True, slots=True)
+class AccessForm:
+    """Of an operation that accesses global memory. ``passes_by_l1``: what it reads is kept nowhere before shared
+    memory. ``by_registers``: threads get it from the L1, or give it to that."""
+
+    reads: bool
+    writes: bool
+    passes_by_l1: bool = False
+    by_registers: bool = False
+    is_descriptors: bool = False
+    """It takes a descriptor and coordinates, and else a tensor of pointers."""
+    is_known: bool = True
+    """Whether its operands are understood here."""
+
+
+_READ, _WRITE = AccessForm(True, False, by_registers=True), AccessForm(False, True, by_registers=True)
+_CHANGE = AccessForm(True, True)
+# TMA reads and writes shared memory by the L2: CUDA C++ Programming Guide, "Asynchronous Data Copies using the Tensor
+# Memory Accelerator".
+_TMA_READ = AccessForm(True, False, passes_by_l1=True, is_descriptors=True)
+_TMA_WRITE = AccessForm(False, True, passes_by_l1=True, is_descriptors=True)
+_UNKNOWN_READ, _UNKNOWN_WRITE = AccessForm(True, False, is_known=False), AccessForm(False, True, is_known=False)
+_UNKNOWN_CHANGE = AccessForm(True, True, is_known=False)
+_FORMS = {
+    "tt.load": _READ,
+    "tt.store": _WRITE,
+    "tt.atomic_rmw": _CHANGE,
+    "tt.atomic_cas": _CHANGE,
+    "ttg.async_copy_global_to_local": AccessForm(True, False, passes_by_l1=True),
+    **dict.fromkeys(("tt.descriptor_load", "ttng.async_tma_copy_global_to_local"), _TMA_READ),
+    **dict.fromkeys(("tt.descriptor_store", "ttng.async_tma_copy_local_to_global"), _TMA_WRITE),
+    **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), _UNKNOWN_CHANGE),
+    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), _UNKNOWN_READ),
+    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), _UNKNOWN_READ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Of all CTAs, all iterations and all elements. ``mask`` says which of them do it; ``address`` where. Either is
+    None where it is unknown."""
+
+    operation: Operation
+    form: AccessForm
+    element_bytes: int
+    shape: tuple[int, ...]
+    """Of the tensor that it takes or gives."""
+    address: Sum | None
+    mask: Mask | None
+    places: int | None
+    """How many elements are accessed, all together; None if that is unknown."""
+    is_whole: bool
+    """Each execution accesses all elements."""
+
+    @property
+    def is_spread(self) -> bool:
+        """No two elements of an execution have the same address, as far as that shows."""
+        axes = self.address.axes if self.address else frozenset()
+        return all(dimension(number) in axes for number, size in enumerate(self.shape) if size > 1)
+
+    @property
+    def whole_bytes(self) -> int:
+        """What a CTA asks for by one execution, without the mask."""
+        return prod(self.shape) * self.element_bytes
+
+    def requested_bytes(self, times: int | None) -> int | None:
+        """What it asks for. ``times`` is how often it was executed, for where only that is known."""
+        if self.places is not None:
+            return self.places * self.element_bytes
+        return times * self.whole_bytes if self.is_whole and times is not None else None
+
+    def touched(self, sm_of_cta: Part | None = None) -> Ranges | None:
+        """Which bytes, at least, if that is known. With ``sm_of_cta``, the same of different SMs are different ones."""
+        if self.address is None or self.mask is None:
+            return None
+        address = self.address
+        if sm_of_cta is not None:
+            address += Sum((Part(sm_of_cta.axes, sm_of_cta.values * _APART),))
+        with suppress(TooLarge):
+            return touched(address, self.mask, self.element_bytes)
+        return None
+
+
+# No address is as large.
+_APART = 1 << 50
+
+
+def access_of(one: Executed) -> Access | None:
+    """To global memory; None of an operation that makes none, and of those that are not known here."""
+    form = _FORMS.get(one.operation.name)
+    if form is None:
+        return None
+    types = types_of(one.operation)
+    pointed = types[0] if types else PrintedType("", (), "i8")
+    shape = pointed.shape
+    address, mask = None, None
+    if form.is_known:
+        address, mask = _in_tensor(one, shape) if form.is_descriptors else _at_pointers(one)
+    sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
+    is_whole = mask is not None and not mask.factors
+    places = None
+    if mask is not None and one.when is not None:
+        mask = mask & one.when
+        with suppress(TooLarge):
+            places = None if mask.is_least and not mask.factors else mask.count(sizes)
+    else:
+        mask = None
+    return Access(
+        one.operation,
+        _as_cached(one.operation, form),
+        bytes_of(pointed.pointee),
+        shape,
+        address,
+        mask,
+        places,
+        is_whole,
+    )
+
+
+_CACHE = re.compile(r"\bcacheModifier = (\w+)")
+
+
+def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
+    """The user may have a load pass by the L1; PTX ISA, "Cache Operators": ``.cg``, ``.cv``."""
+    found = _CACHE.search(operation.tail)
+    return replace(form, passes_by_l1=True) if found and found[1] in ("cg", "cv") else form
+
+
+_COPY = "ttg.async_copy_global_to_local"
+_MASK_NAME = re.compile(r"\bmask %")
+_MASK_PLACE: dict[str, int] = {
+    "tt.load": 1,
+    "tt.store": 2,
+    "tt.atomic_rmw": 2,
+    _COPY: 2,
+}
+
+
+def _at_pointers(one: Executed) -> tuple[Sum | None, Mask | None]:
+    address = one.operands[0] if one.operands else None
+    place = _MASK_PLACE.get(one.operation.name, len(one.operands))
+    mask: Value = Mask()
+    if place < len(one.operands):
+        if one.operation.name != _COPY or _MASK_NAME.search(one.operation.tail):
+            mask = one.operands[place]
+        elif one.operation.tail.startswith("("):
+            mask = None  # the generic form does not say which of its operands this is
+    return address if isinstance(address, Sum) else None, mask if isinstance(mask, Mask) else None
+
+
+_PREDICATED = ("ttng.async_tma_copy_global_to_local",)
+
+
+def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Sum | None, Mask | None]:
+    """A block of a descriptor's tensor; what is outside of the tensor is not accessed."""
+    described = one.operands[0] if one.operands else None
+    if not isinstance(described, Descriptor):
+        return None, None
+    rank = len(described.shape)
+    coordinates, predicate = one.operands[1 : 1 + rank], one.operands[-1]
+    mask: Mask | None = Mask()
+    if one.operation.name in _PREDICATED:
+        mask = predicate if isinstance(predicate, Mask) else None
+    address = described.address
+    for number, (coordinate, size, stride) in enumerate(
+        zip(coordinates, described.shape, described.strides_bytes, strict=True)
+    ):
+        if not isinstance(coordinate, Sum) or size is None or stride is None or len(shape) != rank:
+            return None, None
+        place = coordinate + Sum((Part((dimension(number),), np.arange(shape[number])),))
+        with suppress(TooLarge):
+            inside = compared(np.less, place, size) & compared(np.greater_equal, place, Sum.integer(0))
+            mask = mask & inside if mask is not None else None
+            address = address + place * stride if address is not None else None
+            continue
+        return None, None
+    return address, mask

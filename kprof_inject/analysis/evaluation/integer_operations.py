@@ -1,0 +1,275 @@
+"""What operations on integers give, of values as ``grids`` has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension, joined, where
+from kprof_inject.analysis.evaluation.values import OPEN, OPEN_MASK, Slot, Value, is_settled
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import bits_of, types_of
+
+Array = NDArray[Any]
+Give = Callable[[Operation, Sequence[Value]], Value]
+
+
+def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
+    """What an operation gives that has one result."""
+    give = _OPERATIONS.get(operation.name)
+    if give is None:
+        return None
+    if operation.name not in _LINEAR and not all(map(is_settled, operands)):
+        return OPEN_MASK if operation.name == "arith.cmpi" else OPEN
+    try:
+        with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
+            return give(operation, operands)
+    except TooLarge:
+        return None
+
+
+_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+|true|false)>?\s*(?=$|:|\{|loc\()")
+
+
+def _of_constant(operation: Operation, _: Sequence[Value]) -> Value:
+    found = _CONSTANT.match(operation.tail)
+    if not found:
+        # A scalar of one bit is printed without its type.
+        return {"true": Mask(), "false": _FALSE}.get(operation.tail.split(" loc(")[0].strip())
+    if found[1] in ("true", "false"):
+        return Mask() if found[1] == "true" else _FALSE
+    return Sum.integer(int(found[1]))
+
+
+_FALSE = Mask((Part((), np.array(False)),))
+_RANGE = re.compile(r"\b(start|end) = (-?\d+)")
+
+
+def _of_range(operation: Operation, _: Sequence[Value]) -> Value:
+    ends = {name: int(value) for name, value in _RANGE.findall(operation.tail)}
+    return Sum((Part((dimension(0),), np.arange(ends.get("start", 0), ends.get("end", 0))),))
+
+
+def _same(_: Operation, operands: Sequence[Value]) -> Value:
+    """What a tensor repeats has no axis for it."""
+    return operands[0] if operands else None
+
+
+def _of_allocation(operation: Operation, _: Sequence[Value]) -> Value:
+    return Slot(operation, Sum.integer(0))
+
+
+def _of_part(_: Operation, operands: Sequence[Value]) -> Value:
+    whole, index = operands[:2]
+    return Slot(whole.allocation, index if isinstance(index, Sum) else None) if isinstance(whole, Slot) else None
+
+
+_AXIS = re.compile(r"\baxis = (\d+)")
+_ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
+
+
+def _of_expansion(operation: Operation, operands: Sequence[Value]) -> Value:
+    found = _AXIS.search(operation.tail)
+    if not found or not isinstance(operands[0], Sum | Mask):
+        return None
+    new = int(found[1])
+    return operands[0].moved(lambda number: number + (number >= new))
+
+
+def _of_transposition(operation: Operation, operands: Sequence[Value]) -> Value:
+    found = _ORDER.search(operation.tail)
+    if not found or not isinstance(operands[0], Sum | Mask):
+        return None
+    order = [int(number) for number in found[1].split(",")]
+    return operands[0].moved(order.index)
+
+
+def _of_widening(_: Operation, operands: Sequence[Value]) -> Value:
+    value = operands[0]
+    if not isinstance(value, Mask):
+        return value
+    joint = value.joint()
+    return None if value.is_least else Sum((Part(joint.axes, joint.values.astype(np.int64)),))
+
+
+def _two(compute: Callable[[Sum, Sum], Value]) -> Give:
+    def give(_: Operation, operands: Sequence[Value]) -> Value:
+        one, other = operands[:2]
+        return compute(one, other) if isinstance(one, Sum) and isinstance(other, Sum) else None
+
+    return give
+
+
+def _product(one: Sum, other: Sum) -> Value:
+    return one * other if is_settled(one) or is_settled(other) else OPEN
+
+
+def _unsigned(compute: Callable[[Sum, Sum], Value]) -> Give:
+    """Of negative numbers, it would be another one."""
+    return _two(lambda one, other: compute(one, other) if min(one.bounds()[0], other.bounds()[0]) >= 0 else None)
+
+
+def _joint(compute: Callable[[Array, Array], Array]) -> Callable[[Sum, Sum], Value]:
+    return lambda one, other: Sum((joined(compute, one.joint(), other.joint()),))
+
+
+def _jointly(compute: Callable[[Array, Array], Array]) -> Give:
+    return _two(_joint(compute))
+
+
+def _bitwise(of_masks: Callable[[Mask, Mask], Value], of_sums: Callable[[Array, Array], Array]) -> Give:
+    of_integers = _jointly(of_sums)
+
+    def give(operation: Operation, operands: Sequence[Value]) -> Value:
+        one, other = operands[:2]
+        if isinstance(one, Mask) and isinstance(other, Mask):
+            return of_masks(one, other)
+        return of_integers(operation, operands)
+
+    return give
+
+
+def _joined_masks(compute: Callable[[Array, Array], Array]) -> Callable[[Mask, Mask], Value]:
+    def give(one: Mask, other: Mask) -> Value:
+        if one.is_least or other.is_least:
+            return None
+        return Mask((joined(compute, one.joint(), other.joint()),))
+
+    return give
+
+
+def _quotient(one: Sum, other: Sum) -> Value:
+    divisor = other.only()
+    if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
+        return Sum.integer(0)
+    if not _divides(other):
+        return None
+    return Sum((joined(_divided, one.joint(), other.joint()),))
+
+
+def _ceiling(one: Sum, other: Sum) -> Value:
+    if not _divides(other):
+        return None
+    return Sum((joined(lambda one, other: -(-one // other), one.joint(), other.joint()),))
+
+
+def _remainder(one: Sum, other: Sum) -> Value:
+    divisor = other.only()
+    if divisor and one.bounds()[0] >= 0 and one.bounds()[1] < divisor:
+        return one
+    if not _divides(other):
+        return None
+    return Sum((joined(lambda one, other: one - _divided(one, other) * other, one.joint(), other.joint()),))
+
+
+def _divides(divisor: Sum) -> bool:
+    return bool(divisor.joint().values.all())
+
+
+def _divided(one: Array, other: Array) -> Array:
+    """Towards zero."""
+    found: Array = np.abs(one) // np.abs(other) * np.sign(one) * np.sign(other)
+    return found
+
+
+_COMPARE = re.compile(r"\s*(\w+),")
+_COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    **dict.fromkeys(("slt", "ult"), np.less),
+    **dict.fromkeys(("sle", "ule"), np.less_equal),
+    **dict.fromkeys(("sgt", "ugt"), np.greater),
+    **dict.fromkeys(("sge", "uge"), np.greater_equal),
+}
+
+
+_UNSIGNED = ("ult", "ule", "ugt", "uge")
+
+
+def _of_comparison(operation: Operation, operands: Sequence[Value]) -> Value:
+    found = _COMPARE.match(operation.tail)
+    compare = _COMPARISONS.get(found[1]) if found else None
+    one, other = operands[:2]
+    if compare is None or not isinstance(one, Sum) or not isinstance(other, Sum):
+        return None
+    if found and found[1] in _UNSIGNED and min(one.bounds()[0], other.bounds()[0]) < 0:
+        return None
+    return compared(compare, one, other)
+
+
+def _of_selection(_: Operation, operands: Sequence[Value]) -> Value:
+    condition, one, other = operands[:3]
+    if not isinstance(condition, Mask) or condition.is_least:
+        return None
+    return where(condition, one, other) if isinstance(one, Sum) and isinstance(other, Sum) else None
+
+
+def _of_pointer(operation: Operation, operands: Sequence[Value]) -> Value:
+    pointer, offset = operands[:2]
+    types = types_of(operation)
+    if not isinstance(pointer, Sum) or not isinstance(offset, Sum) or not types:
+        return None
+    return pointer + offset * Sum.integer(bytes_of(types[0].pointee))
+
+
+def bytes_of(element: str) -> int:
+    """At least one."""
+    return _POINTER_BYTES if element.startswith("!tt.ptr") else max(bits_of(element) // 8, 1)
+
+
+_POINTER_BYTES = 8
+
+
+_SAME = """
+    tt.splat tt.broadcast tt.bitcast tt.int_to_ptr tt.ptr_to_int ttg.convert_layout tt.unsplat
+    arith.extsi arith.trunci arith.index_cast arith.index_castui
+    ttg.memdesc_trans ttg.memdesc_reshape ttg.memdesc_reinterpret
+"""
+_LINEAR = frozenset(
+    (
+        *_SAME.split(),
+        "ttg.memdesc_index",
+        "ttg.memdesc_subview",
+        "tt.expand_dims",
+        "tt.trans",
+        "arith.addi",
+        "arith.subi",
+        "arith.muli",
+        "tt.addptr",
+    )
+)
+_OPERATIONS: Mapping[str, Give] = {
+    "arith.constant": _of_constant,
+    "tt.make_range": _of_range,
+    **dict.fromkeys(_SAME.split(), _same),
+    **dict.fromkeys(("ttg.local_alloc", "ttng.tmem_alloc"), _of_allocation),
+    **dict.fromkeys(("ttg.memdesc_index", "ttg.memdesc_subview"), _of_part),
+    "arith.extui": _of_widening,
+    "tt.expand_dims": _of_expansion,
+    "tt.trans": _of_transposition,
+    "arith.addi": _two(lambda one, other: one + other),
+    "arith.subi": _two(lambda one, other: one + -other),
+    "arith.muli": _two(_product),
+    "arith.divsi": _two(_quotient),
+    "arith.divui": _unsigned(_quotient),
+    "arith.ceildivsi": _two(_ceiling),
+    "arith.remsi": _two(_remainder),
+    "arith.remui": _unsigned(_remainder),
+    "arith.minsi": _jointly(np.minimum),
+    "arith.minui": _unsigned(_joint(np.minimum)),
+    "arith.maxsi": _jointly(np.maximum),
+    "arith.maxui": _unsigned(_joint(np.maximum)),
+    "arith.andi": _bitwise(lambda one, other: one & other, np.bitwise_and),
+    "arith.ori": _bitwise(_joined_masks(np.logical_or), np.bitwise_or),
+    "arith.xori": _bitwise(_joined_masks(np.logical_xor), np.bitwise_xor),
+    "arith.shli": _jointly(np.left_shift),
+    "arith.shrsi": _jointly(np.right_shift),
+    "arith.shrui": _unsigned(_joint(np.right_shift)),
+    "arith.cmpi": _of_comparison,
+    "arith.select": _of_selection,
+    "tt.addptr": _of_pointer,
+}

@@ -1,0 +1,305 @@
+"""Goes through a kernel as all CTAs of a launch do, and tells the integers that its operations are given.
+
+What was loaded is unknown, and so is what hangs on it; of loops, how each value changes from iteration to iteration is
+found out first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from kprof_inject.analysis.evaluation.descriptors import (
+    described_arguments,
+    descriptor_at,
+    descriptor_in_memory,
+    is_descriptor_at,
+    made_descriptor,
+)
+from kprof_inject.analysis.evaluation.grids import CTA, GridAxis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
+from kprof_inject.analysis.evaluation.integer_operations import value_of
+from kprof_inject.analysis.evaluation.recurrences import Changes, CountedLoop, at_iteration, same_memory, stacked
+from kprof_inject.analysis.evaluation.values import OPEN, Descriptor, Value, is_settled
+from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
+from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.values import argument_names, operand_names, result_names
+
+_MOST_DEPTH = 40
+# A loop is gone through one by one where nothing else tells how its values change.
+_MOST_STEPS = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """An operation as all CTAs execute it: the values that it is given, and when.
+
+    ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` says in
+    which of these places it is; None if that is unknown."""
+
+    operation: Operation
+    operands: tuple[Value, ...]
+    sizes: Mapping[GridAxis, int]
+    when: Mask | None
+
+    @property
+    def times(self) -> int | None:
+        """How often, all together; None if that is unknown."""
+        if self.when is None or self.when.is_least:
+            return None
+        try:
+            return self.when.count(self.sizes)
+        except TooLarge:
+            return None
+
+
+Grid = tuple[int, int, int]
+
+
+def executed(module: Module, function: Operation, grid: Grid, arguments: Sequence[int | None] = ()) -> list[Executed]:
+    """All operations of a function but those that hold others, in the order of the text. ``arguments`` are its own, as
+    a capture has them; empty if they are unknown."""
+    walk = _Walk(module, grid)
+    walk.function(function, arguments)
+    return walk.found
+
+
+_BOUNDS = re.compile(r"\s*(%[\w$.-]+) = (%[\w$.#-]+) to (%[\w$.#-]+) step (%[\w$.#-]+)")
+_CARRIED = re.compile(r"\biter_args\(([^)]*)\)")
+_BOUND_NAME = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
+_WHICH = re.compile(r"\s*([xyz])\b")
+
+
+class _Walk:
+    def __init__(self, module: Module, grid: Grid) -> None:
+        self.found: list[Executed] = []
+        self._module = module
+        self._grid = grid
+        self._values: dict[str, Value] = {}
+        self._depth = 0
+
+    def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
+        names = argument_names(self._module, function)
+        if len(arguments) == len(names):
+            for name, argument in zip(names, arguments, strict=True):
+                self._values[name] = None if argument is None else Sum.integer(argument)
+            self._describe(function, names)
+        if function.regions:
+            self._region(function.regions[0], Mask(), {CTA: prod(self._grid)})
+
+    def _describe(self, function: Operation, names: Sequence[str]) -> None:
+        """Behind a descriptor stand the sizes and the strides of its tensor."""
+        for place, one in enumerate(described_arguments(function)):
+            if one is not None and place < len(names):
+                rank, element_bytes = one
+                behind = [self._values.get(name) for name in names[place + 1 : place + 1 + 2 * rank]]
+                sums = [value if isinstance(value, Sum) else None for value in behind]
+                address = self._values.get(names[place])
+                strides = tuple(size and size * Sum.integer(element_bytes) for size in sums[rank:])
+                self._values[names[place]] = Descriptor(
+                    address if isinstance(address, Sum) else None, tuple(sums[:rank]), strides
+                )
+
+    def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
+        """What its end passes on. Of blocks that are led to by branches, nobody knows whether they are executed."""
+        passed: list[Value] = []
+        for number, block in enumerate(region.blocks):
+            for operation in block.operations:
+                passed = self._take(operation, None if number else when, sizes)
+        return passed if len(region.blocks) == 1 else []
+
+    def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
+        """Returns what a terminator passes on."""
+        if operation.regions and not operation.traits.combines_elements:
+            if self._depth < _MOST_DEPTH:
+                self._depth += 1
+                self._nest(operation, when, sizes)
+                self._depth -= 1
+            return []
+        operands = [self._values.get(name) for name in operand_names(operation)]
+        if operation.traits.is_terminator:
+            return operands
+        self.found.append(Executed(operation, tuple(operands), sizes, when))
+        names = result_names(operation)
+        if len(names) == 1:
+            self._values[names[0]] = self._value(operation, operands)
+        self._create(operation, operands)
+        return []
+
+    def _value(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
+            found = _WHICH.match(operation.tail)
+            return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
+        if operation.name == "tt.make_tensor_descriptor":
+            return made_descriptor(operation, operands)
+        if operation.name == "ttng.reinterpret_tensor_descriptor":
+            return self._values.get(descriptor_at(operand_names(operation)[0]))
+        return value_of(operation, operands)
+
+    def _of_grid(self, name: str, which: int) -> Sum:
+        size = self._grid[which]
+        if name == "tt.get_num_programs" or size == 1:
+            return Sum.integer(size if name == "tt.get_num_programs" else 0)
+        programs = np.arange(prod(self._grid)) // prod(self._grid[:which]) % size
+        return Sum((Part((CTA,), programs),))
+
+    def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
+        """A descriptor in memory: its operation gives no value, and names dimensions from the innermost."""
+        if operation.name == "ttng.tensormap_create":
+            self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
+
+    def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
+        results: Sequence[Value] = ()
+        if operation.name == "scf.for":
+            with suppress(TooLarge):
+                results = self._for(operation, when, sizes)
+        elif operation.name == "scf.if":
+            results = self._if(operation, when, sizes)
+        elif operation.name in (WARP_SPECIALIZE, PARTITIONS):
+            self._partitions(operation, when, sizes)
+        else:
+            for region in operation.regions:
+                with self._names(dict.fromkeys(argument_names(self._module, region))):
+                    self._region(region, None, sizes)
+        for name, value in zip(result_names(operation), results, strict=False):
+            self._values[name] = value
+
+    @contextmanager
+    def _names(self, bound: Mapping[str, Value]) -> Iterator[None]:
+        """What is named inside is unknown behind it."""
+        around = self._values
+        self._values = {**around, **bound}
+        try:
+            yield
+        finally:
+            # Memory that was written inside holds another descriptor behind it, or not.
+            changed = {name for name in around if is_descriptor_at(name) and self._values[name] is not around[name]}
+            self._values = {**around, **dict.fromkeys(changed)}
+
+    def _rewritten(self, loop: Operation) -> dict[str, Value]:
+        """The memory in which a loop makes descriptors anew: what an iteration finds there, nobody knows."""
+        inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
+        return dict.fromkeys(descriptor_at(operand_names(one)[0]) for one in inside)
+
+    @contextmanager
+    def _in_secret(self) -> Iterator[None]:
+        """What is executed inside is only tried."""
+        found, self.found = self.found, []
+        try:
+            yield
+        finally:
+            self.found = found
+
+    def _partitions(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
+        captured = [self._values.get(name) for name in operand_names(operation)]
+        for region in operation.regions:
+            names = argument_names(self._module, region)
+            with self._names(dict(zip(names, captured, strict=False))):
+                self._region(region, when, sizes)
+
+    def _if(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
+        names = operand_names(operation)
+        condition = self._values.get(names[0]) if names else None
+        conditions: list[Mask | None] = [None, None]
+        if isinstance(condition, Mask):
+            with suppress(TooLarge):
+                conditions = [condition, condition.inverted()]
+        passed = []
+        for region, its in zip(operation.regions, conditions, strict=False):
+            with self._names({}):
+                passed.append(self._region(region, when & its if when and its else None, sizes))
+        if len(passed) < 2 or not isinstance(condition, Mask) or condition.is_least:
+            return []
+        return [_chosen(condition, one, other) for one, other in zip(*passed, strict=False)]
+
+    def _for(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
+        found = _BOUNDS.match(operation.tail)
+        carried = _CARRIED.search(operation.tail)
+        pairs = _BOUND_NAME.findall(carried[1]) if carried else []
+        names = [name for name, _ in pairs]
+        initial = [self._values.get(value) for _, value in pairs]
+        body = operation.regions[-1]
+        loop = self._loop(operation, [self._values.get(name) for name in found.groups()[1:]]) if found else None
+        if found is None or loop is None or (when is None and not loop.is_even):
+            unknown: dict[str, Value] = dict.fromkeys([*names, *(found.groups()[:1] if found else ())])
+            with self._in_secret(), self._names(unknown):
+                passed = self._region(body, None, sizes)
+            carried_on = {name: same_memory(*both) for name, *both in zip(names, initial, passed, strict=False)}
+            with self._names({**unknown, **carried_on}):
+                self._region(body, None, sizes)
+            return [carried_on.get(name) for name in names]
+        if not loop.most:
+            return initial
+        inside = {**sizes, loop.axis: loop.most}
+        counter = {**self._rewritten(operation), found[1]: loop.first + loop.step * loop.places}
+        changes = Changes(loop, initial)
+        with self._in_secret(), self._names({**counter, **dict(zip(names, changes.symbols, strict=True))}):
+            changes.settle(self._region(body, None, inside))
+        if changes.open and loop.most <= _MOST_STEPS:
+            self._step(operation, found[1], names, changes)
+        if changes.has_open_slots:
+            with self._in_secret(), self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
+                changes.settle_slots(self._region(body, None, inside))
+        with self._names({**counter, **dict(zip(names, changes.values, strict=True))}):
+            passed = self._region(body, when & loop.when() if when else None, inside)
+        return changes.results(passed)
+
+    def _loop(self, operation: Operation, bounds: Sequence[Value]) -> CountedLoop | None:
+        first, last, step = bounds
+        if not (isinstance(first, Sum) and isinstance(last, Sum) and isinstance(step, Sum)):
+            return None
+        if not all(map(is_settled, bounds)) or step.bounds()[0] <= 0:
+            return None
+        distance = (last + -first).joint()
+        trips = joined(lambda distance, step: np.maximum(-(-distance // step), 0), distance, step.joint())
+        return CountedLoop(loop_axis(operation.start), first, step, trips, int(trips.values.max(initial=0)))
+
+    def _step(self, operation: Operation, counter: str, names: Sequence[str], changes: Changes) -> None:
+        """Go through a loop one by one for what could not be settled, as far as that is needed."""
+        loop, body = changes.loop, operation.regions[-1]
+        if len(body.blocks) != 1:
+            return
+        operations = body.blocks[0].operations
+        passed_names = operand_names(operations[-1]) if operations else []
+        open_now = sorted(changes.open)
+        needed = _needed(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
+        current = {names[place]: changes.initial[place] for place in open_now}
+        found: dict[int, list[Value]] = {place: [] for place in open_now}
+        settled = {name: value for place, name in enumerate(names) if (value := changes.values[place]) is not None}
+        for number in range(loop.most):
+            for place in open_now:
+                found[place].append(current[names[place]])
+            at = {name: at_iteration(value, loop.axis, number) for name, value in settled.items()}
+            at[counter] = loop.first + loop.step * Sum.integer(number)
+            with self._in_secret(), self._names({**at, **current}):
+                for one in needed:
+                    self._take(one, None, {})
+                current = {names[place]: self._values.get(passed_names[place]) for place in open_now}
+            if any(value is None for value in current.values()):
+                return
+        for place, values in found.items():
+            changes.values[place] = stacked(values, loop.axis)
+
+
+def _chosen(condition: Mask, one: Value, other: Value) -> Value:
+    if not isinstance(one, Sum) or not isinstance(other, Sum):
+        return None
+    if not (is_settled(condition) and is_settled(one) and is_settled(other)):
+        return OPEN
+    with suppress(TooLarge):
+        return where(condition, one, other)
+    return None
+
+
+def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
+    """Those that make what the names stand for, in the order of the text."""
+    wanted, found = set(names), []
+    for operation in reversed(operations):
+        if not operation.regions and not wanted.isdisjoint(result_names(operation)):
+            found.append(operation)
+            wanted.update(operand_names(operation))
+    return found[::-1]

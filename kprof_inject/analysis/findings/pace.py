@@ -1,0 +1,56 @@
+"""Which places of a kernel set its pace, and which have time to spare: by what it did when they were delayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kprof_inject.analysis.causal.slopes import PlaceSlope
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.quantities import listed
+from kprof_inject.select.parts import COPIES
+
+_MOST_NAMES = 4
+
+
+def pace(evidence: Evidence) -> Iterator[Finding]:
+    """Nothing if no place is critical: the kernel then waits for what all CTAs share."""
+    slopes = evidence.slopes
+    if slopes is None:
+        return
+    critical = [place for place in slopes.ranked if place.is_critical]
+    if not critical:
+        return
+    hidden = [place for place in slopes.places if place.is_hidden]
+    first = critical[0]
+    slope = first.response.slope.value if first.response else 0.0
+    names = listed([place.scope.name for place in critical], _MOST_NAMES)
+    sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.scope.name}")
+    told = [place for place in (*critical, *hidden) if place.response]
+    yield Finding(
+        rule="pace",
+        scope=first.scope.name,
+        share=min(sum(map(_worth, critical)), 1.0),
+        text=f"{names} {sets} the pace: {slope:.2f} of each cycle that is won {there} is won by the kernel"
+        f"{_spare(hidden)}",
+        advice=_advice(critical, hidden),
+        figures={f"slope of {one.scope.name}": round(one.response.slope.value, 3) for one in told if one.response},
+    )
+
+
+def _worth(place: PlaceSlope) -> float:
+    """What part of the kernel's time could at most be won there."""
+    slope = place.response.slope.value if place.response else 0.0
+    return min(slope, 1.0) * (place.time_share or 0.0)
+
+
+def _spare(hidden: Sequence[PlaceSlope]) -> str:
+    told = [f"{place.scope.name} has {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
+    return f"; to spare, {listed(told, _MOST_NAMES)}" if told else ""
+
+
+def _advice(critical: Sequence[PlaceSlope], hidden: Sequence[PlaceSlope]) -> str:
+    advice = f"shorten {listed([place.scope.name for place in critical], _MOST_NAMES)}"
+    if any(place.scope.name.startswith(COPIES) for place in hidden):
+        return f"{advice}; the copies are hidden: more stages would win nothing"
+    return advice

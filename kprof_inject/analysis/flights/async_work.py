@@ -1,0 +1,170 @@
+"""The asynchronous operations of a kernel: what each asks for, and what each wait waits for.
+
+Copies by threads, dots of warp groups and TMA's stores complete in their order, warp by warp, and a wait says how many
+of the latest may still be under way: PTX ISA, "cp.async.wait_group", "wgmma.wait_group", "cp.async.bulk.wait_group".
+TMA's copies and dots of the fifth generation tell a barrier in shared memory when they are done, for which a warp
+waits: "mbarrier".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.evaluation.values import Slot, Value
+from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.values import names_in, operand_names
+
+COPIES, DOTS, STORES = "copies", "dots", "stores"
+ARRIVALS = "arrivals"
+"""No work by itself: warps tell others that they are done with something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """An operation that asks for work, or ends a group of it; of operations that tell the same barrier together, the
+    first. ``group_bytes`` is what a CTA has moved by one execution, at most."""
+
+    counted: Counted
+    work: str
+    group_bytes: int
+    slot: Slot | None
+    """The barrier that is told; None for work that completes in its order."""
+    predicate: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """A wait. ``pending`` of the latest groups may still be under way behind it; or it waits until ``slot`` has been
+    told so often that its phase has this parity."""
+
+    counted: Counted
+    work: str
+    pending: int
+    slot: Slot | None
+    phase: Value
+    predicate: Value
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncWork:
+    """Of a kernel, in the order of the text."""
+
+    issues: tuple[Issue, ...]
+    awaits: tuple[Await, ...]
+    unnamed: frozenset[str]
+    """The names of operations that tell a barrier of which nobody knows which it is."""
+
+
+_NUMBER = re.compile(r"\b(?:num|pendings) = (\d+)\b")
+_IS_ASYNC = re.compile(r"\bisAsync = true\b")
+_TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
+_TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
+_WAITS = {
+    "ttg.async_wait": COPIES,
+    "ttng.warp_group_dot_wait": DOTS,
+    "ttng.async_tma_store_wait": STORES,
+    "ttng.async_tma_store_token_wait": STORES,
+}
+_DOTS = ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
+# Behind all else stands a barrier with its predicate, if the dot tells one by itself.
+_TELLS = re.compile(r"\[%[\w$.-]+\]\s*(?:\{|:)")
+
+
+def async_work(operations: Sequence[Counted]) -> AsyncWork:
+    """Of all operations of a kernel, in the order of the text."""
+    issues = [*_in_order(operations), *_telling(operations)]
+    by_place = sorted(issues, key=lambda issue: issue.counted.operation.start)
+    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    return AsyncWork(tuple(by_place), tuple(awaits), frozenset(_unnamed(operations)))
+
+
+def arrivals(operations: Sequence[Counted]) -> AsyncWork:
+    """What tells barriers that warps have arrived, and what waits for that; of all operations of a kernel."""
+    issues = [issue for one in operations if (issue := _arrival(one)) is not None]
+    told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
+    awaits = (found for one in operations if (found := _await(one, told)) is not None)
+    return AsyncWork(tuple(issues), tuple(found for found in awaits if found.slot), frozenset())
+
+
+def _arrival(one: Counted) -> Issue | None:
+    operands = one.executed.operands
+    if one.operation.name != BARRIER_ARRIVE or not operands or not isinstance(operands[0], Slot):
+        return None
+    return Issue(one, ARRIVALS, 0, operands[0], operands[1] if len(operands) > 1 else None)
+
+
+def _unnamed(operations: Sequence[Counted]) -> Iterator[str]:
+    for one in operations:
+        place = _barrier_place(one.operation)
+        operands = one.executed.operands
+        if place is not None and operands and not isinstance(operands[place], Slot):
+            yield one.operation.name
+
+
+def _in_order(operations: Sequence[Counted]) -> Iterator[Issue]:
+    copied_bytes = 0
+    for one in operations:
+        operation = one.operation
+        if operation.name == "ttg.async_copy_global_to_local":
+            copied_bytes += _whole_bytes(one)
+        elif operation.name == COMMIT_GROUP:
+            yield Issue(one, COPIES, copied_bytes, None, None)
+            copied_bytes = 0
+        elif operation.name == "ttng.warp_group_dot" and _IS_ASYNC.search(operation.tail):
+            yield Issue(one, DOTS, 0, None, None)
+        elif operation.name in _TMA_STORES:
+            yield Issue(one, STORES, _whole_bytes(one), None, None)
+
+
+def _whole_bytes(one: Counted) -> int:
+    return one.access.whole_bytes if one.access else 0
+
+
+def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
+    """Those that tell a barrier: of one block and for one barrier together, as one of its phases is theirs."""
+    groups: dict[tuple[int, str], list[Counted]] = {}
+    for one in operations:
+        place = _barrier_place(one.operation)
+        names = operand_names(one.operation) if place is not None else []
+        if place is not None and isinstance(one.executed.operands[place], Slot):
+            groups.setdefault((id(one.operation.block), names[place]), []).append(one)
+    for members in groups.values():
+        first = members[0]
+        place = _barrier_place(first.operation)
+        slot = first.executed.operands[place] if place is not None else None
+        work = COPIES if first.operation.name in _TMA_COPIES else DOTS
+        predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
+        if isinstance(slot, Slot):
+            yield Issue(first, work, sum(map(_whole_bytes, members)), slot, predicate)
+
+
+_BEFORE_PREDICATE = -2
+
+
+def _barrier_place(operation: Operation) -> int | None:
+    """Which of its operands is the barrier that it tells: of a copy or a dot, the one before its predicate."""
+    if operation.name in _TMA_COPIES or (operation.name in _DOTS and _TELLS.search(operation.tail)):
+        return _BEFORE_PREDICATE
+    if operation.name == DOT_COMMIT:
+        return 0
+    return None
+
+
+def _await(one: Counted, told: dict[Operation, str]) -> Await | None:
+    operation, operands = one.operation, one.executed.operands
+    if operation.name in _WAITS:
+        found = _NUMBER.search(operation.tail)
+        return Await(one, _WAITS[operation.name], int(found[1]) if found else 0, None, None, None)
+    if operation.name != BARRIER_WAIT or not operands:
+        return None
+    slot = operands[0]
+    if not isinstance(slot, Slot) or slot.allocation not in told:
+        return None
+    # What the wait is for stands behind, and is nothing that it is told.
+    given = len(names_in(operation.tail.partition(" deps ")[0].partition(" : ")[0]))
+    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if given > 2 else None)

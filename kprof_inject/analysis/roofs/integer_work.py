@@ -1,0 +1,147 @@
+"""What the integer arithmetic of a kernel has to do at least, as far as it is on data: what was loaded, computed of
+floats, or made of random numbers.
+
+Addresses and masks are not in it: much of them the compiler computes once for several elements. Of the rest it merges
+what one instruction does: three operands in bitwise logic, a sum and its minimum, a product and a sum, a shift and a
+sum, the two shifts of a rotation; and it takes bits out of a word by one. So of operations that may be merged, one is
+counted. What they become was read from the machine code that Triton 3.6 makes for sm_90.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.select.anchors import integer_work
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.values import Leaf, ValueGraph
+
+_LOGIC, _PRODUCT = Work(logic=1), Work(integer_multiplications=1)
+_WORD_BITS = 32
+
+_BITWISE = ("arith.andi", "arith.ori", "arith.xori")
+_BOUNDS = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
+_RIGHT_SHIFTS = ("arith.shrsi", "arith.shrui")
+_SHIFTS = ("arith.shli", *_RIGHT_SHIFTS)
+_DIVISIONS = (
+    *("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"),
+    *("arith.ceildivsi", "arith.ceildivui", "arith.floordivsi"),
+)
+# What a single use of a result can be merged with.
+_MERGED_BY: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_BITWISE, _BITWISE),
+    **dict.fromkeys(_BOUNDS, _BOUNDS),
+    "arith.cmpi": ("arith.select",),
+}
+
+
+def work_with_integers(module: Module) -> dict[Operation, Work]:
+    """Of one execution by a CTA, of each operation on integers that does any."""
+    found: dict[Operation, Work] = {}
+    for function in module.walk():
+        if function.name == FUNCTION and (on_data := integer_work(module, function)):
+            counted = _Function(ValueGraph(module, function))
+            found |= {
+                leaf.operation: work
+                for leaf in counted.graph.leaves
+                if leaf.operation.start in on_data and (work := counted.work(leaf)) != NO_WORK
+            }
+    return found
+
+
+class _Function:
+    def __init__(self, graph: ValueGraph) -> None:
+        self.graph = graph
+        self._leaf_of = {leaf.node: leaf for leaf in graph.leaves}
+        self._combined = {node for one, nodes in graph.results if one.traits.combines_elements for node in nodes}
+
+    def work(self, leaf: Leaf) -> Work:
+        """By the size of its operands: bits are free, for they are predicates, and what is narrower than a word may be
+        packed."""
+        count = _COUNTS.get(leaf.operation.name)
+        types = types_of(leaf.operation)
+        if count is None or not types or not leaf.values:
+            return NO_WORK
+        computed = types[0] if leaf.operation.name == "arith.cmpi" else types[-1]
+        if not computed.shape or not computed.element.startswith("i") or computed.bits == 1:
+            return NO_WORK
+        return count(self, leaf) * (computed.elements * computed.bits / _WORD_BITS)
+
+    def bitwise(self, leaf: Leaf) -> Work:
+        """None where a word is rotated, or bits are taken from a known place; and what a reduction combined may be
+        undone."""
+        shifts = [one for value in leaf.values if (one := self._made_by(value)) and one.operation.name in _SHIFTS]
+        is_rotation = len(shifts) == len(leaf.values)
+        takes_bits = leaf.operation.name == "arith.andi" and any(self._constant(one.values[-1]) for one in shifts)
+        is_undone = any(self._origin(value) in self._combined for value in leaf.values)
+        return NO_WORK if is_rotation or takes_bits or is_undone or self._is_merged(leaf) else _LOGIC
+
+    def bound(self, leaf: Leaf) -> Work:
+        return NO_WORK if self._is_merged(leaf) else _LOGIC
+
+    def shift(self, leaf: Leaf) -> Work:
+        """Of whole bytes, none: they can be taken from where they are."""
+        by = self._constant(leaf.values[-1])
+        return NO_WORK if by is not None and by % 8 == 0 else _LOGIC
+
+    def product(self, leaf: Leaf) -> Work:
+        """By powers of two, it is a shift."""
+        return NO_WORK if any(map(_is_power_of_two, map(self._constant, leaf.values))) else _PRODUCT
+
+    def upper_half(self, _: Leaf) -> Work:
+        return Work(integer_multiplications=1, upper_halves=1)
+
+    def division(self, leaf: Leaf) -> Work:
+        return NO_WORK if _is_power_of_two(self._constant(leaf.values[-1])) else _PRODUCT
+
+    def comparison(self, leaf: Leaf) -> Work:
+        """Of what was a predicate, none."""
+        was_predicate = any(one and one.operation.name == "arith.extui" for one in map(self._made_by, leaf.values))
+        return NO_WORK if was_predicate or self._is_merged(leaf) else _LOGIC
+
+    def choice(self, _: Leaf) -> Work:
+        return _LOGIC
+
+    def _is_merged(self, leaf: Leaf) -> bool:
+        uses = self.graph.uses[leaf.node]
+        user = self._leaf_of.get(uses[0]) if len(uses) == 1 else None
+        return user is not None and user.operation.name in _MERGED_BY[leaf.operation.name]
+
+    def _origin(self, node: int) -> int:
+        """Of a value that was handed on, the one that was computed."""
+        while (leaf := self._leaf_of.get(node)) is not None and leaf.operation.traits.keeps_elements:
+            if not leaf.values:
+                break
+            node = leaf.values[0]
+        return node
+
+    def _made_by(self, node: int) -> Leaf | None:
+        """None for an argument, and for what an operation with regions gives."""
+        return self._leaf_of.get(self._origin(node))
+
+    def _constant(self, node: int) -> int | None:
+        made = self._made_by(node)
+        found = _CONSTANT.match(made.operation.tail) if made and made.operation.traits.is_constant else None
+        return int(found[1]) if found else None
+
+
+_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+)>?")
+
+
+def _is_power_of_two(number: int | None) -> bool:
+    return number is not None and abs(number).bit_count() <= 1
+
+
+_COUNTS: Mapping[str, Callable[[_Function, Leaf], Work]] = {
+    **dict.fromkeys(_BITWISE, _Function.bitwise),
+    **dict.fromkeys(_BOUNDS, _Function.bound),
+    **dict.fromkeys(_RIGHT_SHIFTS, _Function.shift),
+    "arith.muli": _Function.product,
+    "tt.mulhiui": _Function.upper_half,
+    **dict.fromkeys(_DIVISIONS, _Function.division),
+    "arith.cmpi": _Function.comparison,
+    "arith.select": _Function.choice,
+}

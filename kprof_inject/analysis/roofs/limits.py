@@ -1,0 +1,231 @@
+"""What limits a launch, in one sentence: the unit that is busiest, or that none is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR
+from kprof_inject.analysis.roofs.work import Work
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.quantities import counted, percent, short_time, size_text
+
+DRAM = "DRAM"
+
+# From here on, Nsight Compute calls a unit well used, and anything below it latency's affair (Kernel Profiling Guide,
+# "GPU Speed of Light Throughput").
+_LIMITING = 0.6
+# Of what is no bound, but can be.
+_POSSIBLE = 0.5
+# Less would not hide what limits a launch.
+_NOTABLE_EXCHANGES = 0.3
+# Two units that take turns leave no more than this.
+_TAKEN_TOGETHER = 0.75
+# What takes less is not worth a word.
+_NOTABLE = 0.1
+# Which of two units is busier is no matter if they differ by less.
+_NEAR = 0.1
+# A grid on fewer of the SMs is the first thing to change.
+_LEAST_SMS = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """``units`` are those that limit the launch; none if it waits, or if that is not known. ``parts`` are what each
+    unit needs of its time at least."""
+
+    units: tuple[str, ...]
+    text: str
+    parts: Mapping[str, float]
+    is_known: bool = True
+
+    @property
+    def sentence(self) -> str:
+        return f"limited by {self.text}" if self.is_known else f"limit not known: {self.text}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "sentence": self.sentence}
+
+
+def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None) -> Limit:
+    """Of a launch. ``device_sms`` are all that the device has."""
+    whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
+    if light.missing or whole is None:
+        why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
+        return Limit((), why, {}, is_known=False)
+    judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)
+    for judge in (_few_sms, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges):
+        found = judge(judged)
+        if found is not None:
+            return found
+    return _waits(judged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    summary: LaunchSummary
+    light: SpeedOfLight
+    whole: Roof
+    parts: Mapping[str, float]
+    device_sms: int | None
+
+    @property
+    def busiest(self) -> list[str]:
+        """The busiest unit first."""
+        return sorted(self.parts, key=lambda unit: -self.parts[unit])
+
+    def limit(self, text: str, *units: str) -> Limit:
+        return Limit(units, text, self.parts)
+
+
+def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
+    """Where all of it may lie in the L2, nothing has to move."""
+    if light.dram is None or light.dram.fits_l2 or not summary.duration_ns:
+        return {}
+    return {DRAM: light.dram.least_ns / summary.duration_ns}
+
+
+def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
+    return next(scope.kind for scope in summary.scopes if scope.scope == roof.scope)
+
+
+_NAMES = {
+    TENSOR: "the tensor cores",
+    SPECIAL: "the special function units",
+    FP32: "the fp32 units",
+    ALU: "the ALU",
+    ISSUE: "the issue of instructions",
+    SHARED: "shared memory and the L1",
+    L2: "what comes from the L2",
+    DRAM: "DRAM",
+}
+
+
+def _at_roof(judged: _Judged) -> Limit | None:
+    if judged.parts[judged.busiest[0]] < _LIMITING:
+        return None
+    units = _as_busy(judged.parts)
+    text = _with_parts(units, judged.parts, judged.whole.work)
+    if units[0] == DRAM and judged.light.dram:
+        text += f", for {size_text(judged.light.dram.least_bytes)} have to move"
+    loop = _busiest_loop(judged, units[0])
+    if loop and loop.part > judged.parts[units[0]]:
+        text += f"; {percent(loop.parts[units[0]])} in {loop.scope}"
+    return judged.limit(text, *units)
+
+
+def _as_busy(parts: Mapping[str, float]) -> list[str]:
+    """The busiest unit, and those that are nearly as busy."""
+    most = max(parts.values())
+    found = [unit for unit, part in parts.items() if part >= max(most - _NEAR, _POSSIBLE)]
+    return sorted(found, key=lambda unit: -parts[unit])
+
+
+def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work) -> str:
+    """``the tensor cores (64.1 % of the peak or more)``."""
+    told = [
+        f"{_name(unit, work)} ({percent(parts[unit])} of the peak{'' if number else ' or more'})"
+        for number, unit in enumerate(units)
+    ]
+    return " and ".join(told)
+
+
+def _name(unit: str, work: Work) -> str:
+    if unit == FP32 and work.integer_multiplications > max(work.multiplications, work.additions):
+        return "integer multiplication in the fp32 units"
+    return _NAMES[unit]
+
+
+def _memory(judged: _Judged) -> Limit | None:
+    """Memory that is touched again may be in the L2 still, or not; and of a gather, nobody knows what it touches."""
+    dram = judged.light.dram
+    if dram is None or dram.streamed_bytes is None or (dram.fits_l2 and not dram.unknown):
+        return None
+    most = 1e9 * dram.streamed_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
+    least = judged.parts.get(DRAM, 0.0)
+    others = [part for unit, part in judged.parts.items() if unit != DRAM]
+    if most < _LIMITING or max(others) > _POSSIBLE:
+        return None
+    text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of the peak: what is read at "
+    text += "addresses that are unknown, or read again, may be in the L2)"
+    return judged.limit(text, DRAM)
+
+
+def _few_sms(judged: _Judged) -> Limit | None:
+    waves = judged.summary.waves
+    if waves is None or not judged.device_sms or waves.sms >= _LEAST_SMS * judged.device_sms:
+        return None
+    unit = judged.busiest[0]
+    text = f"its grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
+    text += f"the busiest unit is {_NAMES[unit]} ({percent(judged.parts[unit])} of the peak)"
+    return judged.limit(text)
+
+
+def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
+    loops = [roof for roof in _loops(judged) if roof.part >= _LIMITING and roof.unit != DRAM]
+    if not loops:
+        return None
+    loop = max(loops, key=lambda roof: roof.sm_cycles)
+    share = loop.sm_cycles / judged.whole.sm_cycles
+    if share < _POSSIBLE:
+        return None
+    units = _as_busy(loop.parts)
+    text = f"{_with_parts(units, loop.parts, loop.work)} in {loop.scope}, which is {percent(share)} of its time; "
+    text += f"{percent(judged.parts[loop.unit])} over the whole"
+    return judged.limit(text, *units)
+
+
+def _two_units(judged: _Judged) -> Limit | None:
+    """Those of one warp's instructions, one after the other."""
+    first, second = [unit for unit in judged.busiest if unit in (TENSOR, SPECIAL, FP32)][:2]
+    together = judged.parts[first] + judged.parts[second]
+    if together < _TAKEN_TOGETHER or judged.parts[second] < _NOTABLE:
+        return None
+    text = f"{_NAMES[first]} and {_NAMES[second]} in turn ({percent(judged.parts[first])} and "
+    text += f"{percent(judged.parts[second])} of the peak): without overlap, they take {percent(together)} of the time"
+    return judged.limit(text, first, second)
+
+
+def _exchanges(judged: _Judged) -> Limit | None:
+    """Between threads, of which the types do not tell how many bytes go through shared memory."""
+    possible = judged.light.exchanges
+    if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
+        return None
+    text = (
+        "threads exchange elements (reductions, scans, changes of layout, dots without tensor cores), which may fill "
+    )
+    text += f"shared memory for up to {percent(min(possible, 1.0))} of the time; of what is known, {_nearest(judged)}"
+    return Limit((), text, judged.parts, is_known=False)
+
+
+_LATENCY = "latency, or by instructions that TTGIR does not show"
+
+
+def _waits(judged: _Judged) -> Limit:
+    """Of instructions, TTGIR shows a part."""
+    cause = "latency, of its atomic operations most likely" if judged.light.atomics else _LATENCY
+    text = f"{cause}: {_nearest(judged)}"
+    dram = judged.light.dram
+    if dram and not dram.fits_l2:
+        text += f"; by its bytes it could take {short_time(dram.least_ns)}"
+    return judged.limit(text)
+
+
+def _nearest(judged: _Judged) -> str:
+    notable = [unit for unit in judged.busiest if judged.parts[unit] >= _NOTABLE][:2]
+    if not notable:
+        return f"no unit is busy for more than {percent(judged.parts[judged.busiest[0]])}"
+    told = " and ".join(f"{_NAMES[unit]} ({percent(judged.parts[unit])})" for unit in notable)
+    return f"the busiest {'are' if len(notable) > 1 else 'is'} {told}"
+
+
+def _loops(judged: _Judged) -> Iterator[Roof]:
+    return (roof for roof in judged.light.roofs if _kind_of(judged.summary, roof) == ScopeKind.LOOP)
+
+
+def _busiest_loop(judged: _Judged, unit: str) -> Roof | None:
+    loops: Sequence[Roof] = [roof for roof in _loops(judged) if roof.unit == unit]
+    return max(loops, key=lambda roof: roof.sm_cycles, default=None)

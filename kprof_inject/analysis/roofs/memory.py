@@ -1,0 +1,147 @@
+"""The bytes that a launch has to move: from the L2 to its SMs, and from and to DRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from kprof_inject.analysis.evaluation.accesses import AccessForm
+from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.evaluation.footprints import Ranges, union
+from kprof_inject.analysis.evaluation.grids import CTA, Part
+from kprof_inject.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class DramBound:
+    """What a launch has to move at least. ``least_bytes`` is that of DRAM: all that it reads, once, and of what it
+    writes that for which the L2 has no room. All of it is of a launch that finds nothing in the L2."""
+
+    read_bytes: int
+    written_bytes: int
+    least_bytes: int
+    streamed_bytes: int | None
+    """What moves if nothing that one operation reads is in the L2 when another reads it, and nothing that is read at an
+    unknown address; None where that is unknown."""
+    fits_l2: bool
+    """What it reads and writes may lie in the L2 when the launch begins."""
+    unknown: int
+    """How many operations access memory that is not in these."""
+    bytes_per_s: float
+    """Of the device."""
+
+    @property
+    def least_ns(self) -> float:
+        """No launch is faster that finds nothing in the L2."""
+        return 1e9 * self.least_bytes / self.bytes_per_s
+
+
+_LAST_LINE = 1 << 62
+
+
+class Traffic:
+    """Of a launch; each operation is asked once for the bytes that it touches."""
+
+    def __init__(self, operations: Sequence[Counted], timeline: Timeline) -> None:
+        """Of all operations of its kernel, in the order of the text."""
+        self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
+        self._timeline = timeline
+        self._touched: dict[tuple[int, bool], Ranges | None] = {}
+
+    @cached_property
+    def _sm_of_cta(self) -> Part | None:
+        """None unless it is known of all."""
+        ctas = self._timeline.ctas
+        if len(ctas) != prod(self._timeline.launch.grid):
+            return None
+        return Part((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))
+
+    def _of(self, number: int, by_sm: bool) -> Ranges | None:
+        key = (number, by_sm)
+        if key not in self._touched:
+            self._touched[key] = self._accesses[number][2].touched(self._sm_of_cta if by_sm else None)
+        return self._touched[key]
+
+    def l2_bytes(self, first: int, last: int) -> int:
+        """What comes to the SMs at least by what stands in these lines: what passes by an SM's L1 each time, and what
+        is kept there once to each SM that asks for it."""
+        passing = sum(
+            one.requested_bytes(times) or 0
+            for line, times, one in self._accesses
+            if first <= line <= last and one.form.reads and one.form.passes_by_l1
+        )
+        return passing + self._kept(last) - self._kept(first - 1)
+
+    def l1_bytes(self, first: int, last: int) -> int:
+        """What goes between the L1 and registers by what stands in these lines."""
+        return sum(
+            one.requested_bytes(times) or 0
+            for line, times, one in self._accesses
+            if first <= line <= last and one.form.by_registers and one.is_spread
+        )
+
+    def _kept(self, last: int) -> int:
+        """What the L1s of all SMs have got when the operations up to this line are done."""
+        ranges = (
+            self._of(number, by_sm=True)
+            for number, (line, _, one) in enumerate(self._accesses)
+            if line <= last and _is_kept(one.form)
+        )
+        return union(one for one in ranges if one is not None).size_bytes
+
+    def dram_bound(self, l1_bytes: int) -> DramBound | None:
+        """None where the device's memory is unknown. ``l1_bytes`` is the size of an SM's L1 and shared memory."""
+        kernel = self._timeline.launch.kernel
+        if kernel.dram_bytes_per_s is None or kernel.l2_bytes is None:
+            return None
+        read = self._union(one.form.reads and not one.form.writes for _, _, one in self._accesses)
+        written = self._union(one.form.writes and not one.form.reads for _, _, one in self._accesses)
+        return DramBound(
+            read.size_bytes,
+            written.size_bytes,
+            read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
+            self._streamed_bytes(l1_bytes),
+            union((read, written)).size_bytes <= kernel.l2_bytes,
+            sum(self._of(number, by_sm=False) is None for number in range(len(self._accesses))),
+            kernel.dram_bytes_per_s,
+        )
+
+    def _streamed_bytes(self, l1_bytes: int) -> int | None:
+        found = [self._streamed(number) for number in range(len(self._accesses))]
+        again = [
+            number
+            for number, (_, _, one) in enumerate(self._accesses)
+            if _is_kept(one.form) and self._of(number, by_sm=False) is not None
+        ]
+        if None in found:
+            return None
+        total = sum(one for one in found if one is not None)
+        if self._fit(l1_bytes):
+            total -= sum(found[number] or 0 for number in again)
+            total += union(ranges for number in again if (ranges := self._of(number, by_sm=False))).size_bytes
+        return total
+
+    def _streamed(self, number: int) -> int | None:
+        _, times, one = self._accesses[number]
+        ranges = self._of(number, by_sm=False)
+        return one.requested_bytes(times) if ranges is None else ranges.size_bytes
+
+    def _fit(self, l1_bytes: int) -> bool:
+        """Whether what the CTAs of an SM read by its L1 has room there, so that they find it again."""
+        resources = self._timeline.launch.kernel.with_records
+        ctas = resources.ctas_per_sm or 1
+        kept = self._kept(_LAST_LINE) / prod(self._timeline.launch.grid) + (resources.shared_bytes or 0)
+        return ctas * kept <= l1_bytes
+
+    def _union(self, chosen: Iterator[bool]) -> Ranges:
+        ranges = (self._of(number, by_sm=False) for number, is_chosen in enumerate(chosen) if is_chosen)
+        return union(one for one in ranges if one is not None)
+
+
+def _is_kept(form: AccessForm) -> bool:
+    """Whether what is read stays in an SM's L1."""
+    return form.reads and form.by_registers and not form.passes_by_l1

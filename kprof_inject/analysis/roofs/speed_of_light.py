@@ -1,0 +1,147 @@
+"""The speed of light: what part of its time each scope would take if a unit of the SM did nothing but its work.
+
+Work comes from the module's types, how often it is done from the records, and the cycles from the SM's own counter: so
+no clock's rate is in it. CTAs that share an SM share its units. All work is a least, and so is each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel, by_ctas
+from kprof_inject.analysis.roofs.integer_work import work_with_integers
+from kprof_inject.analysis.roofs.memory import DramBound, Traffic
+from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
+from kprof_inject.analysis.roofs.work import NO_WORK, Work, exchanged_bytes, work_of
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """One scope of a launch. ``sm_cycles`` is the time in which any warp ran it, on each SM, summed over the SMs;
+    ``parts`` what each unit needs of that at least, from 0 to 1, by the unit's name."""
+
+    scope: str
+    executions: int
+    """By CTAs."""
+    sm_cycles: int
+    work: Work
+    parts: Mapping[str, float]
+
+    @property
+    def unit(self) -> str:
+        """The unit that needs most."""
+        return max(self.parts, key=lambda unit: self.parts[unit])
+
+    @property
+    def part(self) -> float:
+        return self.parts[self.unit]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "unit": self.unit}
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedOfLight:
+    """The roofs of a launch's scopes, in the order of the table, or why there are none. ``unknown`` operations do work
+    that is not in them: nobody knows how often they were executed. ``dram`` is the whole launch's, None where nothing
+    is known of the device's memory."""
+
+    roofs: tuple[Roof, ...]
+    unknown: int = 0
+    missing: Unjudged | None = None
+    dram: DramBound | None = None
+    atomics: int = 0
+    """How many operations of the module are atomic."""
+    exchanges: float = 0
+    """What part of the launch shared memory would be busy for if all that threads exchange went through it."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scopes": [roof.to_json() for roof in self.roofs],
+            "unknown_operations": self.unknown,
+            "dram": {**asdict(self.dram), "least_ns": self.dram.least_ns} if self.dram else None,
+            "exchanges": self.exchanges,
+            "missing": str(self.missing) if self.missing else None,
+        }
+
+
+def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
+    """Of one launch. ``ran`` is what it executed, or why nobody knows."""
+    target = _target(timeline.launch.kernel)
+    rates = rates_of(target)
+    if rates is None:
+        return SpeedOfLight((), missing=Unjudged(f"no rates are known of {target}", ""))
+    if missing := _missing(timeline):
+        return SpeedOfLight((), missing=missing)
+    if isinstance(ran, Unjudged):
+        return SpeedOfLight((), missing=ran)
+    traffic = Traffic(ran.operations, timeline)
+    working = list(_working(ran))
+    return SpeedOfLight(
+        tuple(_roofs(timeline, summary, rates, working, traffic)),
+        sum(one.times is None for one, _ in working),
+        dram=traffic.dram_bound(rates.l1_bytes),
+        atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
+        exchanges=_exchanges(ran, summary, rates),
+    )
+
+
+def _working(ran: ExecutedKernel) -> Iterator[tuple[Counted, Work]]:
+    of_integers = work_with_integers(ran.module)
+    for one in ran.operations:
+        work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
+        if work != NO_WORK:
+            yield one, work
+
+
+def _exchanges(ran: ExecutedKernel, summary: LaunchSummary, rates: UnitRates) -> float:
+    aliases = ran.module.aliases
+    moved = sum(exchanged_bytes(one.operation, aliases) * (one.times or 0) for one in ran.operations)
+    longest = max((scope.sm_cycles for scope in summary.scopes), default=0)
+    return moved / rates.shared_bytes / longest if longest else 0.0
+
+
+def _target(kernel: Kernel) -> str:
+    target = kernel.metadata.get("target")
+    return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else "an unknown device"
+
+
+def _missing(timeline: Timeline) -> Unjudged | None:
+    chosen, grid = len(timeline.ctas), prod(timeline.launch.grid)
+    if chosen < grid:
+        return Unjudged(f"only {chosen} of {grid} CTAs were chosen", "choose them all")
+    return missing_records(timeline) or unpaired_records(timeline)
+
+
+def _roofs(
+    timeline: Timeline,
+    summary: LaunchSummary,
+    rates: UnitRates,
+    working: Sequence[tuple[Counted, Work]],
+    traffic: Traffic,
+) -> Iterator[Roof]:
+    for index, scope in enumerate(timeline.table.scopes):
+        sm_cycles = summary.scopes[index].sm_cycles
+        if scope.lines is None or not sm_cycles or not _is_whole(scope):
+            continue
+        first, last = scope.lines
+        work = Work(shared_bytes=traffic.l1_bytes(first, last), l2_bytes=traffic.l2_bytes(first, last))
+        for one, each in working:
+            if one.times and first <= one.line <= last:
+                work += each * one.times
+        if work != NO_WORK:
+            parts = {unit: needed / sm_cycles for unit, needed in rates.cycles(work).items()}
+            yield Roof(scope.name, by_ctas(summary, index), sm_cycles, work, parts)
+
+
+def _is_whole(scope: ScopeInfo) -> bool:
+    """Whether the scope has all the time of what is in it: other operations only issue what ends later."""
+    return scope.kind in (ScopeKind.FUNCTION, ScopeKind.LOOP, ScopeKind.ITERATION)

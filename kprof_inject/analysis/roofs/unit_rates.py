@@ -1,0 +1,89 @@
+"""What an SM (or CU) can do in a cycle at most, by its units.
+
+Sources. NVIDIA: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" of each compute capability
+(floats of 32 bits, integers, special functions); of integers on sm_100 and sm_120, all that can be issued. The
+architectures' white papers give dense tensor rates of a device, which are divided by its SMs and its boost clock. Of
+fp16: A100, 312 TFLOPS on 108 SMs at 1.41 GHz are 2048 a cycle; RTX 4090, 330 on 128 at 2.52 GHz 1024; H100 SXM, 989.4
+on 132 at 1.83 GHz 4096; B200, 2250 on 148 at 1.85 GHz 8192. AMD: data sheets of MI300X (1307.4 TFLOPS on 304 CUs at 2.1
+GHz: 2048) and MI355X (2516 on 256 at 2.4 GHz: 4096); special functions by the CDNA 3 ISA guide, at a quarter of the
+rate of others. Four schedulers issue an instruction for 32 threads each in a cycle. Shared memory and the L1 move 128
+bytes a cycle: CUDA C++ Programming Guide, "Shared Memory", 32 banks of 4 bytes. An SM takes in 64 bytes a cycle from
+the L2: NVIDIA's A100 white paper has 5120 for 108 SMs, which is less; on an H200, Nsight Compute counted up to 43.
+Sizes of the L1 and shared memory together are those of the programming guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kprof_inject.analysis.roofs.work import Work
+
+TENSOR = "tensor cores"
+SPECIAL = "special functions"
+FP32 = "fp32 units"
+ALU = "ALU"
+ISSUE = "instruction issue"
+SHARED = "shared memory and L1"
+L2 = "L2 to SM"
+"""The names of the units: ``Roof.parts`` and ``Limit.parts`` have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRates:
+    """Of one SM in one cycle: ``tensor_flops`` by the operands' type, dense; ``special`` and ``fp32`` in instructions,
+    each of one element; ``integers`` are those of the ALU, and multiplications of integers, which the fp32 units do as
+    fast; ``issue`` those of all kinds. A multiplication and an addition may be one instruction.
+    ``shared_bytes`` go to or from shared memory and the L1, ``l2_bytes`` come from the L2."""
+
+    tensor_flops: Mapping[str, int]
+    special: int
+    fp32: int
+    integers: int = 64
+    shared_bytes: int = 128
+    l2_bytes: int = 64
+    issue: int = 128
+    l1_bytes: int = 0
+    """The size of an SM's L1 and shared memory together."""
+
+    def cycles(self, work: Work) -> dict[str, float]:
+        """How many cycles of one SM each unit needs for it at least, by the name of the unit. Work of a type that is
+        not known counts for nothing."""
+        tensor = (
+            flops / self.tensor_flops[element]
+            for element, flops in work.tensor_flops.items()
+            if element in self.tensor_flops
+        )
+        fp32 = max(work.multiplications, work.additions) + work.integer_multiplications
+        return {
+            TENSOR: sum(tensor),
+            SPECIAL: work.special / self.special,
+            # An upper half takes two turns: of random numbers, Nsight Compute says on an H200 that the "fmaheavy" pipe
+            # was active for 93 % of the time, and these are 91.
+            FP32: max(fp32 / self.fp32, (work.integer_multiplications + work.upper_halves) / self.integers),
+            ALU: work.logic / self.integers,
+            ISSUE: (fp32 + work.special + work.logic + work.conversions) / self.issue,
+            SHARED: work.shared_bytes / self.shared_bytes,
+            L2: work.l2_bytes / self.l2_bytes,
+        }
+
+
+def _tensor(f16: int, **others: int) -> dict[str, int]:
+    return {"f16": f16, "bf16": f16, "i8": 2 * f16, **others}
+
+
+_RATES = {
+    "cuda:80": UnitRates(_tensor(2048, tf32=1024, f64=128), 16, 64, l1_bytes=192 << 10),
+    "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 << 10),
+    "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 << 10),
+    "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 << 10),
+    "cuda:100": UnitRates(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, 128, l1_bytes=256 << 10),
+    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, 128, l1_bytes=128 << 10),
+    "hip:gfx942": UnitRates(_tensor(2048, tf32=1024, f32=256, f64=256, f8=4096), 16, 128),
+    "hip:gfx950": UnitRates(_tensor(4096, f32=256, f64=128, f8=8192, f4=16384), 16, 128),
+}
+
+
+def rates_of(target: str) -> UnitRates | None:
+    """Of a target such as ``cuda:90``; None for one that the table does not have."""
+    return _RATES.get(target)

@@ -1,0 +1,244 @@
+"""What an operation of TTGIR has to do, from the types that it is printed with.
+
+Everything here is a least: what a layout makes several threads do, and what the compiler adds, comes on top of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.values import definition_of, operand_names
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Of one CTA, or of all: ``tensor_flops`` by the operands' type (all of 8 bits are ``f8``), and elements that are
+    multiplied, added, or put through a special function, as floats of 32 bits; and bytes that are moved."""
+
+    tensor_flops: Mapping[str, float] = field(default_factory=dict)
+    special: float = 0
+    multiplications: float = 0
+    additions: float = 0
+    logic: float = 0
+    """Elements of 32 bits, integers and floats, that are compared, chosen or bounded; and integers that are shifted, or
+    combined bit by bit."""
+    integer_multiplications: float = 0
+    upper_halves: float = 0
+    """Of these, those that give the upper half of the product."""
+    conversions: float = 0
+    """Elements that become floats of 32 bits."""
+    shared_bytes: float = 0
+    """That go between shared memory, or the L1, and registers or tensor cores."""
+    l2_bytes: float = 0
+    """That come from the L2 to the SM."""
+
+    def __add__(self, other: Work) -> Work:
+        elements = dict.fromkeys((*self.tensor_flops, *other.tensor_flops))
+        return Work(
+            {one: self.tensor_flops.get(one, 0) + other.tensor_flops.get(one, 0) for one in elements},
+            self.special + other.special,
+            self.multiplications + other.multiplications,
+            self.additions + other.additions,
+            self.logic + other.logic,
+            self.integer_multiplications + other.integer_multiplications,
+            self.upper_halves + other.upper_halves,
+            self.conversions + other.conversions,
+            self.shared_bytes + other.shared_bytes,
+            self.l2_bytes + other.l2_bytes,
+        )
+
+    def __mul__(self, times: float) -> Work:
+        return Work(
+            {element: times * flops for element, flops in self.tensor_flops.items()},
+            times * self.special,
+            times * self.multiplications,
+            times * self.additions,
+            times * self.logic,
+            times * self.integer_multiplications,
+            times * self.upper_halves,
+            times * self.conversions,
+            times * self.shared_bytes,
+            times * self.l2_bytes,
+        )
+
+
+NO_WORK = Work()
+
+# Each element takes one instruction of the special function unit, whatever else it takes: PTX ISA, "Floating Point
+# Instructions" (ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division), to which Triton
+# lowers these of f32.
+_SPECIAL = """
+    math.exp math.exp2 math.log math.log2 math.rsqrt math.sqrt tt.precise_sqrt
+"""
+_OF_ELEMENT = {
+    **dict.fromkeys(_SPECIAL.split(), Work(special=1)),
+    "arith.mulf": Work(multiplications=1),
+    "arith.addf": Work(additions=1),
+    "arith.subf": Work(additions=1),
+    "math.fma": Work(multiplications=1, additions=1),
+    **dict.fromkeys(("arith.extf", "arith.sitofp", "arith.uitofp"), Work(conversions=1)),
+    **dict.fromkeys(
+        ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf", "arith.select"),
+        Work(logic=1),
+    ),
+}
+
+
+def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
+    """Of one execution by a CTA. ``aliases`` are the module's."""
+    if operation.name in _OF_ELEMENT:
+        result = next(reversed(types_of(operation)), None)
+        # Each thread computes a scalar, which is next to nothing.
+        return _OF_ELEMENT[operation.name] * result.elements if result and _is_f32_tensor(result) else NO_WORK
+    if operation.name in _DIVISIONS:
+        return _of_division(operation)
+    if operation.traits.is_dot:
+        return _of_dot(operation, aliases) + _of_operands(operation)
+    if operation.name in _SHARED_PLACE:
+        return _of_shared(operation, _SHARED_PLACE[operation.name])
+    return _of_combination(operation) if operation.traits.combines_elements else NO_WORK
+
+
+def _is_f32_tensor(result: PrintedType) -> bool:
+    return result.element == "f32" and bool(result.shape)
+
+
+# The reciprocal in a division is one. Of what several elements are divided by, it is computed once.
+_DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+
+
+def _of_division(operation: Operation) -> Work:
+    types = types_of(operation)
+    if not types or not _is_f32_tensor(types[-1]):
+        return NO_WORK
+    names = operand_names(operation)
+    made = definition_of(names[1], operation) if len(names) > 1 else None
+    divisors = types[-1].elements
+    while made is not None and made.traits.keeps_elements:
+        divisors = min(divisors, types_of(made)[0].elements)
+        made = definition_of(operand_names(made)[0], made)
+    if made is not None and (made.name == "tt.splat" or made.traits.is_constant):
+        return NO_WORK
+    return Work(special=divisors)
+
+
+# Which of an operation's types is that of what goes to shared memory, or comes from there.
+_SHARED_PLACE = {"ttg.local_load": -1, "ttg.local_store": 0, "ttg.local_alloc": 0}
+
+
+def _of_shared(operation: Operation, place: int) -> Work:
+    """An allocation stores what it is given; without that, nothing."""
+    types = types_of(operation)
+    moved = types[place] if types else None
+    return Work(shared_bytes=moved.elements * moved.bits / 8) if moved and moved.kind == "tensor" else NO_WORK
+
+
+# Rows that tensor cores multiply by one reading of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma"
+# (256 by a pair of CTAs).
+_ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256}
+
+
+def _of_operands(operation: Operation) -> Work:
+    """Those that the tensor cores take from shared memory themselves."""
+    types = types_of(operation)
+    rows = _ROWS_AT_ONCE.get(operation.name)
+    if rows is None or len(types) < 3:
+        return NO_WORK
+    first, second = types[0], _second_operand(types)
+    first_bytes = first.elements * first.bits / 8 if _is_shared(first) else 0
+    second_bytes = second.elements * second.bits / 8 if _is_shared(second) else 0
+    return Work(shared_bytes=first_bytes + max(first.shape[-2] / rows, 1) * second_bytes)
+
+
+def _is_shared(one: PrintedType) -> bool:
+    return one.kind == "memdesc" and "tensor_memory" not in one.rest
+
+
+def _of_combination(operation: Operation) -> Work:
+    """A reduction does what its region says for each element that it takes, less those that it leaves; a scan does no
+    less than that, and a map for each that it gives."""
+    types = types_of(operation)
+    if len(types) < 2 or not _is_f32_tensor(types[0]):
+        return NO_WORK
+    times = types[0].elements - types[-1].elements or types[-1].elements
+    combined = NO_WORK
+    for region in operation.regions:
+        for inner in region.walk():
+            combined += _OF_ELEMENT.get(inner.name, NO_WORK)
+    return combined * times
+
+
+_PRECISION = re.compile(r"\binputPrecision\s*=\s*(\w+)")
+# Triton's ``InputPrecision``, which some operations print as a number: how often the tensor cores take operands of f32.
+_PASSES = {"0": 1, "tf32": 1, "1": 3, "tf32x3": 3, "3": 3, "bf16x3": 3, "4": 6, "bf16x6": 6}
+_IEEE = ("ieee", "2")
+_FP4 = re.compile(r"\be2m1\b")
+_TENSOR_LAYOUT = re.compile(r"mma|mfma")
+_ALIAS = re.compile(r"#\w+")
+# The layout of an operand names that of the dot, which may be a slice's.
+_MOST_NESTED = 4
+
+
+def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
+    types = types_of(operation)
+    if len(types) < 3 or min(len(types[0].shape), len(types[1].shape)) < 2:
+        return NO_WORK
+    first, second = types[0], _second_operand(types)
+    is_packed = first.element == "i8" and bool(_FP4.search(operation.tail))
+    flops = 2 * first.elements * second.shape[-1] * (2 if is_packed else 1)
+    if first.element != "f32":
+        return Work({"f4" if is_packed else _family(first.element): flops})
+    if operation.name == "tt.dot" and not _TENSOR_LAYOUT.search(_resolved(types[-1].rest, aliases)):
+        return Work(multiplications=flops / 2, additions=flops / 2)
+    found = _PRECISION.search(operation.tail)
+    precision = found[1] if found else "tf32"
+    if precision in _IEEE:
+        return Work({"f32": flops})
+    return Work({"tf32": flops * _PASSES.get(precision, 1)})
+
+
+def _second_operand(types: tuple[PrintedType, ...]) -> PrintedType:
+    """The first that the first operand can be multiplied by: before it may stand the type of a scale."""
+    depth = types[0].shape[-1]
+    return next((one for one in types[1:] if len(one.shape) > 1 and one.shape[-2] == depth), types[1])
+
+
+def _family(element: str) -> str:
+    return "f8" if element.startswith("f8") else element
+
+
+def _resolved(layout: str, aliases: Mapping[str, str]) -> str:
+    for _ in range(_MOST_NESTED):
+        layout = _ALIAS.sub(lambda found: aliases.get(found[0], found[0]), layout)
+    return layout
+
+
+# How many lanes of a warp have parts of what a reduction makes one of, at least in the layouts of tensor cores.
+_LANES = 4
+
+
+def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
+    """What threads would put into shared memory and take out of it, if all of it went that way that may: to change a
+    layout, or to combine elements of several threads."""
+    types = types_of(operation)
+    if not types or not types[0].shape:
+        return 0
+    first, last = types[0], types[-1]
+    if operation.name in ("tt.gather", "tt.histogram", "tt.join", "tt.split", "tt.scan"):
+        return 2 * first.elements * first.bits / 8
+    if operation.name == "ttg.convert_layout" and not _FREE_LAYOUT.search(_resolved(last.rest, aliases)):
+        return 2 * first.elements * first.bits / 8
+    if operation.name == "tt.reduce":
+        return 2 * last.elements * min(first.elements // last.elements, _LANES) * first.bits / 8
+    if operation.traits.is_dot:
+        # Without tensor cores, each thread takes operands of a tile of its own: of 4 x 4, two bytes a multiplication.
+        return 2 * _of_dot(operation, aliases).multiplications
+    return 0
+
+
+# Operands of dots and slices mostly stay in the threads that have them.
+_FREE_LAYOUT = re.compile(r"dot_op|slice")

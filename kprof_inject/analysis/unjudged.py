@@ -1,0 +1,74 @@
+"""Why something cannot be judged of a launch, and what would help: most judgements need all of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.quantities import counted, numbered, percent
+from kprof_inject.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    reason: str
+    """What a rule lacks to judge a launch."""
+    remedy: str
+    """What to do so that it has it; empty if nothing helps."""
+
+    def __str__(self) -> str:
+        return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+
+# A smaller share would round to nothing.
+_LEAST_SHARE_SHOWN = 0.001
+
+
+def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
+    """Why it is not known of all CTAs when they ran; None if it is."""
+    if summary.waves is None:
+        return Unjudged("no timer was read that tells when CTAs ran", "record with Triton 3.6 or newer")
+    if timeline.ctas_never_ran:
+        return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
+    if timeline.ctas_damaged:
+        return Unjudged(f"{counted(timeline.ctas_damaged, 'CTA')} had a damaged header", "capture again")
+    ctas, grid = len(timeline.ctas), prod(timeline.launch.grid)
+    if ctas < grid:
+        return Unjudged(f"only {ctas} of {grid} CTAs were chosen", "choose them all")
+    return None
+
+
+def too_short(summary: LaunchSummary) -> Unjudged | None:
+    """That nothing is known of a launch's end, for it fits into one step of the timer."""
+    if summary.ending is not None:
+        return None
+    return Unjudged("the launch is too short for the timer", "give it more work")
+
+
+def missing_records(timeline: Timeline) -> Unjudged | None:
+    """Why counts and sums are not of all that the warps recorded; None if they are."""
+    if lost := timeline.records_lost:
+        share = lost / max(timeline.records_written, lost)
+        told = f"{percent(share)} of the" if share >= _LEAST_SHARE_SHOWN else f"{lost} of {timeline.records_written}"
+        return Unjudged(f"{told} records were lost", "use --fit, or a larger --buffer-bytes")
+    if timeline.records_damaged:
+        return Unjudged(f"{counted(timeline.records_damaged, 'record')} were damaged", "capture again")
+    return None
+
+
+def unpaired_records(timeline: Timeline) -> Unjudged | None:
+    """That some records have no partner, though none was lost: what they were to time is in no figure."""
+    unpaired = int(timeline.open_starts.sum() + timeline.stray_ends.sum())
+    if not unpaired:
+        return None
+    what = "1 record has" if unpaired == 1 else f"{unpaired} records have"
+    return Unjudged(f"{what} no partner", "")
+
+
+def missing_warps(timeline: Timeline) -> Unjudged | None:
+    """That some warps of each CTA recorded nothing; None if all did."""
+    if len(timeline.warps) >= timeline.launch.kernel.num_warps:
+        return None
+    recorded = numbered("warp", timeline.warps) if timeline.warps else "no warp"
+    return Unjudged(f"only {recorded} recorded", "leave out --warps")

@@ -1,0 +1,207 @@
+"""``kprof-inject causal``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.capture.mode import Mode, parse_warps
+from kprof_inject.capture.model import Capture
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.options import (
+    PROGRAM_SETTINGS,
+    complete_selectors,
+    json_option,
+    kernel_option,
+    path_type,
+    workspace_option,
+)
+from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.workspace_first import WorkspaceFirst
+from kprof_inject.errors import KprofError
+from kprof_inject.pipeline.captures import decode_capture, experiments_at
+from kprof_inject.pipeline.delays import CausalChoice, default_selectors, prepare, with_structure
+from kprof_inject.pipeline.experiments import experiment, slopes_in
+from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.pipeline.programs import dump, run
+from kprof_inject.report.slope_files import slopes_csv, slopes_json
+from kprof_inject.report.terminal.slope_table import print_slopes
+from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
+from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input
+from kprof_inject.select.selectors import parse_selectors
+from kprof_inject.workspace import Workspace, is_workspace
+from kprof_inject.workspace_lock import held
+
+
+class _WorkspaceOrProgram(WorkspaceFirst):
+    def is_workspace(self, word: str) -> bool:
+        return is_workspace(Path(word))
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """How results leave."""
+
+    as_json: bool
+    csv_path: Path | None
+    html_path: Path | None
+
+    def write(self, workspace: Workspace, folder: Path, capture: Capture | None) -> None:
+        """What an experiment found out: ``folder`` has it, and ``capture`` the same kernels with records."""
+        slopes = list(slopes_in(folder, capture, say))
+        if self.html_path is not None:
+            self._write_page(self.html_path, workspace, capture)
+        if self.csv_path is not None:
+            self.csv_path.write_text(slopes_csv(slopes), encoding="utf-8")
+            say(f"wrote {self.csv_path}")
+        if self.as_json:
+            click.echo(slopes_json(slopes))
+        else:
+            print_slopes(slopes, table_console())
+
+    def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
+        from kprof_inject.report.html.document import write_html
+
+        if capture is None:
+            raise KprofError("a page needs a capture of the kernels, and there is none", hint="see why above")
+        experiments = experiments_at(workspace.folder)
+        write_html(path, [report_on(timeline, experiments) for timeline in decode_capture(capture, say)])
+        say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
+
+
+@click.command("causal", cls=_WorkspaceOrProgram, context_settings=PROGRAM_SETTINGS)
+@workspace_option
+@click.option(
+    "--at",
+    "selectors",
+    multiple=True,
+    metavar="SELECTOR",
+    shell_complete=complete_selectors,
+    help="Where to delay, [KERNEL/]SITE[=NAME] as in profile; each place by itself, at its start. Repeatable. "
+    "[default: the source's markers, and parts: issues of copies, waits, dots, reductions, special functions, loads "
+    "and stores of the innermost loops, and what stands before and behind the loops]",
+)
+@kernel_option
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=20.0,
+    show_default=True,
+    help="How long to time each kernel at most; it ends earlier when all slopes are known to 0.03.",
+)
+@click.option(
+    "--launches",
+    default="first",
+    show_default=True,
+    metavar="SPEC",
+    help="With which launch of each kernel to experiment: the first of these, as in run.",
+)
+@click.option(
+    "--no-replay",
+    is_flag=True,
+    help="Launch no kernel more often than the program does: its own launches take turns.",
+)
+@click.option("--warps", default="", metavar="N,N,...", help="Delay these warps of each CTA alone. [default: all]")
+@click.option(
+    "--partition",
+    default="*",
+    metavar="GLOB",
+    help="Only places of such partitions, such as 'partition 0' or 'default*'. [default: all]",
+)
+@json_option
+@click.option("--csv", "csv_path", type=path_type(), metavar="FILE", help="Write the slopes as a table, too.")
+@click.option(
+    "--html",
+    "html_path",
+    type=path_type(),
+    metavar="FILE",
+    help="Write a page, too: the report of the kernels with the slopes beside their times and their source.",
+)
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    workspace: Path,
+    selectors: tuple[str, ...],
+    kernel: str,
+    seconds: float,
+    launches: str,
+    no_replay: bool,
+    warps: str,
+    partition: str,
+    as_json: bool,
+    csv_path: Path | None,
+    html_path: Path | None,
+    program: tuple[str, ...],
+) -> None:
+    """Slow down one place of a kernel after the other, and show what the kernel makes of it: which of its parts matter.
+
+    Takes PROGRAM, which is dumped, run with records, and run with delays; or a WORKSPACE that was dumped, and PROGRAM;
+    or a WORKSPACE alone, whose last results it shows."""
+    wanted = parse_selectors(selectors)
+    printed = _Printed(as_json, csv_path, html_path)
+    filter_ = parse_launches(launches)
+    choice = CausalChoice(filter_, NO_REPLAYS if no_replay else REPLAYS, kernel, seconds, parse_warps(warps), partition)
+    is_dumped = bool(program) and is_workspace(Path(program[0]))
+    if is_dumped:
+        workspace, program = Path(program[0]), program[1:]
+    if not program:
+        if not is_dumped:
+            raise click.UsageError("Missing argument 'PROGRAM'.")
+        opened = Workspace.open(workspace)
+        printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
+        return
+    program_input = kept_input(workspace)
+    with held(workspace, say):
+        opened = Workspace.open(workspace) if is_dumped else Workspace.create(workspace)
+        if not is_dumped:
+            dump_exit_code = dump(opened, kernel, program, program_input, say)
+            if dump_exit_code in STOPPED:
+                ctx.exit(dump_exit_code)
+            _require_again(program_input, workspace)
+        wanted = wanted or default_selectors(opened)
+        kernels = insert_kernels(opened, with_structure(wanted))
+        write_insertions(opened, kernels)
+        say_kernels(kernels, wanted)
+        recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS)
+        capture, exit_code = _recorded(opened, recorded, program, program_input)
+        if exit_code in STOPPED:
+            ctx.exit(exit_code)
+        prepare(opened, kernels, wanted, capture, choice, say)
+        _require_again(program_input, workspace)
+        folder, exit_code = experiment(opened, choice, program, program_input, say)
+        printed.write(opened, folder, capture)
+    ctx.exit(exit_code)
+
+
+def _recorded(
+    workspace: Workspace, choice: LaunchChoice, program: Sequence[str], program_input: ProgramInput
+) -> tuple[Capture | None, int]:
+    """The same places with records: how often each is executed, and what it takes; None where nothing was recorded. And
+    the program's exit code."""
+    try:
+        folder, exit_code = run(workspace, choice, Mode(), program, program_input, say)
+    except KprofError as error:
+        say(f"without records, how often places are executed is left to the kernel's arguments: {error.what}")
+        return None, 0
+    return read_capture(folder), exit_code
+
+
+def _last_capture(workspace: Workspace) -> Capture | None:
+    try:
+        return read_capture(workspace.last_capture_folder())
+    except KprofError:
+        return None
+
+
+def _require_again(program_input: ProgramInput, workspace: Path) -> None:
+    if program_input.refusal:
+        raise KprofError(
+            f"the program cannot be run again: {program_input.refusal}",
+            hint=f"start it with < FILE, or go on from here: kprof-inject causal {workspace} -- PROG",
+        )

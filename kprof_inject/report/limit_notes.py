@@ -1,0 +1,46 @@
+"""What stands under a launch's table of its limits: the roofs of its scopes, and what was in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.flights.figures import Flights
+from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.quantities import counted, percent, short_time, size_text
+
+LEAST_ROOF = 0.01
+"""What takes less of a scope limits nothing."""
+
+
+def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
+    """What part of each scope would be left if nothing but its busiest unit took time."""
+    by_unit: dict[str, list[str]] = {}
+    for roof in speed_of_light.roofs:
+        if roof.part >= LEAST_ROOF:
+            by_unit.setdefault(roof.unit, []).append(f"{roof.scope} {percent(roof.part)}")
+    if not by_unit:
+        return
+    parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
+    left_out = ""
+    if count := speed_of_light.unknown:
+        left_out = f"; without {counted(count, 'operation')} under conditions or in loops that were not counted"
+    yield f"speed of light: the least part of its cycles that a scope needs {'; '.join(parts)}{left_out}"
+
+
+def flight_notes(flights: Flights) -> Iterator[str]:
+    """A line for each kind of work that goes on while warps do."""
+    for flight in flights.flights:
+        where = f" ({flight.source.rpartition('/')[2]})" if flight.source else ""
+        line = f"in flight: {flight.work} by {flight.scope}{where}: {counted(flight.groups, 'group')}, "
+        line += f"{flight.depth} at once; {percent(flight.blocked_share)} were waited for"
+        if flight.latency_ns is not None:
+            line += f", these for {short_time(flight.latency_ns)} from issue to completion"
+        yield line
+    if flights.most_bytes_per_sm:
+        line = f"bytes in flight: {size_text(round(flights.mean_bytes_per_sm))} on each SM on average, "
+        line += f"{size_text(flights.most_bytes_per_sm)} at most"
+        if flights.needed_bytes is not None:
+            line += f"; {size_text(round(flights.needed_bytes))} would fill the loop's roof at this latency"
+        yield line
+    for operation, reason in flights.unpaired.items():
+        yield f"in flight: nothing is known of {operation}, for {reason}"

@@ -1,0 +1,97 @@
+"""The causal step inside the program: kernels that have delays planned are timed with each of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import triton
+
+from kprof_inject.runtime.compiler import Compile, variant_of, with_room, wrap_compiler
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.devices.torch_device import devices_of_process
+from kprof_inject.runtime.dump import note_gpu
+from kprof_inject.runtime.hook import is_compile_worker
+from kprof_inject.runtime.launching import autotuning, launcher
+from kprof_inject.runtime.launching.delaying import DelayingLauncher
+from kprof_inject.runtime.launching.kernel_experiment import KernelExperiment
+from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.process_events import at_end
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import DumpedKernel, Workspace
+
+
+def install(session: Session, report: ProcessReport) -> None:
+    """Called once, right after Triton was imported."""
+    step = CausalStep(session, report, devices_of_process())
+    launcher.wrap_loading()
+    autotuning.mark_benchmarks()
+    autotuning.report_choices(report)
+    wrap_compiler(step.compile)
+    at_end(report.note_end, report.note_resumed)
+    at_end(functools.partial(note_gpu, report, os.getpid()))
+    at_end(step.finish)
+
+
+class CausalStep:
+    """Has each kernel of this process that has delays planned go through its experiment."""
+
+    def __init__(self, session: Session, report: ProcessReport, device: Device) -> None:
+        self._session = session
+        self._report = report
+        self._device = device
+        self._workspace = Workspace(Path(session.workspace))
+        self._experiments: dict[str, KernelExperiment] = {}
+        self._watchdog = Watchdog(functools.partial(self._give_up_all))
+        self._pid = os.getpid()
+
+    def compile(self, original: Compile, args: Any, kwargs: Any) -> Any:
+        kernel = with_room(original)(*args, **kwargs)
+        with self._report.guard("looking up a kernel's delays"):
+            variant = variant_of(self._workspace, original, args, kwargs)
+            experiment = self._experiment_of(variant) if variant else None
+            if experiment is not None:
+                launcher.around_load(kernel, functools.partial(self._load, kernel, experiment))
+        return kernel
+
+    def finish(self) -> None:
+        """Save what is not saved yet. Never raises."""
+        if os.getpid() == self._pid:  # a forked child cannot ask its parent's devices
+            for experiment in self._experiments.values():
+                with self._report.guard("saving an experiment"):
+                    experiment.finish()
+
+    def _experiment_of(self, variant: DumpedKernel) -> KernelExperiment | None:
+        delays = self._workspace.delays(variant.variant)
+        if delays is None or not fnmatchcase(variant.name, self._session.kernel):
+            return None
+        dumped = self._workspace.kernel(variant.variant)
+        if reason := _why_not(dumped):
+            self._report.add_kernel(dumped.variant, dumped.name, "left alone", reason)
+            return None
+        if variant.variant not in self._experiments:
+            self._experiments[variant.variant] = KernelExperiment(
+                self._session, self._report, self._device, self._watchdog, self._workspace, dumped, delays
+            )
+        return self._experiments[variant.variant]
+
+    def _load(self, kernel: Any, experiment: KernelExperiment, load: launcher.Load) -> None:
+        load()
+        with self._report.guard("preparing an experiment"):
+            if not isinstance(kernel._run, DelayingLauncher):  # an exception had cut off an earlier attempt
+                kernel._run = DelayingLauncher(kernel, experiment)
+
+    def _give_up_all(self, reason: str) -> None:
+        for experiment in self._experiments.values():
+            experiment.give_up(reason)
+
+
+def _why_not(dumped: DumpedKernel) -> str:
+    """Why a kernel with delays planned must run as it is; empty if it need not."""
+    if dumped.info.triton_version != triton.__version__:
+        return f"Triton {dumped.info.triton_version} dumped it, and this is {triton.__version__}; dump again"
+    return "a worker process of Inductor's compiled it; set compile_threads to 1" if is_compile_worker() else ""

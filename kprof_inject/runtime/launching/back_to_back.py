@@ -1,0 +1,74 @@
+"""Times launches that follow each other on a stream: each by itself, or some of them back to back."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.runtime.devices.device import Device, Event
+from kprof_inject.runtime.launching.saved_memory import SavedMemory
+
+# A time of single launches has what the device does between two events in it, some microseconds: of launches back to
+# back, each has its share alone.
+_LEAST_BATCH_NS = 200_000
+_MOST_IN_BATCH = 20
+
+# How much longer than it took before the host may take to queue as many.
+_HOST_MARGIN = 2.0
+LEAST_HOLD_NS = 50_000
+_MOST_HOLD_NS = 20_000_000
+
+# A launch that finds its work done is no measure of one that does it.
+_SAME_WORK = 1.5
+
+Marks = tuple[Event, Event]
+"""Before and behind what is timed."""
+
+
+@dataclass(slots=True)
+class BackToBack:
+    """``launches`` of each kind follow each other without a pause; with ``restores`` the kernel's memory is put back
+    before."""
+
+    device: Device
+    stream: int
+    memory: SavedMemory
+    launches: int = 1
+    restores: bool = True
+    _queue_ns: int = 0
+
+    def marked(self, launch: Callable[[], None]) -> Marks:
+        if self.restores:
+            self.memory.restore(self.stream)
+        start = self.device.timing_mark(self.stream)
+        for _ in range(self.launches):
+            launch()
+        return start, self.device.timing_mark(self.stream)
+
+    def queued(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
+        """One after the other. The stream is held until the host has queued them, as far as it takes no longer than it
+        took the last time."""
+        begun_ns = time.monotonic_ns()
+        hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), LEAST_HOLD_NS), _MOST_HOLD_NS)
+        self.device.hold(self.stream, hold_ns)
+        marks = [self.marked(launch) for launch in launches]
+        self._queue_ns = time.monotonic_ns() - begun_ns
+        return marks
+
+    def times_ns(self, marks: Sequence[Marks]) -> list[float]:
+        """How long a launch of each took. It waits for them."""
+        for _, end in marks:
+            end.synchronize()
+        return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
+
+    def follow_each_other(self, launch_ns: float) -> None:
+        """From now on, launches of so long follow each other without the memory put back."""
+        self.restores = False
+        self.launches = min(max(math.ceil(_LEAST_BATCH_NS / max(launch_ns, 1.0)), 1), _MOST_IN_BATCH)
+
+
+def is_same_work(a_ns: float, b_ns: float) -> bool:
+    """Whether two launches that take so long may have done the same."""
+    return a_ns < _SAME_WORK * b_ns and b_ns < _SAME_WORK * a_ns

@@ -1,0 +1,36 @@
+"""Stands where Triton keeps a kernel's launcher, and lets the kernel's experiment have each launch of the program's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kprof_inject.runtime.launching.autotuning import is_benchmarking
+from kprof_inject.runtime.launching.kernel_experiment import KernelExperiment
+from kprof_inject.runtime.launching.timing import StandInLauncher
+
+
+class DelayingLauncher(StandInLauncher):
+    """Steps aside when the experiment is over. A failure of ours never reaches the program; one of the launch does."""
+
+    def __init__(self, kernel: Any, experiment: KernelExperiment) -> None:
+        super().__init__(kernel)
+        self._experiment = experiment
+
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        grid = (grid_x, grid_y, grid_z)
+
+        def launch(build: Any) -> Any:
+            if build is None:
+                return self._launch(*grid, stream, function, metadata, *args)
+            return build.run(*grid, stream, build.function, build.packed_metadata, *args)
+
+        kernel = self._kernel()
+        if self._experiment.is_over or kernel is None:
+            self._step_aside()
+        elif not is_benchmarking() and grid_x * grid_y * grid_z:
+            turn = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
+            if turn is not None:
+                return turn.launch(stream, launch)
+        return launch(None)

@@ -1,0 +1,240 @@
+"""The experiment with one kernel in one process: its builds with delays are loaded and timed, and the times saved."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from triton.runtime.driver import driver
+
+from kprof_inject.capture.experiments import (
+    DelayedBuildRecord,
+    DelaysRecord,
+    ExperimentRecord,
+    MeasuredDelayRecord,
+    SpinRecord,
+)
+from kprof_inject.capture.schema import plausible_sm_clock_hz
+from kprof_inject.runtime.devices.cuda_driver import l2_bytes
+from kprof_inject.runtime.devices.device import Device
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launching.again import Again
+from kprof_inject.runtime.launching.arguments import ArgumentKinds
+from kprof_inject.runtime.launching.experiment import Replayed, Timed
+from kprof_inject.runtime.launching.launch_buffers import Grid
+from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launching.own_launches import OwnLaunches
+from kprof_inject.runtime.launching.saved_memory import NotReplayable
+from kprof_inject.runtime.launching.subject import NoExperiment, Subject
+from kprof_inject.runtime.launching.watchdog import Watchdog
+from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.session import Session
+from kprof_inject.workspace import DumpedKernel, Workspace, write_experiment
+
+
+class KernelExperiment:
+    """Begins at the first launch that is kept, and is over when that returns, or later where the program's own launches
+    take turns."""
+
+    def __init__(
+        self,
+        session: Session,
+        report: ProcessReport,
+        device: Device,
+        watchdog: Watchdog,
+        workspace: Workspace,
+        dumped: DumpedKernel,
+        plan: DelaysRecord,
+    ) -> None:
+        self.is_over = False
+        self._session = session
+        self._report = report
+        self._device = device
+        self._watchdog = watchdog
+        self._workspace = workspace
+        self._dumped = dumped
+        self._plan = plan
+        self._launches = parse_launches(session.launches)
+        self._seen = 0
+        self._thread = 0
+        self._was_captured = False
+        self._own: OwnLaunches | None = None
+        self._subject: Subject | None = None
+
+    def before_launch(
+        self, kernel: Any, launch: Callable[..., Any], grid: Grid, stream: int, args: tuple[Any, ...]
+    ) -> OwnTurn | None:
+        """A launch of the program's is about to be made by ``launch``: experiment with it if it is the one. Where it is
+        to take a turn itself, the result makes it."""
+        try:
+            if self._device.is_capturing():
+                self._was_captured = True
+                return None
+            if self._own is not None:
+                return self._turn(grid, args)
+            number, self._seen = self._seen, self._seen + 1
+            # Else another thread is at it, or it is not for us.
+            if not self._thread and self._launches.keeps(number):
+                self._thread = threading.get_ident()
+                kinds = ArgumentKinds.of(self._dumped.info.signature)
+                self._begin(Subject(kernel, launch, grid, stream, args, kinds), args)
+        except Exception as error:
+            if is_of_signal_handler(error):
+                self.is_over = True
+                raise
+            self.give_up(str(error) if isinstance(error, NoExperiment) else f"that failed: {first_line(error)}")
+        return None
+
+    def give_up(self, reason: str) -> None:
+        """Report why there is no experiment, or no more of it."""
+        if not self.is_over:
+            self.is_over = True
+            self._report.add_kernel(self._dumped.variant, self._dumped.name, "left alone", reason)
+
+    def finish(self) -> None:
+        """Save what the program's own launches have told so far; or say why there was nothing."""
+        if self._was_captured and not self._thread:
+            self.give_up("it was launched in CUDA graphs alone; launch it once outside of a graph")
+        if self._own is not None and self._subject is not None and not self.is_over:
+            timed, subject = self._own.finish(), self._subject
+            self._own = self._subject = None
+            if any(pairs.ns for pairs in timed.pairs):
+                self.is_over = True
+                self._save(subject, timed, is_replayed=False)
+            else:
+                self.give_up("the program launched it too seldom")
+
+    def _begin(self, subject: Subject, args: tuple[Any, ...]) -> None:
+        """Raises ``NoExperiment``, and what a launch raises."""
+        with self._device.unaffected_by_graphs():
+            subject.load(self._workspace.delayed_builds_folder, self._plan)
+        if not any(subject.builds):
+            raise NoExperiment(next(iter(subject.refusals.values()), "no delay was compiled"))
+        try:
+            if self._session.replays.times == 0 or self._session.replays.only == ():
+                raise NotReplayable("--no-replay says so")
+            timed = self._replayed(subject, args)
+        except NotReplayable as reason:
+            self._report.add_replay(self._dumped.name, 0.0, str(reason))
+            self._own = self._own_launches(subject)
+            self._subject = subject
+            return
+        self.is_over = True
+        self._save(subject, timed, is_replayed=True)
+
+    def _replayed(self, subject: Subject, args: tuple[Any, ...]) -> Timed:
+        """Raises ``NotReplayable``."""
+        relaunch = self._plan.scopes.relaunch
+        if relaunch is not None and relaunch.refusal:
+            raise NotReplayable(f"it {relaunch.refusal}")
+        if relaunch is None or relaunch.waits:
+            raise NotReplayable("it waits for memory to change, and might wait for good")
+        again = Again.of(self._dumped.info.signature, subject.grid, subject.stream, args)
+        experiment = Replayed(
+            self._device, again, subject.launchable, subject.builds, self._plan, self._dumped.variant, self._watchdog,
+            self._dumped.name,
+        )  # fmt: skip
+        return experiment.run(self._session.seconds)
+
+    def _own_launches(self, subject: Subject) -> OwnLaunches:
+        there = [place for place, build in enumerate(subject.builds) if build is not None]
+        return OwnLaunches(
+            self._device, self._plan, there, self._dumped.variant, self._watchdog, self._dumped.name,
+            self._session.seconds,
+        )  # fmt: skip
+
+    def _turn(self, grid: Grid, args: tuple[Any, ...]) -> OwnTurn | None:
+        own, subject = self._own, self._subject
+        if own is None or subject is None or self._thread != threading.get_ident():
+            return None
+        if not subject.is_like(grid, args):
+            return None  # other work takes another time
+        if own.is_done:
+            with self._report.guard("saving an experiment"):
+                self.finish()
+            return None
+        return OwnTurn(self, own, subject.builds)
+
+    def _save(self, subject: Subject, timed: Timed, *, is_replayed: bool) -> None:
+        properties = driver.active.utils.get_device_properties(driver.active.get_current_device())
+        with self._device.unaffected_by_graphs():
+            spins = self._spins(subject.stream)
+        experiment = ExperimentRecord(
+            name=self._dumped.name,
+            variant=self._dumped.variant,
+            pid=os.getpid(),
+            scopes=self._plan.scopes,
+            target=self._dumped.info.target,
+            device_name=self._device.names()[self._device.current()],
+            sm_count=properties.get("multiprocessor_count", 0),
+            nominal_clock_hz=plausible_sm_clock_hz(1000 * properties.get("sm_clock_rate", 0)),
+            sm_clock_hz=statistics.median(timed.sm_clock_hz) if timed.sm_clock_hz else 0.0,
+            l2_bytes=l2_bytes(),
+            clean=subject.clean,
+            grid=subject.grid,
+            arguments=subject.arguments,
+            delays=tuple(_measured(self._plan.builds, timed, subject)),
+            spins=spins,
+            warps=self._plan.warps,
+            launches=timed.launches,
+            replayed=is_replayed,
+            seconds=timed.seconds,
+            timed=sum(len(pairs.ns) for pairs in timed.pairs),
+            ended=timed.ended,
+        )
+        write_experiment(Path(self._session.experiment), experiment)
+        self._report.add_kernel(self._dumped.variant, self._dumped.name, "delayed")
+
+    def _spins(self, stream: int) -> tuple[SpinRecord, ...]:
+        """What delays take by themselves; nothing where that cannot be measured, and they are taken at their word."""
+        plan = self._plan
+        with self._report.guard("measuring what delays take"):
+            counted = self._device.counted(plan.spin_kernel, len(plan.spin_cycles), stream) if plan.spin_kernel else []
+            spins = zip(plan.spin_cycles, counted, strict=False)
+            return tuple(SpinRecord(cycles, count / plan.spin_rounds) for cycles, count in spins)
+        return ()
+
+
+class OwnTurn:
+    """A launch of the program's that takes its turn."""
+
+    def __init__(self, experiment: KernelExperiment, own: OwnLaunches, builds: Sequence[Any]) -> None:
+        self._experiment = experiment
+        self._own = own
+        self._builds = builds
+
+    def launch(self, stream: int, launch: Callable[[Any], Any]) -> Any:
+        """``launch`` is told which build to launch; None is the kernel without a delay, which the program gets where a
+        delay fails."""
+        place = self._own.begin(stream, self._experiment.give_up)
+        if place is None:
+            result = launch(None)
+        else:
+            try:
+                result = launch(self._builds[place])
+            except Exception as error:
+                if is_of_signal_handler(error):
+                    raise
+                self._experiment.give_up(f"its launch fails with a delay: {first_line(error)}")
+                return launch(None)
+        self._own.end(stream, self._experiment.give_up)
+        return result
+
+
+def _measured(builds: Sequence[DelayedBuildRecord], timed: Timed, subject: Subject) -> Iterator[MeasuredDelayRecord]:
+    refusals = {**timed.refusals, **subject.refusals}
+    for place, build in enumerate(builds):
+        pairs, refusal = timed.pairs[place], refusals.get(place, "")
+        yield MeasuredDelayRecord(
+            scope=build.scope,
+            delay_cycles=build.delay_cycles,
+            ns=() if refusal else tuple(pairs.ns),
+            clean_ns=() if refusal else tuple(pairs.clean_ns),
+            registers=subject.registers[place],
+            refusal=refusal,
+        )

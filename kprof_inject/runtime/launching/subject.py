@@ -1,0 +1,82 @@
+"""What an experiment is made with: a launch of the program's, and the builds that may stand in for its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kprof_inject.capture.experiments import DelayedBuildRecord, DelaysRecord
+from kprof_inject.capture.schema import Resources
+from kprof_inject.runtime.delayed_builds import assembly_in, load
+from kprof_inject.runtime.devices.cuda_driver import resources_of
+from kprof_inject.runtime.faults import first_line
+from kprof_inject.runtime.launching.again import Launchable
+from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS, ArgumentKinds
+from kprof_inject.runtime.launching.launch_buffers import Grid
+
+
+class NoExperiment(Exception):
+    """Nothing can be found out about a kernel; the text says why."""
+
+
+class Subject:
+    """``builds`` are in the order of the plan; None stands for one that is left out, and ``refusals`` says why.
+
+    ``launch`` is the launcher that the kernel has without us. Of the launch's arguments it keeps the numbers alone: the
+    memory is the program's to give back."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        launch: Callable[..., Any],
+        grid: Grid,
+        stream: int,
+        args: tuple[Any, ...],
+        kinds: ArgumentKinds,
+    ) -> None:
+        self.kernel = kernel
+        self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
+        self.grid = grid
+        self.stream = stream
+        self.arguments = kinds.numbers(args[NOT_THE_KERNELS:])
+        self.clean = Resources(**resources_of(kernel))
+        self.builds: list[Any] = []
+        self.refusals: dict[int, str] = {}
+        self.registers: list[int | None] = []
+        self._numbers = _numbers(args)
+
+    def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
+        """Whether another launch does the same work, as far as its grid and its numbers tell."""
+        return grid == self.grid and _numbers(args) == self._numbers
+
+    def load(self, folder: Path, plan: DelaysRecord) -> None:
+        """Raises ``NoExperiment`` if the compiler makes another kernel of the module's text than of the source."""
+        if assembly_in(folder / plan.plain) != _assembly_of(self.kernel):
+            raise NoExperiment("its module's text alone compiles to another kernel than the program runs")
+        for place, build in enumerate(plan.builds):
+            loaded, refusal = self._loaded(folder, build)
+            self.builds.append(loaded)
+            self.registers.append(None if loaded is None else loaded.n_regs)
+            if refusal:
+                self.refusals[place] = refusal
+
+    def _loaded(self, folder: Path, build: DelayedBuildRecord) -> tuple[Any, str]:
+        if build.binary is None:
+            return None, build.refusal
+        try:
+            loaded = load(folder / build.binary, self.kernel)
+        except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
+            return None, f"it does not load: {first_line(error)}"
+        resources = Resources(**resources_of(loaded))
+        if resources.ctas_per_sm != self.clean.ctas_per_sm:
+            return None, f"an SM holds {resources.ctas_per_sm} of its CTAs instead of {self.clean.ctas_per_sm}"
+        return loaded, ""
+
+
+def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(one for one in args[NOT_THE_KERNELS:] if isinstance(one, int | float))
+
+
+def _assembly_of(kernel: Any) -> str:
+    return str(kernel.asm.get("ptx") or kernel.asm.get("amdgcn") or "")

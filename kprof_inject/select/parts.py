@@ -1,0 +1,137 @@
+"""The parts of a kernel that its module tells apart: issues of copies, waits, dots, reductions and the like in its
+innermost loops, and what stands before and behind its loops.
+
+They are what causal profiling slows down, one after the other, where the user names nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.select.functions import Function, block_kind
+from kprof_inject.select.python_source import is_library
+from kprof_inject.select.sites import Found, Site
+from kprof_inject.select.spans import Spread
+from kprof_inject.select.view import ModuleView
+from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, COMMIT_GROUP, DOT_COMMIT, RECORD
+from kprof_inject.ttgir.locations import Chain
+from kprof_inject.ttgir.nodes import Block, Operation
+
+COPIES, LOADS, STORES, WAIT, DOT, ARRIVE = "copies", "loads", "stores", "wait", "dot", "arrive"
+ASSEMBLY = "asm"
+PROLOGUE, EPILOGUE = "prologue", "epilogue"
+
+
+def part_of(operation: Operation) -> str:
+    """What kind of part an operation belongs to; empty if to none: arithmetic, addresses, changes of layout."""
+    traits = operation.traits
+    if traits.is_dot:
+        return DOT
+    if traits.is_wait:
+        return WAIT
+    if traits.combines_elements or traits.is_transcendental:
+        return operation.name.rpartition(".")[2]
+    if traits.is_foreign:
+        return ASSEMBLY
+    if traits.writes_global:
+        return STORES
+    if operation.name == BARRIER_ARRIVE:
+        return ARRIVE
+    if traits.starts_async and operation.name != DOT_COMMIT:
+        return COPIES
+    return LOADS if traits.reads_global else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """``parts``: of each innermost loop, or of a function without loops; and what stands around its loops."""
+
+    def find(self, view: ModuleView, spread: Spread) -> Found:
+        return Found.together([_parts_of(function) for function in view.functions])
+
+
+def _parts_of(function: Function) -> Found:
+    loops = [loop.operation for loop in function.loops() if not function.refusal(loop.operation)]
+    around = {owner for loop in loops for owner in loop.owners()}
+    innermost = [loop for loop in loops if loop not in around]
+    inside = [operation for loop in innermost for operation in loop.walk() if operation is not loop]
+    sites = [*_runs(function, inside if innermost else function.operations)]
+    if function.is_public and innermost:
+        sites += _around_loops(function, loops)
+    sites.sort(key=lambda site: site.start.offset)
+    covered = (
+        operation.start
+        for operation in function.operations
+        if any(site.start.offset <= operation.start < site.last_end_offset for site in sites)
+    )
+    return Found(tuple(sites), (), frozenset(covered))
+
+
+def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:
+    """Operations of one kind that follow each other in a block, whatever arithmetic stands between them. Dots, waits
+    and arrivals are parts by themselves, and a group of copies ends where it is committed."""
+    by_block: dict[Block, list[tuple[str, Operation]]] = {}
+    for operation in operations:
+        kind = part_of(operation)
+        if kind and operation.block and not function.refusal(operation):
+            by_block.setdefault(operation.block, []).append((kind, operation))
+    for found in by_block.values():
+        run: list[Operation] = []
+        following = [*(kind for kind, _ in found[1:]), ""]
+        for (kind, one), then in zip(found, following, strict=True):
+            run.append(one)
+            if then != kind or kind in (DOT, WAIT, ARRIVE) or one.name == COMMIT_GROUP:
+                yield _site(function, kind, run)
+                run = []
+
+
+def _site(function: Function, kind: str, run: Sequence[Operation]) -> Site:
+    first, last = run[0], run[-1]
+    chain = _users_lines(function, first)
+    name = f"{kind}@{chain[0].line}" if chain else kind
+    if first is last:
+        return replace(function.operation_site(first), name=name, source=next(iter(chain), None), called_from=chain[1:])
+    return _span(function, name, first, last, chain, len(run))
+
+
+def _users_lines(function: Function, operation: Operation) -> Chain:
+    """Where an operation comes from, without the library's own lines: they are the same for all users of it."""
+    chain = function.source_of(operation)
+    own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), len(chain))
+    return chain[own:]
+
+
+def _span(function: Function, name: str, first: Operation, last: Operation, chain: Chain, own: int) -> Site:
+    """From one operation to another of its block; ``own`` of those between them are the part's."""
+    start, end = function.before(first), function.after(last)
+    return Site(
+        ScopeKind.PART,
+        name,
+        function.symbol,
+        start,
+        (end,),
+        False,
+        next(iter(chain), None),
+        chain[1:],
+        block_kind(first),
+        own,
+        function.operations_between(start.offset, end.offset) - own,
+    )
+
+
+def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Site]:
+    """From the function's first operation to its first loop, and from its last loop to its end; as far as each lies in
+    one block."""
+    blocks = function.operation.regions[0].blocks
+    if len(blocks) > 1:
+        return
+    operations = blocks[0].operations
+    carriers = {owner for loop in loops for owner in (loop, *loop.owners())}
+    places = [place for place, operation in enumerate(operations) if operation in carriers]
+    behind = [one for one in operations[places[-1] + 1 :] if not one.traits.is_terminator]
+    for name, found in ((PROLOGUE, operations[: places[0]]), (EPILOGUE, behind)):
+        working = [one for one in found if function.does_work(one) and one.name != RECORD]
+        if working:
+            yield _span(function, name, found[0], found[-1], _users_lines(function, working[0]), len(found))

@@ -1,0 +1,88 @@
+"""A workspace is held by one command at a time: others, and the program that it runs, do not write to it meanwhile."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from msgspec import Struct
+
+from kprof_inject.capture.encoding import decode, encode, read_json
+from kprof_inject.errors import KprofError, printable
+from kprof_inject.workspace import LOCK_FILE, require_ours
+
+_held: set[IO[bytes]] = set()
+"""The lock files that this process holds."""
+
+
+class _Holder(Struct, frozen=True):
+    """Who holds a workspace, as its lock file says."""
+
+    pid: int
+    host: str
+    command: str
+    since: str
+
+
+@contextmanager
+def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
+    be one yet. Whatever ends this process gives it back; no child has it.
+
+    Raises ``KprofError`` if another holds it, and if the folder is of no workspace. On a file system that cannot lock
+    it goes on, and ``say`` is told."""
+    require_ours(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("a+b", buffering=0) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _in_use(folder) from None
+        except OSError as error:
+            say(f"{folder} cannot be locked ({error.strerror}): see to it that no other command uses it meanwhile")
+            yield
+            return
+        _write_holder(file)
+        _held.add(file)
+        try:
+            yield
+        finally:
+            if file in _held:  # not in a fork
+                _held.discard(file)
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _write_holder(file: IO[bytes]) -> None:
+    holder = _Holder(os.getpid(), platform.node(), shlex.join(sys.orig_argv), time.strftime("%Y-%m-%d %H:%M:%S"))
+    with suppress(OSError):  # as on a full disk: the lock is held all the same
+        file.truncate(0)
+        file.write(encode(holder) + b"\n")
+
+
+def _in_use(folder: Path) -> KprofError:
+    try:
+        holder = decode(read_json(folder / LOCK_FILE, folder), _Holder, LOCK_FILE)
+    except KprofError:  # its holder could not write it, or is about to
+        who = "another command"
+    else:
+        host = "" if holder.host == platform.node() else f" on {holder.host}"
+        who = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
+    return KprofError(f"{folder} is in use by {who}", hint="wait until it has ended, or name another folder with -o")
+
+
+def _let_go() -> None:
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+# A fork shares the lock, and may outlive us.
+os.register_at_fork(after_in_child=_let_go)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kprof_inject.analysis.causal.response import Response, response
+
+DELAYS = np.array([0.0, 60, 180, 540, 1620])
+OFFSET_ERROR = 12.0
+
+
+def answer(slope: float, slack: float = np.inf, beyond: float = 1.0, *, error: float = 1.0, seed: int = 0) -> Response:
+    """Of a kernel that takes ``slope`` of each cycle up to ``slack``, and ``beyond`` of each from there on."""
+    noise = np.random.default_rng(seed)
+    taken = np.where(DELAYS > 0, DELAYS + noise.normal(0, OFFSET_ERROR), 0)
+    longer = slope * np.minimum(taken, slack) + beyond * np.maximum(taken - slack, 0)
+    found = response(DELAYS, longer + noise.normal(0, error, len(DELAYS)), np.full(len(DELAYS), error), OFFSET_ERROR)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.3, 1.0, 1.4])
+def test_a_line_has_a_slope_and_no_slack(slope: float) -> None:
+    found = answer(slope)
+    assert found.slope.value == pytest.approx(slope, abs=0.05)
+    assert found.slack is None
+
+
+@pytest.mark.parametrize("slack", [200, 400, 1000])
+def test_what_is_hidden_up_to_a_delay(slack: float) -> None:
+    found = answer(0.0, slack)
+    assert found.slope.value == pytest.approx(0, abs=0.05)
+    assert found.slack is not None
+    assert found.slack.value == pytest.approx(slack, rel=0.1)
+    assert found.slack.low <= slack <= found.slack.high
+    assert found.beyond == pytest.approx(1, abs=0.15)
+
+
+def test_what_bends_before_the_shortest_delay_is_as_steep_as_behind_it() -> None:
+    """Nothing tells it from a delay that takes less than it is said to."""
+    assert answer(0.0, 20).slope.value == pytest.approx(1, abs=0.05)
+
+
+def test_intervals_hold_the_truth_in_most_cases() -> None:
+    of_lines = [answer(1.0, error=5, seed=seed).slope for seed in range(60)]
+    assert sum(one.low <= 1.0 <= one.high for one in of_lines) >= 55
+    hidden = [answer(0.0, 300, error=5, seed=seed) for seed in range(60)]
+    assert sum(one.slope.low <= 0 <= one.slope.high for one in hidden) >= 55
+    assert sum(one.slack is not None and one.slack.low <= 300 <= one.slack.high for one in hidden) >= 54
+
+
+def test_noise_makes_no_bend() -> None:
+    assert sum(answer(0.5, error=20, seed=seed).slack is not None for seed in range(60)) <= 3
+
+
+def test_a_single_delay_says_nothing() -> None:
+    assert response(np.array([0.0]), np.array([0.0]), np.array([1.0]), OFFSET_ERROR) is None
+
+
+def test_two_make_a_line() -> None:
+    found = response(np.array([0.0, 1000]), np.array([5.0, 505]), np.array([1.0, 1.0]), OFFSET_ERROR)
+    assert found is not None
+    assert found.slope.value == pytest.approx(0.5, abs=0.02)
+    assert found.slope.low <= 0.5 <= found.slope.high

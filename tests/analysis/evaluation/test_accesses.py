@@ -1,0 +1,207 @@
+"""Accesses to global memory: how many elements, which bytes, and by which way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute_force import Kernel, assert_bytes_right, assert_right, run
+
+from kprof_inject.analysis.evaluation import grids
+from kprof_inject.analysis.evaluation.accesses import Access
+from kprof_inject.analysis.evaluation.grids import CTA, Part
+
+CONSTANTS = "".join(f"    %c{number} = arith.constant {number} : i32\n" for number in (-2, 0, 1, 2, 3, 4, 6, 8))
+STRIDES = """
+    %one = arith.constant 1 : i64
+    %wide = arith.constant 10 : i64
+    %wide_bytes = arith.constant 20 : i64
+"""
+CORNER = """
+    %true = arith.constant true
+    %x = tt.get_program_id x : i32
+    %y = tt.get_program_id y : i32
+    %row = arith.muli %x, %c4 : i32
+    %at = arith.muli %y, %c8 : i32
+    %column = arith.addi %at, %c-2 : i32
+"""
+LOADS = """
+    %v = tt.descriptor_load %d[%row, %column] : !tt.tensordesc<tensor<4x8xf16, #s>> -> tensor<4x8xf16, #l>
+    tt.descriptor_store %d[%column, %row], %v : !tt.tensordesc<tensor<4x8xf16, #s>>, tensor<4x8xf16, #l>
+    %few = arith.cmpi slt, %x, %c2 : i32
+    ttng.async_tma_copy_global_to_local %d[%row, %column] %to, %bar, %few : \
+!tt.tensordesc<tensor<4x8xf16, #s>>, !ttg.memdesc<1xi64, #s, #smem, mutable> -> \
+!ttg.memdesc<4x8xf16, #s, #smem, mutable>
+    ttng.async_tma_copy_local_to_global %d[%row, %c0] %from : \
+!tt.tensordesc<tensor<4x8xf16, #s>>, !ttg.memdesc<4x8xf16, #s, #smem, mutable>
+"""
+MADE = "    %d = tt.make_tensor_descriptor %p, [%c6, %c8], [%wide, %one] : <f16>, <tensor<4x8xf16, #s>>\n"
+CREATED = """
+    %where = ttg.global_scratch_alloc {alignment = 128 : i32, nbytes = 128 : i32} : !tt.ptr<i8>
+    ttng.tensormap_create %where, %p, [%c8, %c4], [%c8, %c6], [%wide_bytes], [%c1, %c1] {elem_type = 6 : i32} : \
+(!tt.ptr<i8>, !tt.ptr<f16>, i32, i32, i32, i32, i64, i32, i32) -> ()
+    %d = ttng.reinterpret_tensor_descriptor %where : !tt.ptr<i8> to !tt.tensordesc<tensor<4x8xf16, #s>>
+"""
+ON_DEVICE = Kernel(CONSTANTS + STRIDES + MADE + CORNER + LOADS, "%p: !tt.ptr<f16>", grid=(3, 2, 1))
+DESCRIPTORS = {
+    "made on the device": ON_DEVICE,
+    "created in memory": replace(ON_DEVICE, body=CONSTANTS + STRIDES + CREATED + CORNER + LOADS),
+    "passed as arguments": replace(
+        ON_DEVICE,
+        body=CONSTANTS + CORNER + LOADS,
+        parameters="%n: i32, %d: !tt.tensordesc<tensor<4x8xf16, #s>>, %h: i32, %w: i32, %s: i64, %t: i64, %last: f32",
+        arguments=(5, 4096, 6, 8, 10, 1, None),
+    ),
+    "passed as later compilers print them": replace(
+        ON_DEVICE,
+        body=CONSTANTS + CORNER + LOADS.replace("tensordesc<tensor<4x8xf16, #s>>", "tensordesc<4x8xf16, #s>"),
+        parameters="%d: !tt.tensordesc<4x8xf16, #s>, %h: i32, %w: i32, %s: i64, %t: i64",
+        arguments=(4096, 6, 8, 10, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_blocks_of_descriptors_end_with_the_tensor(name: str) -> None:
+    ran = run(DESCRIPTORS[name])
+    assert_right(ran)
+    assert_bytes_right(ran, sms=(0, 1, 0, 1, 0, 1))
+    accesses = [access for access, _ in ran.accesses()]
+    assert len(accesses) == 4
+    assert all(access.touched() is not None for access in accesses)
+    # By hand: of rows of 8, the first block has 6, the second 2 behind it; of the 6 rows, 4, 2, and 0.
+    assert (accesses[0].places, accesses[0].requested_bytes(None)) == (6 * (6 + 2), 2 * 6 * (6 + 2))
+
+
+@pytest.mark.parametrize("told", [(), (None, 6, 8, 10, 1), (4096, 6, None, 10, 1), (4096, 6, 8, None, 1)])
+def test_of_a_descriptor_that_is_unknown_no_byte_is_known(told: tuple[int | None, ...]) -> None:
+    ran = run(replace(DESCRIPTORS["passed as later compilers print them"], told=told))
+    assert_right(ran)
+    assert_bytes_right(ran)
+    assert [access.touched() for access, _ in ran.accesses()] == [None] * 4
+
+
+def test_of_a_block_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 20)
+    for kernel in DESCRIPTORS.values():
+        ran = run(kernel)
+        assert_right(ran)
+        assert_bytes_right(ran)
+
+
+POINTERS = """
+    %x = tt.get_program_id x : i32
+    %c2 = arith.constant 2 : i32
+    %true = arith.constant true
+    %few = arith.cmpi slt, %x, %c2 : i32
+    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32, #l>
+    %m = tt.splat %few : i1 -> tensor<4xi1, #l>
+    %v = arith.constant dense<7> : tensor<4xi16, #l>
+    %b = tt.splat %p : !tt.ptr<i16> -> tensor<4x!tt.ptr<i16>, #l>
+    %a = tt.addptr %b, %r : tensor<4x!tt.ptr<i16>, #l>, tensor<4xi32, #l>
+    %one = tt.addptr %p, %x : !tt.ptr<i16>, i32
+"""
+PLACES = 4 * 4
+MASKED = 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("line", "form", "places"),
+    [
+        ("%l = tt.load %a : tensor<4x!tt.ptr<i16>, #l>", "r", PLACES),
+        ("%l = tt.load %one : !tt.ptr<i16>", "r", 4),
+        ("%l = tt.load %a, %m : tensor<4x!tt.ptr<i16>, #l>", "r", MASKED),
+        ("%l = tt.load %a, %m, %v : tensor<4x!tt.ptr<i16>, #l>", "r", MASKED),
+        ("%l = tt.load %a, %m cacheModifier = ca : tensor<4x!tt.ptr<i16>, #l>", "r", MASKED),
+        ("%l = tt.load %a, %m cacheModifier = cg : tensor<4x!tt.ptr<i16>, #l>", "rp", MASKED),
+        ("%l = tt.load %a cacheModifier = cv : tensor<4x!tt.ptr<i16>, #l>", "rp", PLACES),
+        ("tt.store %a, %v : tensor<4x!tt.ptr<i16>, #l>", "w", PLACES),
+        ("tt.store %a, %v, %m : tensor<4x!tt.ptr<i16>, #l>", "w", MASKED),
+        (
+            "%l = tt.atomic_rmw add, acq_rel, gpu, %a, %v, %m : (tensor<4x!tt.ptr<i16>, #l>, tensor<4xi16, #l>, "
+            "tensor<4xi1, #l>) -> tensor<4xi16, #l>",
+            "rw",
+            MASKED,
+        ),
+        (
+            "%l = tt.atomic_rmw exch, acq_rel, gpu, %one, %c2, %true : (!tt.ptr<i16>, i16, i1) -> i16",
+            "rw",
+            4,
+        ),
+        (
+            "%l = tt.atomic_cas acq_rel, gpu, %one, %c2, %c2 : (!tt.ptr<i16>, i16, i16) -> i16",
+            "rw",
+            4,
+        ),
+        (
+            "%l = ttg.async_copy_global_to_local %a, %to mask %m other %v : tensor<4x!tt.ptr<i16>, #l> -> "
+            "<4xi16, #s, #smem, mutable>",
+            "rp",
+            MASKED,
+        ),
+        (
+            "%l = ttg.async_copy_global_to_local %a, %to other %v : tensor<4x!tt.ptr<i16>, #l> -> "
+            "<4xi16, #s, #smem, mutable>",
+            "rp",
+            PLACES,
+        ),
+    ],
+)
+def test_each_way_to_memory(line: str, form: str, places: int) -> None:
+    """``r`` reads, ``w`` writes, ``p`` passes by the L1."""
+    ran = run(Kernel(POINTERS + "    " + line, "%p: !tt.ptr<i16>"))
+    assert_right(ran)
+    assert_bytes_right(ran, sms=(0, 0, 1, 1))
+    ((access, touched),) = ran.accesses()
+    found = (("r", access.form.reads), ("w", access.form.writes), ("p", access.form.passes_by_l1))
+    assert "".join(letter for letter, holds in found if holds) == form
+    assert access.places == len(touched) == places
+    assert access.requested_bytes(None) == 2 * places
+
+
+def accesses_of(kernel: Kernel) -> list[Access]:
+    return [access for access, _ in run(kernel).accesses()]
+
+
+UNKNOWN_MASK = """
+    %f = tt.load %a : tensor<4x!tt.ptr<i32>, #l>
+    %k = arith.cmpi sgt, %f, %r : tensor<4xi32, #l>
+    %both = arith.andi %k, %m : tensor<4xi1, #l>
+    %l = tt.load %a, %both : tensor<4x!tt.ptr<i32>, #l>
+"""
+
+
+def test_behind_an_unknown_mask_nothing_is_known() -> None:
+    kernel = Kernel(POINTERS.replace("i16", "i32") + UNKNOWN_MASK)
+    ran = run(kernel)
+    assert_right(ran)
+    assert_bytes_right(ran)
+    _, access = accesses_of(kernel)
+    assert (access.places, access.mask, access.touched(), access.requested_bytes(9)) == (None, None, None, None)
+
+
+UNKNOWN_TIMES = """
+    %f = tt.load %one : !tt.ptr<i32>
+    %k = arith.cmpi sgt, %f, %c2 : i32
+    scf.if %k {
+      %l = tt.load %a : tensor<4x!tt.ptr<i32>, #l>
+      %n = tt.load %a, %m : tensor<4x!tt.ptr<i32>, #l>
+    }
+"""
+
+
+def test_only_what_is_whole_is_multiplied() -> None:
+    """By how often it was executed, where only records tell that."""
+    _, whole, masked = accesses_of(Kernel(POINTERS.replace("i16", "i32") + UNKNOWN_TIMES))
+    assert (whole.places, whole.requested_bytes(None), whole.requested_bytes(3)) == (None, None, 3 * 4 * 4)
+    assert (masked.places, masked.requested_bytes(3)) == (None, None)
+
+
+def test_each_sm_has_its_own_bytes() -> None:
+    """Four CTAs read the same 8 bytes: once in all, and once on each SM that one of them runs on."""
+    line = "    %l = tt.load %a : tensor<4x!tt.ptr<i16>, #l>\n"
+    (access,) = accesses_of(Kernel(POINTERS + line, "%p: !tt.ptr<i16>"))
+    for sms in ((0, 0, 0, 0), (5, 5, 2, 2), (131, 0, 7, 3)):
+        ranges = access.touched(Part((CTA,), np.array(sms)))
+        assert ranges is not None and ranges.size_bytes == 8 * len(set(sms))

@@ -1,0 +1,438 @@
+"""What a kernel computes for all CTAs at once is what plain loops over them give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import pytest
+from brute_force import Kernel, Overflow, Ran, assert_bytes_right, assert_right, run
+from generated_kernels import kernels
+from golden import fixtures, read
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from kprof_inject.analysis.evaluation import grids
+from kprof_inject.analysis.evaluation.grids import Sum
+from kprof_inject.analysis.evaluation.walk import executed
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.values import argument_names, result_names
+
+INTEGERS = "\n".join(
+    [
+        *(f"    %c{number} = arith.constant {number} : i32" for number in (0, 1, 2, 3, 4, 5, 7, 8)),
+        "    %true = arith.constant true",
+        "    %r4 = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32, #l>",
+        "    %r8 = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32, #l>",
+        "    %x = tt.get_program_id x : i32",
+        "",
+    ]
+)
+
+
+def load(at: str, name: str, more: str = "") -> str:
+    """Four elements from an offset on."""
+    return f"""
+      %{name}_s = tt.splat %{at} : i32 -> tensor<4xi32, #l>
+      %{name}_o = arith.addi %{name}_s, %r4 : tensor<4xi32, #l>
+      %{name}_b = tt.splat %p : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>, #l>
+      %{name}_a = tt.addptr %{name}_b, %{name}_o : tensor<4x!tt.ptr<i32>, #l>, tensor<4xi32, #l>
+      %{name} = tt.load %{name}_a{more} : tensor<4x!tt.ptr<i32>, #l>
+"""
+
+
+def tile(rows: str, columns: str, more: str = "") -> str:
+    """Four rows of 8 elements, by the names of the tensors of their numbers."""
+    return f"""
+    %t_r = tt.expand_dims %{rows} {{axis = 1 : i32}} : tensor<4xi32, #l> -> tensor<4x1xi32, #l>
+    %t_c = tt.expand_dims %{columns} {{axis = 0 : i32}} : tensor<8xi32, #l> -> tensor<1x8xi32, #l>
+    %t_k = arith.constant dense<10> : tensor<4x1xi32, #l>
+    %t_m = arith.muli %t_r, %t_k : tensor<4x1xi32, #l>
+    %t_x = tt.broadcast %t_m : tensor<4x1xi32, #l> -> tensor<4x8xi32, #l>
+    %t_y = tt.broadcast %t_c : tensor<1x8xi32, #l> -> tensor<4x8xi32, #l>
+    %t_o = arith.addi %t_x, %t_y : tensor<4x8xi32, #l>
+    %t_b = tt.splat %p : !tt.ptr<i32> -> tensor<4x8x!tt.ptr<i32>, #l>
+    %t_a = tt.addptr %t_b, %t_o : tensor<4x8x!tt.ptr<i32>, #l>, tensor<4x8xi32, #l>
+{more}
+"""
+
+
+SWIZZLED = """
+    %w = arith.muli %c2, %c3 : i32
+    %g = arith.divsi %x, %w : i32
+    %first = arith.muli %g, %c2 : i32
+    %left = arith.subi %c5, %first : i32
+    %size = arith.minsi %left, %c2 : i32
+    %in = arith.remsi %x, %w : i32
+    %m = arith.remsi %in, %size : i32
+    %row = arith.addi %first, %m : i32
+    %column = arith.divsi %in, %size : i32
+    %wide = arith.muli %row, %c8 : i32
+    %at = arith.addi %wide, %column : i32
+"""
+ROWS = """
+    %f = arith.muli %x, %c3 : i32
+    %f_s = tt.splat %f : i32 -> tensor<4xi32, #l>
+    %rows = arith.addi %f_s, %r4 : tensor<4xi32, #l>
+"""
+EDGE = """
+    %f7 = tt.splat %c7 : i32 -> tensor<4xi32, #l>
+    %low = arith.cmpi slt, %rows, %f7 : tensor<4xi32, #l>
+    %low_e = tt.expand_dims %low {axis = 1 : i32} : tensor<4xi1, #l> -> tensor<4x1xi1, #l>
+    %low_b = tt.broadcast %low_e : tensor<4x1xi1, #l> -> tensor<4x8xi1, #l>
+    %f5 = tt.splat %c5 : i32 -> tensor<8xi32, #l>
+    %near = arith.cmpi sle, %r8, %f5 : tensor<8xi32, #l>
+    %near_e = tt.expand_dims %near {axis = 0 : i32} : tensor<8xi1, #l> -> tensor<1x8xi1, #l>
+    %near_b = tt.broadcast %near_e : tensor<1x8xi1, #l> -> tensor<4x8xi1, #l>
+    %inside = arith.andi %low_b, %near_b : tensor<4x8xi1, #l>
+"""
+DIAGONAL = """
+    %d = arith.cmpi sge, %t_x, %t_y : tensor<4x8xi32, #l>
+    %e = arith.cmpi ne, %t_x, %t_y : tensor<4x8xi32, #l>
+    %either = arith.ori %d, %e : tensor<4x8xi1, #l>
+    %one = arith.xori %d, %e : tensor<4x8xi1, #l>
+    %v = tt.load %t_a, %one : tensor<4x8x!tt.ptr<i32>, #l>
+    %z = arith.constant dense<0> : tensor<4x8xi32, #l>
+    tt.store %t_a, %z, %either : tensor<4x8x!tt.ptr<i32>, #l>
+"""
+TURNED = """
+    %t_t = tt.trans %t_a {order = array<i32: 1, 0>} : tensor<4x8x!tt.ptr<i32>, #l> -> tensor<8x4x!tt.ptr<i32>, #l>
+    %t_f = tt.trans %t_o {order = array<i32: 1, 0>} : tensor<4x8xi32, #l> -> tensor<8x4xi32, #l>
+    %t_l = arith.constant dense<17> : tensor<8x4xi32, #l>
+    %t_i = arith.cmpi slt, %t_f, %t_l : tensor<8x4xi32, #l>
+    %t_v = tt.load %t_t, %t_i : tensor<8x4x!tt.ptr<i32>, #l>
+"""
+POINTERS = """
+    %b = tt.splat %p : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>, #l>
+    %q = tt.addptr %b, %rows : tensor<4x!tt.ptr<i32>, #l>, tensor<4xi32, #l>
+    %by = tt.splat %c5 : i32 -> tensor<4xi32, #l>
+    %end:2 = scf.for %i = %c0 to %c3 step %c1 iter_args(%n = %x, %a = %q) -> (i32, tensor<4x!tt.ptr<i32>, #l>)  : i32 {
+      %v = tt.load %a : tensor<4x!tt.ptr<i32>, #l>
+      %a2 = tt.addptr %a, %by : tensor<4x!tt.ptr<i32>, #l>, tensor<4xi32, #l>
+      %n2 = arith.addi %n, %i : i32
+      scf.yield %n2, %a2 : i32, tensor<4x!tt.ptr<i32>, #l>
+    }
+    %w = tt.load %end#1 : tensor<4x!tt.ptr<i32>, #l>
+""" + load("end#0", "behind").replace("%end#0_", "%end_")
+CAUSAL = (
+    """
+    %last = arith.addi %x, %c1 : i32
+    scf.for %i = %c0 to %last step %c1  : i32 {
+      %at = arith.muli %i, %c8 : i32
+"""
+    + load("at", "v")
+    + "    }\n"
+)
+PERSISTENT = (
+    """
+    %n = tt.get_num_programs x : i32
+    scf.for %i = %x to %c7 step %n  : i32 {
+      %at = arith.muli %i, %c3 : i32
+"""
+    + load("at", "v")
+    + "    }\n"
+)
+NESTED = (
+    """
+    %done = scf.for %i = %c0 to %c4 step %c2 iter_args(%k = %x) -> (i32)  : i32 {
+      %last = arith.addi %i, %x : i32
+      scf.for %j = %i to %last step %c1  : i32 {
+        %far = arith.muli %j, %c5 : i32
+        %at = arith.addi %far, %k : i32
+"""
+    + load("at", "v")
+    + """
+      }
+      %k3 = scf.for %l = %c0 to %c3 step %c1 iter_args(%k2 = %k) -> (i32)  : i32 {
+"""
+    + load("k2", "u")
+    + """
+        %k4 = arith.addi %k2, %c7 : i32
+        scf.yield %k4 : i32
+      }
+      scf.yield %k3 : i32
+    }
+"""
+    + load("done", "w")
+)
+WRAPPING = (
+    """
+    %two = arith.constant 2 : i32
+    %first = arith.constant -1 : i32
+    scf.for %i = %c0 to %c7 step %c1 iter_args(%s = %first, %phase = %c0)  -> (i32, i32)  : i32 {
+      %next = arith.addi %s, %c1 : i32
+      %over = arith.cmpi sge, %next, %c3 : i32
+      %slot = arith.select %over, %c0, %next : i32
+      %flip = arith.xori %phase, %c1 : i32
+      %p2 = arith.select %over, %flip, %phase : i32
+      %far = arith.muli %p2, %c8 : i32
+      %at = arith.addi %slot, %far : i32
+"""
+    + load("at", "v")
+    + """
+      scf.yield %slot, %p2 : i32, i32
+    }
+"""
+)
+BEFORE = (
+    """
+    %end:2 = scf.for %i = %c0 to %c5 step %c1 iter_args(%was = %x, %older = %c7) -> (i32, i32)  : i32 {
+      %at = arith.muli %older, %c8 : i32
+"""
+    + load("at", "v")
+    + """
+      %now = arith.muli %i, %i : i32
+      scf.yield %now, %was : i32, i32
+    }
+    %sum = arith.addi %end#0, %end#1 : i32
+"""
+    + load("sum", "w")
+)
+BRANCHES = (
+    """
+    %is_low = arith.cmpi slt, %x, %c2 : i32
+    %at = scf.if %is_low -> (i32) {
+"""
+    + load("x", "one")
+    + """
+      scf.yield %c7 : i32
+    } else {
+      %far = arith.muli %x, %c8 : i32
+"""
+    + load("far", "other")
+    + """
+      scf.yield %far : i32
+    }
+"""
+    + load("at", "after")
+)
+PLANES = """
+    %y = tt.get_program_id y : i32
+    %z = tt.get_program_id z : i32
+    %ny = tt.get_num_programs y : i32
+    %a = arith.muli %z, %ny : i32
+    %b = arith.addi %a, %y : i32
+    %c = arith.muli %b, %c8 : i32
+    %at = arith.addi %c, %x : i32
+""" + load("at", "v")
+SHIFTED = """
+    %a = arith.shli %x, %c2 : i32
+    %b = arith.shrsi %a, %c1 : i32
+    %c = arith.ori %b, %c1 : i32
+    %d = arith.andi %c, %c5 : i32
+    %e = arith.subi %d, %c4 : i32
+    %f = arith.divsi %e, %c2 : i32
+    %g = arith.remsi %e, %c2 : i32
+    %h = arith.maxsi %f, %g : i32
+    %is = arith.cmpi eq, %h, %c0 : i32
+    %i = arith.extui %is : i1 to i32
+    %at = arith.addi %h, %i : i32
+""" + load("at", "v")
+PARTITIONS = (
+    """
+    %at = arith.muli %x, %c8 : i32
+    ttg.warp_specialize(%p, %at, %c2) attributes {requestedRegisters = array<i32: 24>}
+    default {
+"""
+    + load("at", "v")
+    + """
+      ttg.warp_yield
+    }
+    partition0(%q: !tt.ptr<i32>, %from: i32, %n: i32) num_warps(1) {
+      %zero = arith.constant 0 : i32
+      %one = arith.constant 1 : i32
+      scf.for %i = %zero to %n step %one  : i32 {
+        %o = arith.addi %from, %i : i32
+        %a = tt.addptr %q, %o : !tt.ptr<i32>, i32
+        %u = tt.load %a : !tt.ptr<i32>
+      }
+      ttg.warp_return
+    } : (!tt.ptr<i32>, i32, i32) -> ()
+"""
+)
+KNOWN = {
+    "one program after the other": Kernel(INTEGERS + load("x", "v")),
+    "programs in three dimensions": Kernel(INTEGERS + PLANES, grid=(2, 3, 2)),
+    "programs in groups": Kernel(INTEGERS + SWIZZLED + load("at", "v"), grid=(15, 1, 1)),
+    "shifts, and quotients of negative numbers": Kernel(INTEGERS + SHIFTED, grid=(9, 1, 1)),
+    "rows that wrap": Kernel(
+        INTEGERS
+        + ROWS
+        + "    %n = tt.splat %c5 : i32 -> tensor<4xi32, #l>\n    %w = arith.remsi %rows, %n : tensor<4xi32, #l>\n"
+        + tile("w", "r8", "    %v = tt.load %t_a : tensor<4x8x!tt.ptr<i32>, #l>")
+    ),
+    "masks on the edge": Kernel(
+        INTEGERS + ROWS + EDGE + tile("rows", "r8", "    %v = tt.load %t_a, %inside : tensor<4x8x!tt.ptr<i32>, #l>")
+    ),
+    "masks over both dimensions": Kernel(INTEGERS + ROWS + tile("rows", "r8", DIAGONAL)),
+    "dimensions that change places": Kernel(INTEGERS + ROWS + tile("rows", "r8", TURNED)),
+    "pointers that move on": Kernel(INTEGERS + ROWS + POINTERS),
+    "a loop up to the diagonal": Kernel(INTEGERS + CAUSAL),
+    "a loop over tiles": Kernel(INTEGERS + PERSISTENT),
+    "loops in loops": Kernel(INTEGERS + NESTED, grid=(3, 1, 1)),
+    "counters that wrap": Kernel(INTEGERS + WRAPPING),
+    "values from the iteration before": Kernel(INTEGERS + BEFORE),
+    "branches": Kernel(INTEGERS + BRANCHES),
+    "partitions": Kernel(INTEGERS + PARTITIONS),
+}
+"""All that they access is known."""
+
+UNKNOWN_BRANCH = (
+    """
+    %flag_a = tt.addptr %p, %x : !tt.ptr<i32>, i32
+    %flag = tt.load %flag_a : !tt.ptr<i32>
+    %is_set = arith.cmpi sgt, %flag, %c1 : i32
+    %at = scf.if %is_set -> (i32) {
+"""
+    + load("x", "one")
+    + """
+      scf.yield %c7 : i32
+    } else {
+      scf.yield %x : i32
+    }
+"""
+    + load("at", "after")
+)
+UNKNOWN_LOOP = (
+    """
+    %flag_a = tt.addptr %p, %x : !tt.ptr<i32>, i32
+    %flag = tt.load %flag_a : !tt.ptr<i32>
+    %end = scf.for %i = %c0 to %flag step %c1 iter_args(%k = %x) -> (i32)  : i32 {
+"""
+    + load("k", "one")
+    + """
+      %k2 = arith.addi %k, %c5 : i32
+      scf.yield %k2 : i32
+    }
+"""
+    + load("end", "after")
+)
+WHILE = (
+    """
+    %end = scf.while (%k = %x) : (i32) -> i32 {
+      %goes_on = arith.cmpi slt, %k, %c5 : i32
+      scf.condition(%goes_on) %k : i32
+    } do {
+    ^bb0(%m: i32):
+"""
+    + load("m", "one")
+    + """
+      %m2 = arith.addi %m, %c2 : i32
+      scf.yield %m2 : i32
+    }
+"""
+    + load("end", "after")
+)
+UNKNOWN = {
+    "a branch that hangs on memory": Kernel(INTEGERS + UNKNOWN_BRANCH),
+    "a loop that hangs on memory": Kernel(INTEGERS + UNKNOWN_LOOP),
+    "a loop with a condition": Kernel(INTEGERS + WHILE),
+}
+"""Of each, the loads of ``one`` and ``after`` are unknown."""
+
+
+def touched_by(name: str, ran: Ran) -> int | None:
+    """How many bytes the load of this name touches."""
+    ranges = next(access for access, _ in ran.accesses() if result_names(access.operation) == [f"%{name}"]).touched()
+    return None if ranges is None else ranges.size_bytes
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_everything_is_as_plain_loops_have_it(name: str) -> None:
+    ran = run(KNOWN[name])
+    assert_right(ran)
+    assert_bytes_right(ran)
+    assert all(one.times is not None for one in ran.found)
+    assert all(access.places is not None and access.touched() is not None for access, _ in ran.accesses())
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_hangs_on_memory_is_unknown(name: str) -> None:
+    ran = run(UNKNOWN[name])
+    assert_right(ran)
+    assert_bytes_right(ran)
+    times = {name: one.times for one in ran.found for name in result_names(one.operation)}
+    assert (times["%one"], times["%after"]) == (None, 4)
+    assert (touched_by("one", ran), touched_by("after", ran)) == (None, None)
+
+
+@pytest.mark.parametrize("most", [4, 15, 40, 100])
+def test_what_is_too_large_is_left_out(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", most)
+    for kernel in KNOWN.values():
+        ran = run(kernel)
+        assert_right(ran)
+        assert_bytes_right(ran)
+
+
+def test_of_a_mask_that_is_too_large_a_part_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison is said to hold where it does so for the whole of a CTA's tile."""
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 100)
+    above = "    %d = arith.cmpi sgt, %t_y, %t_x : tensor<4x8xi32, #l>\n"
+    below = "    %d = arith.cmpi slt, %t_x, %t_y : tensor<4x8xi32, #l>\n"
+    far = "    %t = tt.splat %f : i32 -> tensor<8xi32, #l>\n    %far = arith.subi %t, %r8 : tensor<8xi32, #l>\n"
+    for compare in (above, below):
+        text = (
+            INTEGERS + ROWS + far + tile("r4", "far", compare + "    %v = tt.load %t_a, %d : tensor<4x8x!tt.ptr<i32>>")
+        )
+        ran = run(Kernel(text, grid=(20, 1, 1)))
+        assert_right(ran)
+        ((access, touched),) = ran.accesses()
+        assert access.mask is not None and access.mask.is_least
+        assert access.places is not None and 0 < access.places < len(touched)
+        assert_bytes_right(ran)
+
+
+@pytest.mark.parametrize("how", ["ori", "xori"])
+def test_a_part_of_a_mask_is_not_joined_by_more_than_and(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it may be true in more places, nobody knows what comes out."""
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 100)
+    masks = f"""
+    %low = arith.cmpi sle, %t_x, %t_y : tensor<4x8xi32, #l>
+    %all = arith.constant dense<true> : tensor<4x8xi1, #l>
+    %d = arith.{how} %low, %all : tensor<4x8xi1, #l>
+    %v = tt.load %t_a, %d : tensor<4x8x!tt.ptr<i32>, #l>
+"""
+    ran = run(Kernel(INTEGERS + ROWS + tile("rows", "r8", masks)))
+    assert_right(ran)
+    assert_bytes_right(ran)
+    ((access, _),) = ran.accesses()
+    assert (access.mask, access.touched()) == (None, None)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_without_arguments_what_hangs_on_them_is_unknown(name: str) -> None:
+    ran = run(replace(KNOWN[name], told=()))
+    assert_right(ran)
+    assert_bytes_right(ran)
+    assert all(access.touched() is None for access, _ in ran.accesses())
+
+
+def knows_integers(path: Path, *, with_arguments: bool) -> bool:
+    """Whether any of the integers are known that the functions of a module compute with."""
+    module = parse(read(path), str(path))
+    functions = [one for one in module.walk() if one.name == FUNCTION]
+    arguments = [[64] * len(argument_names(module, one)) * with_arguments for one in functions]
+    found = [executed(module, one, (4, 2, 1), given) for one, given in zip(functions, arguments, strict=True)]
+    return any(isinstance(value, Sum) for operations in found for one in operations for value in one.operands)
+
+
+def test_all_compiled_kernels_are_gone_through() -> None:
+    """Integers are found in most: few kernels only return, or call others."""
+    known = [knows_integers(path, with_arguments=given) for path in fixtures("3.6.0") for given in (False, True)]
+    assert sum(known) > 0.95 * len(known)
+
+
+@given(kernels(), st.sampled_from((5, 30, 1 << 22)))
+@settings(max_examples=35, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_kernels_of_any_kind_are_as_plain_loops_have_them(kernel: Kernel, most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grids, "MOST_ELEMENTS", most)
+        try:
+            ran = run(kernel)
+        except Overflow:
+            reject()
+        assert_right(ran)
+        assert_bytes_right(ran, sms=[cta % 3 for cta in range(prod(kernel.grid))])

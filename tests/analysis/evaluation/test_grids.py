@@ -1,0 +1,176 @@
+"""Sums and masks over named axes, against numpy's own over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from kprof_inject.analysis.evaluation import grids
+from kprof_inject.analysis.evaluation.grids import (
+    CTA,
+    GridAxis,
+    Mask,
+    Part,
+    Sum,
+    TooLarge,
+    compared,
+    constant,
+    dimension,
+    groups_of,
+    joined,
+    loop_axis,
+    where,
+)
+
+SIZES = {CTA: 3, loop_axis(5): 2, dimension(0): 4, dimension(1): 2}
+AXES = tuple(SIZES)
+quick = settings(max_examples=50, deadline=None, derandomize=True)
+ORDERS: list[Callable[..., NDArray[np.bool_]]] = [np.less, np.less_equal, np.greater, np.greater_equal]
+
+Array = NDArray[np.int64]
+
+
+def over_all(*parts: Part) -> list[Array]:
+    return [np.broadcast_to(part.over(AXES), list(SIZES.values())) for part in parts]
+
+
+def whole(value: Sum | Mask) -> Array:
+    """Along all axes."""
+    if isinstance(value, Sum):
+        return np.asarray(np.sum(over_all(*value.parts), axis=0))
+    return np.asarray(np.logical_and.reduce(over_all(constant(True), *value.factors)))
+
+
+@st.composite
+def parts(draw: st.DrawFn) -> Part:
+    axes = sorted(draw(st.sets(st.sampled_from(AXES))))
+    shape = [SIZES[axis] for axis in axes]
+    count = int(np.prod(shape, dtype=int))
+    return Part(
+        tuple(axes), np.array(draw(st.lists(st.integers(-4, 4), min_size=count, max_size=count))).reshape(shape)
+    )
+
+
+sums = st.lists(parts(), min_size=1, max_size=3).map(lambda found: Sum.of(*found))
+masks = st.lists(parts(), max_size=2).map(lambda found: Mask(tuple(Part(one.axes, one.values > 0) for one in found)))
+
+
+@given(sums, sums)
+@quick
+def test_sums_are_reckoned_with_as_arrays_are(one: Sum, other: Sum) -> None:
+    assert (whole(one + other) == whole(one) + whole(other)).all()
+    assert (whole(-one) == -whole(one)).all()
+    assert (whole(one * other) == whole(one) * whole(other)).all()
+    assert np.array_equal(over_all(one.joint())[0], whole(one))
+    assert all(len({part.axes for part in value.parts}) == len(value.parts) for value in (one + other, one * other))
+
+
+@given(sums)
+@quick
+def test_bounds_hold_everywhere(value: Sum) -> None:
+    low, high = value.bounds()
+    assert (low <= whole(value)).all() and (whole(value) <= high).all()
+    assert value.only() in (None, *whole(value).flat)
+
+
+def test_bounds_are_those_of_the_parts() -> None:
+    value = Sum.of(constant(5), Part((CTA,), np.array([0, 7, 3])), Part((dimension(0),), np.array([-1, 2])))
+    assert value.bounds() == (4, 14)
+    assert (value.only(), (value + -value).only()) == (None, 0)
+
+
+@given(masks, masks, sums, sums)
+@quick
+def test_masks_are_joined_inverted_and_counted(one: Mask, other: Mask, then: Sum, otherwise: Sum) -> None:
+    assert (whole(one & other) == (whole(one) & whole(other))).all()
+    assert np.array_equal(over_all(one.joint())[0], whole(one))
+    inverted = one.inverted()
+    assert inverted is not None and (whole(inverted) == ~whole(one)).all()
+    assert (one & other).count(SIZES) == np.count_nonzero(whole(one) & whole(other))
+    assert (whole(where(one, then, otherwise)) == np.where(whole(one), whole(then), whole(otherwise))).all()
+
+
+@given(sums, sums, st.sampled_from([*ORDERS, np.equal, np.not_equal]), st.sampled_from((3, 8, 20, 1 << 22)))
+@quick
+def test_a_comparison_holds_where_it_says(
+    one: Sum, other: Sum, compare: Callable[..., NDArray[np.bool_]], most: int
+) -> None:
+    """Everywhere else it does not, unless it is too large for that."""
+    holds = compare(whole(one), whole(other))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grids, "MOST_ELEMENTS", most)
+        try:
+            found = compared(compare, one, other)
+        except TooLarge:
+            return
+    assert (whole(found) <= holds).all()
+    assert found.is_least or (whole(found) == holds).all()
+
+
+def test_where_a_tile_lies_inside_as_a_whole_a_mask_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows 0 to 3 and so on of 8 CTAs lie below 14: the first 3 CTAs' as a whole, 2 of the next."""
+    rows = Sum((Part((CTA,), 4 * np.arange(8)), Part((dimension(0),), np.arange(4))))
+    sizes = {CTA: 8, dimension(0): 4}
+    exact = compared(np.less, rows, Sum.integer(14))
+    assert exact.count(sizes) == 14
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 31)
+    least = compared(np.less, rows, Sum.integer(14))
+    assert least.count(sizes) == 12
+    assert (exact.is_least, least.is_least, (least & Mask()).is_least) == (False, True, True)
+    assert least.inverted() is None
+    with pytest.raises(TooLarge):
+        compared(np.equal, rows, Sum.integer(14))
+
+
+def test_what_always_holds_is_no_array() -> None:
+    rows = Sum((Part((CTA,), np.arange(8)),))
+    assert compared(np.less, rows, Sum.integer(8)) == Mask()
+    assert compared(np.less, rows, Sum.integer(7)).count({CTA: 8}) == 7
+
+
+def test_dimensions_change_places() -> None:
+    values = np.arange(24).reshape(3, 4, 2)
+    part = Part((CTA, dimension(0), dimension(1)), values)
+    (turned,) = Sum((part,)).moved(lambda number: 1 - number).parts
+    assert turned.axes == part.axes and (turned.values == values.transpose(0, 2, 1)).all()
+    (wider,) = Mask((Part((CTA, dimension(0)), np.eye(3, dtype=bool)),), True).moved(lambda number: number + 1).factors
+    assert wider.axes == (CTA, dimension(1))
+
+
+def test_parts_that_share_axes_stand_together() -> None:
+    def of(*axes: GridAxis) -> Part:
+        return Part(axes, np.zeros([2] * len(axes)))
+
+    cta, row, column, both, loop = of(CTA), of(dimension(0)), of(dimension(1)), of(CTA, dimension(0)), of(loop_axis(1))
+    groups = groups_of([cta, row, column, both, loop])
+    together = {frozenset(map(id, group)) for group in groups}
+    assert together == {frozenset(map(id, group)) for group in ([cta, row, both], [column], [loop])}
+    # One that shares an axis only with the first of a chain.
+    assert len(groups_of([both, of(dimension(0), dimension(1)), cta])) == 1
+
+
+def test_axes_have_an_order() -> None:
+    """CTAs, loops from outside to inside, dimensions: whatever order arrays come in."""
+    inner, outer = Part((loop_axis(9),), np.arange(2)), Part((loop_axis(4),), np.arange(3))
+    assert joined(np.add, inner, outer).axes == (loop_axis(4), loop_axis(9))
+    assert joined(np.add, Part((dimension(0),), np.arange(4)), Part((CTA,), np.arange(3))).values.shape == (3, 4)
+
+
+def test_an_array_has_no_more_elements_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 12)
+    one, other = Part((CTA,), np.arange(3)), Part((dimension(0),), np.arange(4))
+    assert joined(np.add, one, other).values.size == 12
+    monkeypatch.setattr(grids, "MOST_ELEMENTS", 11)
+    with pytest.raises(TooLarge):
+        joined(np.add, one, other)
+    with pytest.raises(TooLarge):
+        Sum((one, other)).joint()
+    with pytest.raises(TooLarge):
+        Sum((one,)) * Sum((other,))
+    # They may still be added, and told apart.
+    assert (Sum((one,)) + Sum((other,))).bounds() == (0, 5)

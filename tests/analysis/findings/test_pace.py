@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from known_launch import SCOPES, known_launch
+
+from kprof_inject.analysis.causal.response import Interval, Response
+from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.rules import judge_by_rules
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.capture.experiments import ExperimentRecord
+from kprof_inject.capture.schema import ScopeTableRecord
+from kprof_inject.capture.scopes import ScopeInfo
+
+EXPERIMENT = ExperimentRecord(
+    name="k", variant="k-0", pid=1, scopes=ScopeTableRecord(scopes=()), grid=(1, 1, 1), delays=()
+)
+
+
+def place(name: str, slope: float, error: float = 0.02, slack: float | None = None, share: float = 0.3) -> PlaceSlope:
+    info = ScopeInfo(name, name, "part", "k.py:3", (), -1, name)
+    found = Response(
+        Interval(slope, slope - error, slope + error),
+        None if slack is None else Interval(slack, slack - 10, slack + 10),
+        None if slack is None else 1.0,
+    )
+    return PlaceSlope(info, 1.0, 1.0, None, (), found, time_share=share)
+
+
+def found_of(folder: Path, *places: PlaceSlope) -> Finding | None:
+    report = report_on(known_launch(folder, SCOPES))
+    slopes = KernelSlopes(EXPERIMENT, 1000.0, 1e9, 1.0, places)
+    evidence = Evidence(report.timeline, report.summary, report.speed_of_light, None, slopes)
+    (judgement,) = [one for one in judge_by_rules(evidence) if one.rule == "pace"]
+    return next(iter(judgement.findings), None)
+
+
+def test_who_sets_the_pace_and_who_has_time(tmp_path: Path) -> None:
+    found = found_of(
+        tmp_path,
+        place("copies@28", 0.01, slack=300),
+        place("reduce@33", 0.95),
+        place("exp2@34", 0.8),
+        place("dot@29", 0.3),
+    )
+    assert found is not None
+    assert found.text == (
+        "reduce@33, exp2@34 set the pace: 0.95 of each cycle that is won in reduce@33 is won by the kernel; to spare, "
+        "copies@28 has 300 cycles"
+    )
+    assert found.advice == "shorten reduce@33, exp2@34; the copies are hidden: more stages would win nothing"
+    assert found.share == pytest.approx(0.3 * 0.95 + 0.3 * 0.8)
+
+
+def test_a_slope_that_is_not_known_well_enough_says_nothing(tmp_path: Path) -> None:
+    assert found_of(tmp_path, place("reduce@33", 0.9, error=0.5)) is None
+
+
+def test_where_all_is_hidden_nothing_sets_the_pace(tmp_path: Path) -> None:
+    assert found_of(tmp_path, place("copies@28", 0.0, slack=300), place("dot@29", 0.02)) is None
+
+
+def test_nobody_is_asked_of_a_kernel_that_was_not_delayed(tmp_path: Path) -> None:
+    report = report_on(known_launch(tmp_path, SCOPES))
+    assert "pace" not in {judgement.rule for judgement in report.judgements}
+    assert report.slopes is None
+    assert report.to_json()["causal"] is None
+
+
+def test_an_experiment_with_another_grid_is_not_this_launches(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path, SCOPES)
+    other = replace(timeline, launch=replace(timeline.launch, grid=(7, 1, 1)))
+    variant = timeline.launch.kernel.variant
+    mine = ExperimentRecord(
+        name="k", variant=variant, pid=1, scopes=EXPERIMENT.scopes, grid=timeline.launch.grid, delays=()
+    )
+    assert report_on(timeline, [mine]).slopes is not None
+    assert report_on(other, [mine]).slopes is None

@@ -1,0 +1,154 @@
+"""The bytes that a launch has to move: never more than plain loops over all elements count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import pytest
+from brute_force import Kernel, Overflow, Ran, bytes_of, run
+from buffers import Scope
+from generated_kernels import kernels
+from hypothesis import HealthCheck, given, reject, settings
+from timelines import cta_rows, made_timeline
+
+from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.roofs.memory import DramBound, Traffic
+from kprof_inject.timeline.timeline import Timeline
+
+L2_BYTES = 40
+
+L1_BYTES = 256 << 10
+
+
+@pytest.fixture(scope="module")
+def timeline(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
+    """Of a device whose L2 is small."""
+    kernel = {"l2_bytes": L2_BYTES, "dram_bytes_per_s": 1e9}
+    folder: Path = tmp_path_factory.mktemp("capture")
+    return made_timeline(folder, [Scope("func")], [], cta_rows((0, 0, 0, 1, 1)), kernel=kernel)
+
+
+def traffic_of(timeline: Timeline, ran: Ran, grid: tuple[int, int, int], sms: Sequence[int]) -> Traffic:
+    """The CTAs are told from the last to the first. Each operation stands in a line of its own, from 1 on."""
+    ctas = cta_rows(*((cta, sm, 0, 1, 1) for cta, sm in reversed(list(enumerate(sms)))))
+    launched = replace(timeline, ctas=ctas, launch=replace(timeline.launch, grid=grid))
+    return Traffic([Counted.of(line, one) for line, one in enumerate(ran.found, 1)], launched)
+
+
+def counted_l2_bytes(ran: Ran, sms: Sequence[int]) -> int:
+    """What passes by the L1 each time, all else once to each SM."""
+    passing = 0
+    kept: set[int] = set()
+    for access, touched in ran.accesses():
+        if access.form.reads and access.form.passes_by_l1:
+            passing += len(touched) * access.element_bytes
+        elif access.form.reads and not access.form.writes:
+            kept |= bytes_of(touched, access.element_bytes, dict(enumerate(sms)))
+    return passing + len(kept)
+
+
+def counted_dram(ran: Ran) -> tuple[set[int], set[int], int]:
+    """What is read, what is written, and how much is asked for."""
+    read: set[int] = set()
+    written: set[int] = set()
+    requested = 0
+    for access, touched in ran.accesses():
+        requested += len(touched) * access.element_bytes
+        chosen = written if access.form.writes else read
+        if access.form.reads != access.form.writes:
+            chosen |= bytes_of(touched, access.element_bytes)
+    return read, written, requested
+
+
+def assert_least(bound: DramBound | None, ran: Ran) -> None:
+    """And no less where all is known."""
+    assert bound is not None
+    read, written, requested = counted_dram(ran)
+    least = len(read) + max(len(written) - L2_BYTES, 0)
+    found = (bound.read_bytes, bound.written_bytes, bound.least_bytes)
+    counted = (len(read), len(written), least)
+    assert all(one <= another for one, another in zip(found, counted, strict=True))
+    assert bound.streamed_bytes is None or len(read) <= bound.streamed_bytes <= requested
+    assert bound.least_ns == bound.least_bytes
+    if not bound.unknown:
+        assert found == counted
+        assert bound.fits_l2 == (len(read | written) <= L2_BYTES)
+
+
+def is_known(ran: Ran) -> bool:
+    return all(access.touched() is not None for access, _ in ran.accesses())
+
+
+@given(kernels())
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_more_is_moved_than_loops_count(timeline: Timeline, kernel: Kernel) -> None:
+    try:
+        ran = run(kernel)
+    except Overflow:
+        reject()
+    sms = [3 * cta % 4 for cta in range(prod(kernel.grid))]
+    traffic = traffic_of(timeline, ran, kernel.grid, sms)
+    lines = len(ran.found)
+    found = traffic.l2_bytes(1, lines)
+    assert found == counted_l2_bytes(ran, sms) if is_known(ran) else found <= counted_l2_bytes(ran, sms)
+    # Each byte belongs to one line.
+    assert sum(traffic.l2_bytes(line, line) for line in range(1, lines + 1)) == found
+    assert_least(traffic.dram_bound(L1_BYTES), ran)
+
+
+LINES = """
+    %x = tt.get_program_id x : i32
+    %r = tt.make_range {end = 4 : i32, start = 0 : i32} : tensor<4xi32>
+    %b = tt.splat %p : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>>
+    %a = tt.addptr %b, %r : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+    %s = tt.splat %x : i32 -> tensor<4xi32>
+    %c = tt.addptr %a, %s : tensor<4x!tt.ptr<i32>>, tensor<4xi32>
+    %one = tt.load %a : tensor<4x!tt.ptr<i32>>
+    %two = tt.load %c : tensor<4x!tt.ptr<i32>>
+    %again = tt.load %a : tensor<4x!tt.ptr<i32>>
+    %by = tt.load %a cacheModifier = cg : tensor<4x!tt.ptr<i32>>
+    %far = tt.addptr %p, %one : !tt.ptr<i32>, i32
+    %unknown = tt.load %far : !tt.ptr<i32>
+    tt.store %c, %r : tensor<4x!tt.ptr<i32>>
+"""
+GRID = (4, 1, 1)
+
+
+def test_what_an_sm_has_got_does_not_come_again(timeline: Timeline) -> None:
+    """Four CTAs on two SMs: by hand, of elements of 4 bytes."""
+    ran = run(Kernel(LINES))
+    traffic = traffic_of(timeline, ran, GRID, (0, 1, 1, 1))
+    # Elements 0 to 3 to both SMs; 4 to 6 to that of the last CTAs, each of which begins one further on; nothing; what
+    # passes by the L1 to each CTA.
+    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [4 + 4, 3, 0, 4 * 4]
+    assert traffic.l2_bytes(7, 10) == traffic.l2_bytes(1, 13) == 4 * (8 + 3 + 16)
+
+
+def test_bytes_of_dram_are_counted_once(timeline: Timeline) -> None:
+    """And of those written only what the L2 has no room for."""
+    ran = run(Kernel(LINES))
+    bound = traffic_of(timeline, ran, GRID, (0, 0, 1, 1)).dram_bound(L1_BYTES)
+    assert bound == DramBound(4 * 7, 4 * 7, 4 * 7, 4 * (7 + 4 + 4 + 7), True, 1, 1e9)
+    apart = "%e = arith.constant 8 : i32\n    %f = arith.muli %x, %e : i32\n    %s = tt.splat %f"
+    bound = traffic_of(timeline, run(Kernel(LINES.replace("%s = tt.splat %x", apart))), GRID, (0, 0, 1, 1)).dram_bound(
+        L1_BYTES
+    )
+    assert bound is not None and (bound.written_bytes, bound.least_bytes) == (4 * 16, 4 * 16 + 4 * 16 - L2_BYTES)
+    assert not bound.fits_l2
+
+
+def test_where_ctas_are_missing_each_byte_comes_once(timeline: Timeline) -> None:
+    """Nobody knows on how many SMs it was asked for."""
+    ran = run(Kernel(LINES))
+    traffic = traffic_of(timeline, ran, GRID, (0, 0, 1))
+    assert [traffic.l2_bytes(line, line) // 4 for line in range(7, 11)] == [4, 3, 0, 4 * 4]
+
+
+@pytest.mark.parametrize("lacking", ["l2_bytes", "dram_bytes_per_s"])
+def test_of_unknown_memory_there_is_no_bound(timeline: Timeline, lacking: str) -> None:
+    kernel = replace(timeline.launch.kernel, **{lacking: None})  # type: ignore[arg-type]
+    other = replace(timeline, launch=replace(timeline.launch, kernel=kernel))
+    assert traffic_of(other, run(Kernel(LINES)), GRID, (0, 0, 1, 1)).dram_bound(L1_BYTES) is None

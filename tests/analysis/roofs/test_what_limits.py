@@ -1,0 +1,108 @@
+"""The sentence that says what limits a launch, by its roofs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from timelines import Ran, cta_rows, made_timeline, scope_rows
+
+from kprof_inject.analysis.roofs.limits import limit_of
+from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.work import NO_WORK
+from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.analysis.unjudged import Unjudged
+
+SMS = 4
+UNITS = ("tensor cores", "special functions", "fp32 units", "instruction issue", "shared memory and L1", "L2 to SM")
+DURATION_NS = 10_000
+
+
+def roof(scope: str, sm_cycles: int = 1000, **parts: float) -> Roof:
+    named = {name.replace("_", " "): part for name, part in parts.items()}
+    return Roof(scope, 1, sm_cycles, NO_WORK, {**dict.fromkeys(UNITS, 0.0), **named})
+
+
+def dram(least: float, streamed: float, *, fits_l2: bool = False, unknown: int = 0) -> DramBound:
+    """Of a memory that moves a byte a nanosecond; parts of the launch."""
+    return DramBound(0, 0, int(least * DURATION_NS), int(streamed * DURATION_NS), fits_l2, unknown, 1e9)
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> LaunchSummary:
+    scopes = [Scope("func"), Scope("loop[0]", "loop", 0)]
+    rows = scope_rows([Ran(scope, DURATION_NS, cta, 0, cta) for cta in range(SMS) for scope in (0, 1)])
+    ctas = cta_rows(*[(cta, cta, 0, DURATION_NS, DURATION_NS) for cta in range(SMS)])
+    return replace(summarise(made_timeline(tmp_path, scopes, [rows], ctas, warps=1)), duration_ns=DURATION_NS)
+
+
+@pytest.mark.parametrize(
+    ("light", "sentence"),
+    [
+        (
+            SpeedOfLight((roof("func", tensor_cores=0.75), roof("loop[0]", 900, tensor_cores=0.858))),
+            "limited by the tensor cores (75.0 % of the peak or more); 85.8 % in loop[0]",
+        ),
+        (
+            SpeedOfLight((roof("func", tensor_cores=0.64, L2_to_SM=0.62),)),
+            "limited by the tensor cores (64.0 % of the peak or more) and what comes from the L2 (62.0 % of the peak)",
+        ),
+        (
+            SpeedOfLight((roof("func", tensor_cores=0.55), roof("loop[0]", 800, tensor_cores=0.68))),
+            "limited by the tensor cores (68.0 % of the peak or more) in loop[0], which is 80.0 % of its time; 55.0 % "
+            "over the whole",
+        ),
+        (
+            SpeedOfLight((roof("func", special_functions=0.45, tensor_cores=0.44),)),
+            "limited by the special function units and the tensor cores in turn (45.0 % and 44.0 % of the peak): "
+            "without overlap, they take 89.0 % of the time",
+        ),
+        (
+            SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8)),
+            "limited by DRAM (70.0 % of the peak or more), for 7.0 kB have to move",
+        ),
+        (
+            SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.5, 0.8)),
+            "limited by DRAM, most likely (50.0 % to 80.0 % of the peak: what is read at addresses that are unknown, "
+            "or read again, may be in the L2)",
+        ),
+        (
+            SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8, fits_l2=True)),
+            "limited by latency, or by instructions that TTGIR does not show: the busiest is the fp32 units (10.0 %)",
+        ),
+        (
+            SpeedOfLight((roof("func", fp32_units=0.2),), exchanges=0.4),
+            "limit not known: threads exchange elements (reductions, scans, changes of layout, dots without tensor "
+            "cores), which may fill shared memory for up to 40.0 % of the time; of what is known, the busiest is the "
+            "fp32 units (20.0 %)",
+        ),
+        (
+            SpeedOfLight((roof("func"),), atomics=1),
+            "limited by latency, of its atomic operations most likely: no unit is busy for more than 0.0 %",
+        ),
+        (
+            SpeedOfLight((), missing=Unjudged("records were lost", "use --fit")),
+            "limit not known: records were lost; use --fit",
+        ),
+    ],
+)
+def test_the_sentence_names_the_unit_that_is_busiest(
+    summary: LaunchSummary, light: SpeedOfLight, sentence: str
+) -> None:
+    assert limit_of(summary, light, SMS).sentence == sentence
+
+
+def test_a_small_grid_comes_first(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((roof("func", tensor_cores=0.9),))
+    assert limit_of(summary, light, 2 * SMS).sentence == (
+        "limited by its grid: 4 CTAs on 4 of 8 SMs; on these, the busiest unit is the tensor cores (90.0 % of the peak)"
+    )
+
+
+def test_json_has_the_parts_of_all_units(summary: LaunchSummary) -> None:
+    made = limit_of(summary, SpeedOfLight((roof("func", tensor_cores=0.9),), dram=dram(0.2, 0.2)), SMS).to_json()
+    assert made["units"] == ("tensor cores",)
+    assert (made["parts"]["tensor cores"], made["parts"]["DRAM"], made["is_known"]) == (0.9, 0.2, True)

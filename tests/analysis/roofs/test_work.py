@@ -1,0 +1,125 @@
+"""What operations have to do, by their types."""
+
+from __future__ import annotations
+
+import pytest
+from golden import FIXTURES, read
+
+from kprof_inject.analysis.roofs.unit_rates import rates_of
+from kprof_inject.analysis.roofs.work import NO_WORK, Work, work_of
+from kprof_inject.ttgir.parser import parse
+
+ALIASES = "#mma = #ttg.nvidia_mma<{versionMajor = 2}>\n#blocked = #ttg.blocked<{order = [1, 0]}>\n"
+
+
+def work_in(line: str) -> Work:
+    """Of the first operation in a kernel."""
+    module = parse(f"{ALIASES}module {{\n  tt.func public @k() {{\n    {line}\n    tt.return\n  }}\n}}\n")
+    function = module.operations[0].regions[0].blocks[0].operations[0]
+    return work_of(function.regions[0].blocks[0].operations[0], module.aliases)
+
+
+def dot(a: str, b: str, result: str, more: str = "") -> str:
+    return f"%d = tt.dot %a, %b, %c{more} : tensor<{a}> * tensor<{b}> -> tensor<{result}>"
+
+
+MMA = "128x32xf32, #mma"
+
+
+@pytest.mark.parametrize(
+    ("line", "work"),
+    [
+        (dot("128x64xf16, #x", "64x32xf16, #x", MMA), Work({"f16": 2 * 128 * 64 * 32})),
+        (dot("128x64xf8E5M2, #x", "64x32xf8E5M2, #x", MMA), Work({"f8": 2 * 128 * 64 * 32})),
+        (dot("4x16x64xbf16, #x", "4x64x32xbf16, #x", "4x16x32xf32, #mma"), Work({"bf16": 2 * 4 * 16 * 64 * 32})),
+        (dot("128x64xf32, #x", "64x32xf32, #x", MMA, ", inputPrecision = tf32"), Work({"tf32": 2 * 128 * 64 * 32})),
+        (dot("128x64xf32, #x", "64x32xf32, #x", MMA, ", inputPrecision = tf32x3"), Work({"tf32": 6 * 128 * 64 * 32})),
+        (
+            dot("128x64xf32, #x", "64x32xf32, #x", "128x32xf32, #blocked"),
+            Work(multiplications=128 * 64 * 32, additions=128 * 64 * 32),
+        ),
+        (
+            "%d = ttng.warp_group_dot %a, %b, %c {isAsync = true} : !ttg.memdesc<64x16xf16, #s, #m> * "
+            "!ttg.memdesc<16x8xf16, #s, #m> -> tensor<64x8xf32, #mma>",
+            Work({"f16": 2 * 64 * 16 * 8}, shared_bytes=2 * (64 * 16 + 16 * 8)),
+        ),
+        (
+            "ttng.tc_gen5_mma %a, %b, %c[], %t, %t : !ttg.memdesc<128x64xf16, #s, #m>, !ttg.memdesc<64x32xf16, #s, "
+            "#m>, !ttg.memdesc<128x32xf32, #t, #ttng.tensor_memory>",
+            Work({"f16": 2 * 128 * 64 * 32}, shared_bytes=2 * (128 * 64 + 64 * 32)),
+        ),
+        ("%x = math.exp2 %a : tensor<128x64xf32, #x>", Work(special=128 * 64)),
+        ("%x = arith.divf %a, %b : tensor<128xf32, #x>", Work(special=128)),
+        ("%x = arith.mulf %a, %b : tensor<128xf32, #x>", Work(multiplications=128)),
+        ("%x = math.fma %a, %b, %c : tensor<128xf32, #x>", Work(multiplications=128, additions=128)),
+        ("%x = arith.addf %a, %b : tensor<128xf64, #x>", NO_WORK),
+        ("%x = arith.addf %a, %b : f32", NO_WORK),
+        ("%x = tt.load %p : tensor<128x!tt.ptr<f32>, #x>", NO_WORK),
+    ],
+)
+def test_an_operations_work(line: str, work: Work) -> None:
+    assert work_in(line) == work
+
+
+def test_a_reduction_adds_all_but_one_of_each_row() -> None:
+    line = (
+        '%x = "tt.reduce"(%a) <{axis = 1 : i32}> ({\n    ^bb0(%l: f32, %r: f32):\n      %m = arith.addf %l, %r : f32\n'
+        "      tt.reduce.return %m : f32\n    }) : (tensor<128x64xf32, #x>) -> tensor<128xf32, #x>"
+    )
+    assert work_in(line) == Work(additions=128 * 63)
+
+
+def total(name: str) -> Work:
+    """Of all operations of a fixture, each once."""
+    module = parse(read(FIXTURES / "3.6.0" / name))
+    found = NO_WORK
+    for operation in module.walk():
+        found += work_of(operation, module.aliases)
+    return found
+
+
+def test_of_compiled_kernels() -> None:
+    tile = 2 * 128 * 64 * 128
+    assert total("cuda-90/matmul.ttgir").tensor_flops == {"f16": tile}
+    assert total("cuda-100/matmul.ttgir").tensor_flops["f16"] % tile == 0
+    assert total("hip-gfx942/matmul.ttgir").tensor_flops["f16"] % tile == 0
+    # QK and PV of a block, and an exponential for each of its 128 x 64 scores.
+    attention = total("cuda-90/attention.ttgir")
+    assert attention.tensor_flops["f16"] % (2 * 128 * 64 * 64) == 0
+    assert attention.special >= 128 * 64
+
+
+def test_works_add_up() -> None:
+    assert Work({"f16": 1}, 2, 3, 4) * 2 + Work({"f8": 5}, 1) == Work({"f16": 2, "f8": 5}, 5, 6, 8)
+
+
+def test_the_cycles_that_the_units_of_an_sm_need() -> None:
+    rates = rates_of("cuda:90")
+    assert rates is not None
+    needed = rates.cycles(Work({"f16": 8192, "tf32": 2048, "i4": 9}, 32, 128, 256, shared_bytes=512, l2_bytes=640))
+    assert needed == {
+        "tensor cores": 3.0,
+        "special functions": 2.0,
+        "fp32 units": 2.0,
+        "ALU": 0.0,
+        "instruction issue": 2.25,
+        "shared memory and L1": 4.0,
+        "L2 to SM": 10.0,
+    }
+    assert rates_of("cuda:75") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "sms", "ghz", "teraflops"),
+    [
+        ("cuda:80", 108, 1.41, 312),
+        ("cuda:90", 132, 1.83, 989.4),
+        ("cuda:100", 148, 1.85, 2250),
+        ("hip:gfx942", 304, 2.1, 1307.4),
+        ("hip:gfx950", 256, 2.4, 2516),
+    ],
+)
+def test_rates_are_those_of_the_data_sheets(target: str, sms: int, ghz: float, teraflops: float) -> None:
+    rates = rates_of(target)
+    assert rates is not None
+    assert rates.tensor_flops["f16"] * sms * ghz * 1e9 == pytest.approx(teraflops * 1e12, rel=0.01)

@@ -1,0 +1,116 @@
+"""Delays on a device: programs compute what they compute, what is critical is found so, and nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_support import EXAMPLES, ROOT, Kprof
+from program_runs import ProgramRuns
+
+SECONDS = ("--seconds", "2", "--json")
+KNOWN_SLACK = ROOT / "benchmarks/causal/known_slack.py"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
+    with ProgramRuns(tmp_path) as runs:
+        yield runs
+
+
+def found_in(printed: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(printed[printed.index("[\n {") :])
+    return found
+
+
+WAYS = ("once", "thrice", "autotuned", "inductor", "descriptor", "view", "in_place", "counting", "flagged")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_program_computes_the_same_bit_for_bit(runs: ProgramRuns, way: str) -> None:
+    ended = runs.run_beside_itself("causal", "seldom", *SECONDS, arguments=("--way", way))
+    for found in found_in(ended.stdout):
+        print(f"{way}: {found['kernel']} {found['timed']} times, slopes within {found['slope_error']}")
+        assert found["replayed"]
+        assert found["timed"] > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("five_kernels", ()), ("two_streams", ()), ("replayed_graph", ()), ("gluon_scale", ()), ("compiled_block", ())],
+)
+def test_threads_streams_graphs_and_generated_kernels(runs: ProgramRuns, name: str, arguments: tuple[str, ...]) -> None:
+    ended = runs.run_beside_itself("causal", name, *SECONDS, arguments=arguments)
+    print([(found["kernel"], found["replayed"], found["slope_error"]) for found in found_in(ended.stdout)])
+
+
+def test_ctas_that_wait_for_each_other_are_never_launched_again(runs: ProgramRuns) -> None:
+    """Its few launches are not enough for turns; that is said, and the results are right."""
+    ended = runs.run_beside_itself("causal", "seldom", *SECONDS, arguments=("--way", "locking"), exit_code=1)
+    assert "it waits for memory to change" in ended.stderr
+    assert "the program launched it too seldom" in ended.stderr
+
+
+HANGING = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def waiting_kernel(x_ptr, flag_ptr, BLOCK: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK))
+    tl.store(x_ptr + tl.arange(0, BLOCK), x + 1)
+    while tl.load(flag_ptr, volatile=True) == 0:
+        pass
+
+x, flag = torch.zeros(128, device="cuda"), torch.ones(1, device="cuda", dtype=torch.int32)
+for number in range(200):
+    if number == 100:
+        torch.cuda.synchronize()
+        flag.zero_()  # nobody will set it again
+    waiting_kernel[(1,)](x, flag, BLOCK=128)
+torch.cuda.synchronize()
+"""
+
+
+def test_a_kernel_that_hangs_ends_with_its_process(runs: ProgramRuns, tmp_path: Path) -> None:
+    program = tmp_path / "hanging.py"
+    program.write_text(HANGING)
+    # By itself it would hang, too: dump and the run with records are not what is tried here.
+    dumped = tmp_path / "dumps.py"
+    dumped.write_text(HANGING.replace("flag.zero_()", "pass"))
+    runs.start_kprof("dump", "-o", "ws", "--", str(dumped)).wait()
+    source = (tmp_path / "ws").exists()
+    assert source
+    ended = runs.start_kprof("causal", "ws", "--at", "op(tt.store)", *SECONDS, "--", str(program)).wait(None)
+    assert ended.exit_code in (128 + signal.SIGKILL, 1)
+    assert "did not come back, and its process was ended" in ended.stderr
+
+
+@pytest.mark.parametrize(("kernel", "side", "other"), [("meet", 3000, 2000), ("ring", 2000, 3000)])
+def test_the_slower_side_is_critical_and_the_faster_one_has_the_difference(
+    kprof: Kprof, kernel: str, side: int, other: int
+) -> None:
+    ended = kprof(
+        "causal", "--at", "op(tt.elementwise_inline_asm)", "--seconds", "20", "--json", "--",
+        KNOWN_SLACK, "--kernel", kernel, "--side", side, "--other", other,
+    )  # fmt: skip
+    (found,) = found_in(ended.stdout)
+    for place, mine, its in zip(found["places"], (side, other), (other, side), strict=True):
+        slope, slack = place["slope"], place["slack_cycles"]
+        print(f"{kernel} {mine} against {its}: {slope}, slack {slack}")
+        assert slope["value"] == pytest.approx(1 if mine > its else 0, abs=0.1)
+        if mine < its:
+            assert slack["value"] == pytest.approx(its - mine, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["matmul", "attention", "softmax", "layer_norm", "vector_add"])
+def test_the_examples(kprof: Kprof, name: str) -> None:
+    ended = kprof("causal", *SECONDS, "--", EXAMPLES / f"{name}.py")
+    for found in found_in(ended.stdout):
+        slopes = {place["scope"]: round(place["slope"]["value"], 2) for place in found["places"] if place["slope"]}
+        print(f"{found['kernel']}: {slopes}, within {found['slope_error']}")
+        assert slopes
+        assert not any("other results" in place["reason"] for place in found["places"])

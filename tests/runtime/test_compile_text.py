@@ -1,0 +1,91 @@
+"""A module's text compiles to the very assembly that the source compiles to: else delays would be compared with another
+kernel."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import triton
+from programs.child import REPO
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+
+from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.compile_text import compile_text
+from kprof_inject.runtime.compiler import as_json
+from kprof_inject.runtime.delayed_builds import Build, assembly_in, compiled
+
+pytestmark = pytest.mark.triton
+
+KERNELS = ["matmul", "attention", "tma_matmul", "gluon_warp_specialized"]
+
+
+@pytest.fixture(scope="module")
+def fixtures_script() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("fixtures_script", str(REPO / "scripts/fixtures"))
+    spec = importlib.util.spec_from_loader("fixtures_script", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def dumped(fixtures: Any, name: str, folder: Path) -> tuple[Any, DumpedKernelRecord]:
+    """A kernel compiled for an H200 from its source, and what ``dump`` would save of it."""
+    (kernel,) = [one for one in fixtures.ALL if one.module == name]
+    with knobs.cache.scope():
+        knobs.cache.dir = str(folder / "cache")
+        made = fixtures.compile_kernel(kernel, "cuda-90")
+    options = make_backend(GPUTarget("cuda", 90, 32)).parse_options(fixtures.compile_options(kernel, "cuda-90"))
+    record = DumpedKernelRecord(
+        name=made.metadata.name,
+        override_key="key",
+        file_name=made.metadata.name,
+        target=Target("cuda", 90),
+        options=json.loads(json.dumps(as_json(options.__dict__))),
+        metadata=as_json(made.metadata._asdict()),
+        triton_version=triton.__version__,
+    )
+    return made, record
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_same_assembly(fixtures_script: ModuleType, tmp_path: Path, name: str) -> None:
+    (kernel,) = [one for one in fixtures_script.ALL if one.module == name]
+    if not fixtures_script.targets_of(kernel, triton.__version__):
+        pytest.skip("this Triton does not compile it")
+    made, record = dumped(fixtures_script, name, tmp_path)
+    (tmp_path / "built").mkdir()
+    compile_text(made.asm["ttgir"], record, tmp_path / "built")
+    assert assembly_in(tmp_path / "built") == made.asm["ptx"]
+    saved = json.loads((tmp_path / "built" / f"{record.file_name}.json").read_text())
+    assert {key for key in made.metadata._asdict() if key not in saved} == set()
+
+
+def test_what_fails_says_why_and_leaves_nothing(fixtures_script: ModuleType, tmp_path: Path) -> None:
+    made, record = dumped(fixtures_script, "matmul", tmp_path)
+    good, bad = Build(made.asm["ttgir"], record), Build(made.asm["ttgir"].replace("tt.return", "tt.retour"), record)
+    assert good.name != bad.name
+    nothing, failure = compiled([good, bad], tmp_path / "builds")
+    assert nothing is None
+    assert isinstance(failure, KprofError)
+    assert "tt.retour" in failure.what
+    assert [path.name for path in (tmp_path / "builds").iterdir()] == [good.name]
+    # Again, it is there.
+    before = (tmp_path / "builds" / good.name).stat().st_mtime_ns
+    assert list(compiled([good], tmp_path / "builds")) == [None]
+    assert (tmp_path / "builds" / good.name).stat().st_mtime_ns == before
+
+
+def test_another_triton_is_refused(tmp_path: Path) -> None:
+    record = DumpedKernelRecord(name="k", override_key="k", file_name="k", triton_version="3.0.0")
+    with pytest.raises(KprofError, match=r"Triton 3\.0\.0 dumped it"):
+        compile_text("module {}", record, tmp_path)
