@@ -184,10 +184,14 @@ class Workspace:
             claimed.rmdir()
             claimed.parent.rmdir()
 
+    def capture_folders(self) -> list[Path]:
+        """Those that hold anything, the last one last."""
+        return _begun(self.folder / "captures")
+
     def last_capture_folder(self) -> Path:
         """Raises ``KprofError`` if there is no capture yet."""
-        if begun := _begun(self.folder / "captures"):
-            return begun[-1]
+        if folders := self.capture_folders():
+            return folders[-1]
         hint = f"make one: kprof-inject run {self.folder} -- PROG"
         raise KprofError(f"{self.folder} has no capture yet", hint=hint)
 

@@ -149,6 +149,8 @@ class Kernel:
     capture_folder: Path | None = None
     not_replayed: str = ""
     """Why it was not launched again to be timed, in words that follow *because*; empty if nobody said."""
+    launches: int | None = None
+    """How often the process launched it, captured or not; None if that is unknown. A replay of a graph is no launch."""
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""

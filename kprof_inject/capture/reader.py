@@ -98,7 +98,7 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
             raise KprofError(f"{where}: $.file: another launch has it: {name!r}", hint=CAPTURE_AGAIN)
         key = record.variant, origin.device_name(record.device)
         if key not in kernels:
-            kernels[key] = _kernel(files, record.variant, key[1], costs)
+            kernels[key] = _kernel(files, record.variant, key[1], costs, end.launches if end else {})
         launches[name] = _launch(files, origin, kernels[key], record, where)
     if end is not None and end.launch_lines is not None and lines < end.launch_lines:
         raise KprofError(
@@ -116,7 +116,13 @@ class _BuiltKernel:
     cta_bytes: int
 
 
-def _kernel(files: ProcessFiles, variant: str, device_name: str, costs: Mapping[CostKey, MeasuredCost]) -> _BuiltKernel:
+def _kernel(
+    files: ProcessFiles,
+    variant: str,
+    device_name: str,
+    costs: Mapping[CostKey, MeasuredCost],
+    launches: Mapping[str, int],
+) -> _BuiltKernel:
     folder = f"{KERNELS_FOLDER}/{variant}"
     record = files.read(f"{folder}/{KERNEL_FILE}", KernelRecord)
     _require_same_recording(record, files.process, str(files.folder / folder / KERNEL_FILE))
@@ -143,6 +149,7 @@ def _kernel(files: ProcessFiles, variant: str, device_name: str, costs: Mapping[
         (record.ttgir_crc32, record.sources_crc32),
         files.capture_folder,
         (timing.not_replayed or "") if timing else "",
+        launches.get(variant),
     )
     return _BuiltKernel(kernel, record.cta_bytes)
 

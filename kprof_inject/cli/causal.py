@@ -22,7 +22,7 @@ from kprof_inject.cli.options import (
     workspace_option,
 )
 from kprof_inject.cli.plans import say_kernels
-from kprof_inject.cli.workspace_first import WorkspaceFirst
+from kprof_inject.cli.workspace_first import WorkspaceOrProgram
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
 from kprof_inject.pipeline.delays import CausalChoice, default_selectors, prepare, with_structure
@@ -36,11 +36,6 @@ from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace, is_workspace
 from kprof_inject.workspace_lock import held
-
-
-class _WorkspaceOrProgram(WorkspaceFirst):
-    def is_workspace(self, word: str) -> bool:
-        return is_workspace(Path(word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,7 @@ class _Printed:
         say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
 
 
-@click.command("causal", cls=_WorkspaceOrProgram, context_settings=PROGRAM_SETTINGS)
+@click.command("causal", cls=WorkspaceOrProgram, context_settings=PROGRAM_SETTINGS)
 @workspace_option
 @click.option(
     "--at",

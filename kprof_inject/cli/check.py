@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -18,12 +18,13 @@ from kprof_inject.runtime.compiler_process import CompilerProcess
 from kprof_inject.runtime.module_check import ModuleCheck, check_module
 from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import Workspace
 
 _LONGEST_S = 86_400
 
 
 @click.command("check")
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=path_type())
+@click.argument("places", metavar="WORKSPACE|FILE...", nargs=-1, required=True, type=path_type())
 @click.option(
     "--time-limit",
     "time_limit_s",
@@ -35,15 +36,16 @@ _LONGEST_S = 86_400
 )
 @json_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
-    """Have Triton verify each .ttgir FILE (- is stdin) and lower it for its own target. No GPU is needed."""
+def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
+    """Have Triton verify each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run, and lower it for
+    its own target. No GPU is needed."""
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")
     if not is_installed("triton"):
         raise KprofError("check needs Triton, and it is not installed", hint=install_command("triton"))
     checks: list[ModuleCheck] = []
     with CompilerProcess() as compiler:
-        for file in files:
+        for file in [file for place in places for file in _files_at(place)]:
             check = _check(file, compiler, time_limit_s)
             if check.error is not None:
                 print_error(check.error)
@@ -53,6 +55,17 @@ def command(ctx: click.Context, files: tuple[Path, ...], time_limit_s: float, as
     else:
         table_console().print(_table(checks))
     ctx.exit(1 if any(check.error for check in checks) else 0)
+
+
+def _files_at(place: Path) -> Iterator[Path]:
+    """Of a workspace the kernels with their records, or as they were dumped where none are planned."""
+    if not place.is_dir():
+        yield place
+        return
+    workspace = Workspace.open(place)
+    for kernel in workspace.kernels():
+        with_records = workspace.override_path(kernel)
+        yield with_records if with_records.exists() else kernel.ttgir_path
 
 
 def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> ModuleCheck:

@@ -15,7 +15,7 @@ from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.captures import write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import workspace_option
-from kprof_inject.cli.printed_reports import print_report
+from kprof_inject.cli.printed_reports import print_report, say_next
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
@@ -68,7 +68,9 @@ def _replay(workspace: Path, reason: str) -> None:
         _prove_that_it_lowers(kernel)
     timelines = decode_capture(capture, say)
     write_and_say(TraceFile.at(opened.folder / "trace.json"), timelines)
-    print_report([report_on(timeline) for timeline in timelines], as_json=False)
+    reports = [report_on(timeline) for timeline in timelines]
+    print_report(reports)
+    say_next(workspace, reports)
 
 
 def _keep(workspace: Workspace, kernel: Kernel) -> None:

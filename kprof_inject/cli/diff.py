@@ -10,23 +10,33 @@ import click
 
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import choice_options, json_option, path_type, redact_option, scope_names_option
+from kprof_inject.cli.options import (
+    DEFAULT_WORKSPACE,
+    choice_options,
+    json_option,
+    path_type,
+    redact_option,
+    scope_names_option,
+)
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.captures import decode_capture, open_capture
+from kprof_inject.quantities import counted
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace import Workspace, is_workspace
 
+_SIDES = ("A", "B")
 _MORE = (
     "Another capture of {side}'s side, such as of another process: shows what they differ by themselves. Repeatable."
 )
 
 
 @click.command("diff")
-@click.argument("place", metavar="A", type=path_type())
-@click.argument("other", metavar="B", type=path_type())
+@click.argument("place", metavar="[A]", type=path_type(), default=DEFAULT_WORKSPACE, required=False)
+@click.argument("other", metavar="[B]", type=path_type(), required=False)
 @click.option("--more-a", "more_a", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="A"))
 @click.option("--more-b", "more_b", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="B"))
 @click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD of A is called NEW in B. Repeatable.")
@@ -48,7 +58,7 @@ _MORE = (
 def command(
     ctx: click.Context,
     place: Path,
-    other: Path,
+    other: Path | None,
     more_a: tuple[Path, ...],
     more_b: tuple[Path, ...],
     renamed: tuple[str, ...],
@@ -61,9 +71,12 @@ def command(
 ) -> None:
     """Say what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
 
-    Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer."""
+    Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer. Of a WORKSPACE alone,
+    the last two captures are compared."""
+    if other is None:
+        place, other = _last_two(place)
     limit = None if limit_text is None else parse_limit(limit_text)
-    sides = {"A": (place, *more_a), "B": (other, *more_b)}
+    sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
     diff = diff_captures(
         *(_timelines(_captures(side, places, names_path, redact), choice) for side, places in sides.items()),
         scopes=choice.scopes,
@@ -78,6 +91,19 @@ def command(
         print_diff_tables(diff, table_console())
     if limit is not None and _crosses(diff, limit, choice):
         ctx.exit(1)
+
+
+def _last_two(place: Path) -> tuple[Path, Path]:
+    if not is_workspace(place) and place.exists():
+        raise click.UsageError("Missing argument 'B'.")
+    folders = Workspace.open(place).capture_folders()
+    if len(folders) < len(_SIDES):
+        raise KprofError(
+            f"{place} has {counted(len(folders), 'capture')}, and diff compares two",
+            hint="run the program once more, or name two: kprof-inject diff A B",
+        )
+    before, after = folders[-len(_SIDES) :]
+    return before, after
 
 
 def _captures(side: str, places: tuple[Path, ...], names_path: Path | None, redact: bool) -> list[Capture]:

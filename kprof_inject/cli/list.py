@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kprof_inject.cli.console import print_error, read_input, table_console
-from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
@@ -82,7 +82,7 @@ def _places(points: Sequence[SourcePoint]) -> str:
 
 
 @click.command("list")
-@click.argument("place", metavar="WORKSPACE|FILE", type=path_type())
+@place_argument("WORKSPACE|FILE")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, place: Path, as_json: bool) -> None:

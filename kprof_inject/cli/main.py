@@ -11,26 +11,43 @@ import sys
 import click
 
 from kprof_inject.cli.console import INTERRUPTED, print_error, print_usage_error, say
-from kprof_inject.errors import KprofError, printable
+from kprof_inject.errors import KprofError, did_you_mean, printable
 from kprof_inject.version import __version__
 
 # The help text of the list stands here, so that listing loads no command.
-_COMMANDS = {
-    "dump": "Run a program; save every kernel's TTGIR, and times.",
-    "list": "List what can be selected in each kernel.",
-    "insert": "Insert records into the dumped kernels, or into a .ttgir file.",
-    "strip": "Remove all records from a .ttgir file.",
-    "check": "Have Triton verify and lower .ttgir files, without a GPU.",
-    "run": "Rerun the program with the records; save raw buffers and times.",
-    "trace": "Decode a capture; write a trace, or a table of its scopes.",
-    "report": "Show what each scope of a capture takes, and how far to trust it.",
-    "diff": "Say what changed between two captures of a kernel.",
-    "view": "Show a trace in the Perfetto UI, in your browser.",
-    "profile": "dump, insert, run, trace and report in one go.",
-    "causal": "Delay one place of a kernel after the other: which of them matter?",
-    "demo": "Profile a shipped example, or replay a recorded capture.",
-    "doctor": "Say what is installed, what works, and what to do about the rest.",
+_GROUPS = {
+    "Find out what limits a kernel": {
+        "profile": "Run a program and say what limits its kernels: all steps in one go.",
+        "causal": "Delay one part of a kernel after another: which of them matter?",
+        "demo": "Profile a shipped example; without a GPU, replay a recorded capture.",
+    },
+    "Read what was captured": {
+        "report": "Show the limit, what to try, and where the time goes.",
+        "diff": "Say what changed between two captures of a kernel.",
+        "view": "Show the timeline in the Perfetto UI, in your browser.",
+        "trace": "Write the timeline as a trace, or as a table.",
+    },
+    "Go step by step": {
+        "dump": "Run a program; save every kernel's TTGIR, and times.",
+        "list": "List what can be selected in each kernel.",
+        "insert": "Insert records into the dumped kernels, or into a .ttgir file.",
+        "run": "Rerun the program with the records; save raw buffers and times.",
+        "strip": "Remove all records from a .ttgir file.",
+        "check": "Have Triton verify and lower .ttgir files, without a GPU.",
+    },
+    "Get help": {
+        "doctor": "Say what is installed, what works, and what to do about the rest.",
+    },
 }
+_COMMANDS = [name for group in _GROUPS.values() for name in group]
+
+_EXAMPLES = """\b
+Examples:
+  kprof-inject profile -- python train.py
+  kprof-inject profile --kernel 'matmul*' --at loop --at 'op(*wait*)' -- python train.py
+
+Each command has its own help: kprof-inject report --help
+"""
 
 
 # What a report of a fault says the versions of.
@@ -41,7 +58,7 @@ class LazyGroup(click.Group):
     """Loads a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return _COMMANDS
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
@@ -59,6 +76,8 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"No such command {args[0]!r}. {_meant(args[0])}".strip(), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if name is not None and command is not None and not ctx.resilient_parsing:
             # With the options comes numpy, which the help of the whole program does without.
@@ -68,14 +87,20 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()), col_max=8)
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def _meant(word: str) -> str:
+    question = did_you_mean(word, _COMMANDS)
+    return question[:1].upper() + question[1:]
+
+
+@click.group(cls=LazyGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kprof-inject")
 def root() -> None:
-    """Shows where the time goes inside one launch of a Triton kernel, without touching the kernel's code."""
+    """Says what limits a Triton kernel, and shows where the time goes inside one launch, without touching its code."""
 
 
 def main() -> None:

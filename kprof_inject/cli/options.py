@@ -58,9 +58,9 @@ def complete_scopes(ctx: click.Context, parameter: click.Parameter, incomplete: 
 def _offered(texts_of: Callable[[Path], list[str]], ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    # Click assigns no argument while an option's value is missing.
+    # Click assigns no argument while an option's value is missing: it has its default still.
     words = ctx.args[:1] if "place" in ctx.params else []
-    place = ctx.params.get("place") or next(iter(words), None) or ctx.params.get("workspace") or "kprof_out"
+    place = next(iter(words), None) or ctx.params.get("place") or ctx.params.get("workspace") or DEFAULT_WORKSPACE
     try:
         found = texts_of(Path(place))
     except (KprofError, OSError):
@@ -95,6 +95,11 @@ DEFAULT_WORKSPACE = Path("kprof_out")
 
 def path_type() -> click.Path:
     return click.Path(path_type=Path)
+
+
+def place_argument(metavar: str) -> Callable[[Function], Function]:
+    """What to read, ``place``: the default workspace if nothing is named."""
+    return click.argument("place", metavar=f"[{metavar}]", type=path_type(), default=DEFAULT_WORKSPACE, required=False)
 
 
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
@@ -176,11 +181,25 @@ def choice_options(function: Function) -> Function:
         shell_complete=complete_scopes,
         help="Only scopes of this name, as the table has it; * and ? stand for others. Repeatable. [default: all]",
     )(with_choice)
-    for name, (option, what) in reversed(_NUMBERS.items()):
-        decorated = click.option(
-            option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]"
-        )(decorated)
+    for name in reversed(_NUMBERS):
+        decorated = _number_option(name)(decorated)
     return cast(Function, kernel_option(decorated))
+
+
+def launch_options(function: Function) -> Function:
+    """Which kernels and launches to show. The command gets them as one ``choice``."""
+
+    @functools.wraps(function)
+    def with_choice(*args: Any, kernel: str, launches: NumberSet | None, **others: Any) -> Any:
+        choice = Choice(launches=launches, kernels=() if kernel == "*" else (kernel,))
+        return function(*args, choice=choice, **others)
+
+    return cast(Function, kernel_option(_number_option("launches")(with_choice)))
+
+
+def _number_option(name: str) -> Callable[[Any], Any]:
+    option, what = _NUMBERS[name]
+    return click.option(option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]")
 
 
 def scope_names_option(function: Function) -> Function:

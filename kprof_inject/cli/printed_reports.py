@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
 
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.cli.console import table_console
-from kprof_inject.report.terminal.launch_table import print_launches
-from kprof_inject.report.terminal.tables import print_trust
+from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.options import DEFAULT_WORKSPACE
+from kprof_inject.report.terminal.screens import print_all, print_answers
 
 
-def print_report(reports: Sequence[LaunchReport], as_json: bool) -> None:
-    """The launches and the verdicts on stdout: JSON, or tables that are never cut when they are piped."""
-    if as_json:
-        click.echo(json.dumps([report.to_json() for report in reports], indent=1))
-        return
-    console = table_console()
-    print_launches(reports, console)
-    print_trust([(report.launch, report.verdict) for report in reports], console)
+def print_json(reports: Sequence[LaunchReport]) -> None:
+    click.echo(json.dumps([report.to_json() for report in reports], indent=1))
+
+
+def print_report(reports: Sequence[LaunchReport]) -> None:
+    """What a reader must know first; tables are never cut when they are piped."""
+    print_answers(reports, table_console())
+
+
+def print_whole_report(reports: Sequence[LaunchReport]) -> None:
+    print_all(reports, table_console())
+
+
+def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
+    """How to go on from a report of this place."""
+    where = "" if place == DEFAULT_WORKSPACE else f" {quote(str(place))}"
+    if len({report.summary.kernel for report in reports}) > 1:
+        say(f"one kernel: kprof-inject report{where} --kernel {quote(reports[0].summary.kernel)}")
+    say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")
+    say("what matters: kprof-inject causal -- PROG")

@@ -23,7 +23,7 @@ from kprof_inject.cli.options import (
     workspace_option,
 )
 from kprof_inject.cli.plans import say_kernels
-from kprof_inject.cli.printed_reports import print_report
+from kprof_inject.cli.printed_reports import print_json, print_report, say_next
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
@@ -87,7 +87,12 @@ def command(
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
         write_and_say(trace, timelines)
-        print_report([report_on(timeline) for timeline in timelines], as_json)
+        reports = [report_on(timeline) for timeline in timelines]
+        if as_json:
+            print_json(reports)
+        else:
+            print_report(reports)
+            say_next(workspace, reports)
     ctx.exit(exit_code or dump_exit_code)
 
 

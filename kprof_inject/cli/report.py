@@ -9,14 +9,24 @@ import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import json_option, path_type, redact_option, scope_names_option
-from kprof_inject.cli.printed_reports import print_report
+from kprof_inject.cli.options import (
+    json_option,
+    launch_options,
+    path_type,
+    place_argument,
+    redact_option,
+    scope_names_option,
+)
+from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import size_text
+from kprof_inject.timeline.choice import Choice
 
 
 @click.command("report")
-@click.argument("place", metavar="WORKSPACE|CAPTURE|BUFFER", type=path_type())
+@place_argument("WORKSPACE|CAPTURE|BUFFER")
+@click.option("-v", "--verbose", is_flag=True, help="Show all that is known of each launch.")
+@launch_options
 @scope_names_option
 @json_option
 @click.option(
@@ -27,15 +37,29 @@ from kprof_inject.quantities import size_text
     help="Write the report as a page, too: one file that any browser opens, without a network.",
 )
 @redact_option
-def command(place: Path, names_path: Path | None, as_json: bool, html_path: Path | None, redact: bool) -> None:
-    """Show what limits each launch of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
-    host_buffer), what each of its scopes takes, and how far to trust each kernel's times."""
+def command(
+    place: Path,
+    verbose: bool,
+    choice: Choice,
+    names_path: Path | None,
+    as_json: bool,
+    html_path: Path | None,
+    redact: bool,
+) -> None:
+    """Show what limits the launches of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
+    host_buffer), what to try, whether to trust the figures, and where a CTA's time goes."""
     capture = open_capture(place, names_path, redact=redact)
     experiments = experiments_at(place)
-    reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say)]
+    reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say, choice)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
-    print_report(reports, as_json)
+    if as_json:
+        print_json(reports)
+    elif verbose:
+        print_whole_report(reports)
+    else:
+        print_report(reports)
+        say_next(place, reports)
     for line in page_lines:
         say(line)
 

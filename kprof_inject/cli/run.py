@@ -10,7 +10,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
-from kprof_inject.cli.workspace_first import WorkspaceFirst
+from kprof_inject.cli.workspace_first import WorkspaceOrDefault
 from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input
@@ -18,8 +18,8 @@ from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 
 
-@click.command("run", cls=WorkspaceFirst, context_settings=PROGRAM_SETTINGS)
-@click.argument("workspace", type=path_type())
+@click.command("run", cls=WorkspaceOrDefault, context_settings=PROGRAM_SETTINGS)
+@click.argument("workspace", metavar="[WORKSPACE]", type=path_type())
 @capture_options
 @program_argument
 @click.pass_context

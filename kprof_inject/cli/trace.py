@@ -12,6 +12,7 @@ from kprof_inject.cli.options import (
     choice_options,
     layout_option,
     path_type,
+    place_argument,
     redact_option,
     scope_names_option,
     trace_file,
@@ -22,7 +23,7 @@ from kprof_inject.timeline.choice import Choice
 
 
 @click.command("trace")
-@click.argument("place", metavar="WORKSPACE|CAPTURE|BUFFER", type=path_type())
+@place_argument("WORKSPACE|CAPTURE|BUFFER")
 @click.option(
     "-o",
     "--output",

@@ -13,7 +13,7 @@ import click
 from kprof_inject.capture.proton_header import is_proton_buffer
 from kprof_inject.cli.captures import loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
-from kprof_inject.cli.options import path_type
+from kprof_inject.cli.options import place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
@@ -34,7 +34,7 @@ _MOST_MINUTES_TO_FETCH = 10
 
 
 @click.command("view")
-@click.argument("place", metavar="WORKSPACE|CAPTURE|TRACE", type=path_type())
+@place_argument("WORKSPACE|CAPTURE|TRACE")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

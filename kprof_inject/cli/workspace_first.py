@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import click
+
+from kprof_inject.cli.options import DEFAULT_WORKSPACE
+from kprof_inject.workspace import is_workspace
 
 
 class WorkspaceFirst(click.Command):
@@ -11,14 +17,20 @@ class WorkspaceFirst(click.Command):
 
     def is_workspace(self, word: str) -> bool:
         """Whether the first word is one, and not yet the program's."""
-        return True
+        raise NotImplementedError
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         before, words = self._split(ctx, args)
         if words and self.is_workspace(words[0]):
             after, program = self._split(ctx, words[1:])
             args = [*before, *after, "--", words[0], *program]
+        elif words:
+            args = [*before, "--", *self.without_workspace(words)]
         return super().parse_args(ctx, args)
+
+    def without_workspace(self, program: list[str]) -> list[str]:
+        """The words to read where no workspace is named."""
+        return program
 
     def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
         """The options that ``args`` begins with, and the rest, without a ``--`` between them."""
@@ -26,3 +38,20 @@ class WorkspaceFirst(click.Command):
         _, rest, _ = options_alone.make_parser(ctx).parse_args(list(args))
         options = args[: len(args) - len(rest)]
         return (options[:-1] if options[-1:] == ["--"] else options), rest
+
+
+class WorkspaceOrProgram(WorkspaceFirst):
+    """The workspace may be left out: its command takes care of that."""
+
+    def is_workspace(self, word: str) -> bool:
+        return is_workspace(Path(word))
+
+
+class WorkspaceOrDefault(WorkspaceFirst):
+    """Without a workspace, the default one is meant. What can be run is a program."""
+
+    def is_workspace(self, word: str) -> bool:
+        return is_workspace(Path(word)) or not (Path(word).is_file() or shutil.which(word))
+
+    def without_workspace(self, program: list[str]) -> list[str]:
+        return [str(DEFAULT_WORKSPACE), *program]

@@ -144,6 +144,11 @@ class Verdict:
         return _figure(self.overhead)
 
     @property
+    def sentence(self) -> str:
+        """``careful: recording slows the kernel by 5.5 % ± 0.3; the limit is 5 %``."""
+        return f"{self.level.value}: {self.text}"
+
+    @property
     def headline(self) -> str:
         """``careful (+4.5 % ± 2.9)``; without the figure where that tells nothing."""
         return f"{self.level.value} ({self.figure})" if self.figure else self.level.value
@@ -199,8 +204,8 @@ def median_time_ns(cost: KernelResources) -> float | None:
 def _spills(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
     if clean.spills is None or with_records.spills is None or with_records.spills <= clean.spills:
         return
-    what = f"spills grew from {clean.spills} to {with_records.spills}" if clean.spills else "spills appeared"
-    yield _Finding(Level.UNRELIABLE, f"{what}: durations unreliable")
+    grew = f"spills grew from {clean.spills} to {with_records.spills}"
+    yield _Finding(Level.UNRELIABLE, grew if clean.spills else "the kernel spills with records, and not without")
 
 
 def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterator[_Finding]:
@@ -215,13 +220,22 @@ def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterato
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:
     """The whole interval is judged, not its middle: what may be bad is not called good."""
     if untold := _untold(overhead, clean, with_records):
-        return _Finding(Level.CANNOT_TELL, f"cannot tell: {untold} (measured: {overhead})")
+        return _Finding(Level.CANNOT_TELL, f"{untold} (measured: {overhead})")
     if overhead.low_percent > _UNRELIABLE_PERCENT:
-        return _Finding(Level.UNRELIABLE, f"{_figure(overhead)}: durations unreliable")
+        limit = f"the limit is {_UNRELIABLE_PERCENT:g} %"
+        return _Finding(Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
     if max(abs(overhead.low_percent), abs(overhead.high_percent)) > _TRUSTED_PERCENT:
-        return _Finding(Level.CAREFUL, f"{_figure(overhead)}: {_why_careful(overhead)}")
-    cost = str(overhead) if overhead.is_measurable else f"no measurable cost ({overhead})"
-    return _Finding(Level.TRUSTWORTHY, f"{cost}, {_registers(clean, with_records)}: trustworthy")
+        return _Finding(Level.CAREFUL, _why_careful(overhead))
+    cost = _effect(overhead) if overhead.is_measurable else f"recording costs nothing that can be measured ({overhead})"
+    return _Finding(Level.TRUSTWORTHY, f"{cost}; {_registers(clean, with_records)}")
+
+
+def _effect(overhead: Overhead) -> str:
+    """``recording slows the kernel by 4.5 % ± 2.9``."""
+    if overhead.error_percent > _TRUSTED_PERCENT:
+        return f"recording slows the kernel by at least {math.floor(10 * overhead.low_percent) / 10:.1f} %"
+    amount = f"{abs(round(overhead.percent, 1)):.1f} % ± {rounded_error(overhead.error_percent)}"
+    return f"recording {'slows the kernel by' if overhead.percent > 0 else 'makes the kernel faster by'} {amount}"
 
 
 def _figure(overhead: Overhead) -> str:
@@ -260,16 +274,20 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
 
 
 def _why_careful(overhead: Overhead) -> str:
+    limit = f"the limit is {_TRUSTED_PERCENT:g} %"
     if not overhead.is_measurable:
-        return f"more than {_TRUSTED_PERCENT:g} % is not ruled out; run the kernel more often to know"
+        most = max(abs(overhead.low_percent), abs(overhead.high_percent))
+        return f"recording may cost up to {most:.1f} % ({overhead}), {limit}; run the kernel more often to know"
     if overhead.percent < 0:
-        return "faster than by itself; the records changed how it runs, or something else slowed the run without them"
-    return "the kernel runs longer than it does by itself"
+        return f"{_effect(overhead)}: it changes how the kernel runs, or something else slowed the run without records"
+    if overhead.low_percent > _TRUSTED_PERCENT:
+        return f"{_effect(overhead)}; {limit}"
+    return f"{_effect(overhead)}; the interval reaches {overhead.high_percent:.1f} %, {limit}"
 
 
 def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:
     reason = f"; it was not launched again, because {not_replayed}" if not_replayed else ""
-    return _Finding(Level.UNKNOWN, f"unknown: {_why_not_timed(clean, with_records)}{reason}")
+    return _Finding(Level.UNKNOWN, f"{_why_not_timed(clean, with_records)}{reason}")
 
 
 def _why_not_timed(clean: KernelResources, with_records: KernelResources) -> str:
@@ -284,7 +302,7 @@ def _why_not_timed(clean: KernelResources, with_records: KernelResources) -> str
 
 def _registers(clean: KernelResources, with_records: KernelResources) -> str:
     if clean.registers is None or with_records.registers is None:
-        return "registers unknown"
+        return "registers are unknown"
     if clean.registers == with_records.registers:
         return "same registers"
     return f"registers {clean.registers} → {with_records.registers}"

@@ -13,6 +13,7 @@ from programs.child import REPO, run_python
 import kprof_inject
 
 COMMANDS = [
+    "causal",
     "dump",
     "list",
     "insert",
@@ -71,10 +72,38 @@ def test_each_command_has_help(kprof: CommandLine, command: str) -> None:
 
 
 def test_help_lists_every_command_with_what_it_does(kprof: CommandLine) -> None:
-    ended = kprof("-h")
-    listed = {line.split()[0]: line.split()[1:] for line in ended.stdout.split("Commands:\n")[1].splitlines()}
+    listed = {line.split()[0]: line.split()[1:] for line in kprof("-h").stdout.splitlines() if line.strip()}
     for command in COMMANDS:
         assert len(listed[command]) > 3
+
+
+def test_help_has_groups_and_examples(kprof: CommandLine) -> None:
+    text = kprof("--help").stdout
+    titles = ["Find out what limits a kernel:", "Read what was captured:", "Go step by step:", "Get help:", "Examples:"]
+    assert sorted(titles, key=text.index) == titles
+    assert text.count("kprof-inject profile ") == 2
+
+
+@pytest.mark.parametrize(("word", "meant"), [("reprot", "report"), ("cuasal", "causal")])
+def test_a_command_that_is_misspelt_is_answered_with_the_right_one(kprof: CommandLine, word: str, meant: str) -> None:
+    ended = kprof(word)
+    assert ended.exit_code == 2
+    assert f"No such command '{word}'. Did you mean {meant}?" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "insert", "trace", "report", "view", "diff"])
+def test_without_a_place_the_default_workspace_is_meant(kprof: CommandLine, command: str) -> None:
+    ended = kprof(command)
+    assert ended.exit_code == 1
+    assert "kprof_out" in ended.errors()[0]
+
+
+def test_a_program_that_can_be_run_is_no_workspace(kprof: CommandLine) -> None:
+    kprof.write("prog.py", "")
+    for words in (["prog.py"], ["--", "python3", "prog.py"]):
+        assert kprof("run", *words).errors() == kprof("run", "kprof_out", *words).errors()
+        assert "kprof_out" in kprof("run", *words).errors()[0]
+    assert "elsewhere" in kprof("run", "elsewhere", "prog.py").errors()[0]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +112,6 @@ def test_help_lists_every_command_with_what_it_does(kprof: CommandLine) -> None:
         (["nope"], "No such command 'nope'"),
         (["--nope"], "--nope"),
         (["insert", "--nope"], "--nope"),
-        (["insert"], "Missing argument"),
         (["dump"], "Missing argument"),
         (["run", "--max-bytes", "0", "kprof_out", "prog.py"], "--max-bytes"),
         (["run", "--buffer", "heap", "kprof_out", "prog.py"], "'heap' is not one of 'shared', 'global'"),

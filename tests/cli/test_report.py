@@ -26,11 +26,28 @@ def capture(kprof: CommandLine) -> Path:
     return folder
 
 
-def test_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> None:
+def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("report", "capture")
+    assert ended.exit_code == 0
+    assert ended.stderr.splitlines() == [
+        "kprof-inject: more: kprof-inject report capture -v, or --html FILE; timeline: kprof-inject view capture",
+        "kprof-inject: what matters: kprof-inject causal -- PROG",
+    ]
+    lines = [line.rstrip() for line in ended.stdout.splitlines()]
+    title = "matmul_kernel #29   14.0 µs on the device   256 CTAs in 264 slots, 4 warps   H200 at 1588 of 1980 MHz"
+    assert lines[:2] == [title, "LIMIT  the tensor cores (at least 75.0 % of peak); 85.8 % in loop[0]"]
+    assert "TRUST  trustworthy: recording slows the kernel by 1.0 % ± 0.3; same registers" in lines
+    table = next(number for number, line in enumerate(lines) if line.startswith("scope"))
+    assert [line.split("  ")[0].strip() or line.split()[0] for line in lines[table + 1 :]] == [
+        *("func", "loop[0]", "between", "iter[0]")
+    ]
+    assert "16 x 591 ns" in lines[-1]
+
+
+def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> None:
+    ended = kprof("report", "-v", "capture")
     assert (ended.exit_code, ended.stderr) == (0, "")
     lines = [line.rstrip() for line in ended.stdout.splitlines()]
-    assert lines[0].startswith("matmul_kernel, launch 29: grid 256x1x1, 4 warps, span 14.048 µs")
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if line.startswith("│")]
     assert [row[0] for row in rows] == ["func", "loop[0]", "iter[0]", "matmul_kernel"]
     assert rows[-1][1:] == [
@@ -42,11 +59,11 @@ def test_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> No
         "98304 → 106496",
         "2",
     ]
-    assert lines[-1] == "matmul_kernel: +1.0 % ± 0.3, same registers: trustworthy"
+    assert lines[-1] == "matmul_kernel: recording slows the kernel by 1.0 % ± 0.3; same registers"
 
 
-def test_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path) -> None:
-    lines = kprof("report", "capture").stdout.splitlines()
+def test_in_detail_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path) -> None:
+    lines = kprof("report", "--verbose", "capture").stdout.splitlines()
     table = next(number for number, line in enumerate(lines) if line.startswith("│"))
     subjects = [
         line.partition(":")[0]
@@ -60,22 +77,37 @@ def test_the_statistics_stand_under_the_table(kprof: CommandLine, capture: Path)
     assert "256 CTAs on the 132 SMs that ran any, with room for 2 on each" in waves
 
 
-def test_what_the_kernel_takes_stands_under_the_title(kprof: CommandLine, capture: Path) -> None:
-    assert kprof("report", "capture").stdout.splitlines()[1:5] == [
-        "  kernel by itself: 210 registers, no spills, 98304 bytes of shared memory, "
-        "room for 2 CTAs on an SM (by shared memory and registers)",
-        "  trust: trustworthy (+1.0 % ± 0.3)",
-        "  limited by the tensor cores (75.0 % of the peak or more); 85.8 % in loop[0]",
-        "findings:",
-    ]
+def test_in_detail_what_the_kernel_takes_is_told(kprof: CommandLine, capture: Path) -> None:
+    lines = kprof("report", "-v", "capture").stdout.splitlines()
+    built = (
+        "  kernel by itself: 210 registers, no spills, 98304 bytes of shared memory, room for 2 CTAs on an SM "
+        "(by shared memory and registers)"
+    )
+    assert lines[lines.index(built) + 1] == "findings:"
 
 
-def test_what_cannot_be_judged_is_told(kprof: CommandLine, capture: Path) -> None:
+def test_what_cannot_be_judged_says_what_would_help(kprof: CommandLine, capture: Path) -> None:
     (path,) = capture.glob("*/kernels/*/kernel.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sm_count": 0}))
-    lines = kprof("report", "capture").stdout.splitlines()
-    assert lines[4] == "findings:"
-    assert lines[7].startswith("  could not judge low-fill: the capture does not say how many SMs the device has; ")
+    lines = [line.strip() for line in kprof("report", "capture").stdout.splitlines()]
+    assert any(
+        line.startswith("capture again with this version (low-fill could not be judged: the capture does")
+        for line in lines
+    )
+
+
+@pytest.mark.parametrize("options", [("--kernel", "other*"), ("--launch", "3")])
+def test_a_kernel_or_launch_that_is_not_there_is_an_error(
+    kprof: CommandLine, capture: Path, options: tuple[str, ...]
+) -> None:
+    ended = kprof("report", "capture", *options)
+    assert ended.exit_code != 0
+    assert ended.stdout == ""
+    assert options[0] in ended.errors()[0]
+
+
+def test_one_launch_can_be_named(kprof: CommandLine, capture: Path) -> None:
+    assert kprof("report", "capture", "--kernel", "matmul*", "--launch", "29").exit_code == 0
 
 
 def test_nothing_but_its_clock_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
@@ -94,7 +126,8 @@ def test_a_page_is_written_beside_the_table(kprof: CommandLine, capture: Path) -
     assert ended.stdout == kprof("report", "capture").stdout
     size = (kprof.folder / "page.html").stat().st_size
     where = (kprof.folder / "page.html").resolve().as_uri()
-    assert ended.stderr == f"kprof-inject: wrote page.html ({size / 1e3:.1f} kB): open it in a browser: {where}\n"
+    said = f"kprof-inject: wrote page.html ({size / 1e3:.1f} kB): open it in a browser: {where}"
+    assert ended.stderr.splitlines()[-1] == said
 
 
 def test_a_page_is_written_though_nobody_reads_the_tables(kprof: CommandLine, capture: Path) -> None:
@@ -129,7 +162,7 @@ def test_as_json_each_launch_has_its_statistics(kprof: CommandLine, capture: Pat
 
 def test_as_json_each_launch_has_its_verdict(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
-    assert launch["trust"]["text"] == "+1.0 % ± 0.3, same registers: trustworthy"
+    assert launch["trust"]["text"] == "recording slows the kernel by 1.0 % ± 0.3; same registers"
     assert launch["trust"]["with_records"]["shared_bytes"] == 106496
 
 

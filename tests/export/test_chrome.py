@@ -263,7 +263,7 @@ def test_the_file_says_what_is_known_of_each_launch(loaded: Loaded) -> None:
     assert data[2]["records_written"] == 2 * 6 + 4 * 17 + 2 * 6 + 4 * 5
     assert data[2]["records_lost"] == data[2]["records_written"] - 4 * 8
     assert data[2]["clock_mhz"] == round(lossy.clock.clock_hz / 1e6, 3)
-    assert data[2]["trust"]["text"] == "unknown: the capture has no times without records"
+    assert data[2]["trust"]["text"] == "the capture has no times without records"
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7])

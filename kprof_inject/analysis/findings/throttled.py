@@ -34,6 +34,7 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         share=share,
         text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} slower than "
         f"they can: {why}",
-        advice="compare variants by cycles, not by time; what moves fewer bytes for the same result takes less power",
+        advice="raise the power limit, or move fewer bytes for the same result, which takes less power; compare "
+        "variants by cycles, not by time",
         figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
     )

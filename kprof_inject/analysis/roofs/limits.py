@@ -26,6 +26,8 @@ _NOTABLE_EXCHANGES = 0.3
 _TAKEN_TOGETHER = 0.75
 # What takes less is not worth a word.
 _NOTABLE = 0.1
+# Less rounds to nothing.
+_LEAST_TOLD = 0.001
 # Which of two units is busier is no matter if they differ by less.
 _NEAR = 0.1
 # A grid on fewer of the SMs is the first thing to change.
@@ -34,9 +36,10 @@ _LEAST_SMS = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``units`` are those that limit the launch; none if it waits, or if that is not known. ``parts`` are what each
-    unit needs of its time at least."""
+    """``units`` are those that limit the launch; none if it waits, or if that is not known. ``name`` says it in a word
+    or two. ``parts`` are what each unit needs of its time at least."""
 
+    name: str
     units: tuple[str, ...]
     text: str
     parts: Mapping[str, float]
@@ -55,7 +58,7 @@ def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
     if light.missing or whole is None:
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
-        return Limit((), why, {}, is_known=False)
+        return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)
     for judge in (_few_sms, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges):
         found = judge(judged)
@@ -77,8 +80,8 @@ class _Judged:
         """The busiest unit first."""
         return sorted(self.parts, key=lambda unit: -self.parts[unit])
 
-    def limit(self, text: str, *units: str) -> Limit:
-        return Limit(units, text, self.parts)
+    def limit(self, name: str, text: str, *units: str) -> Limit:
+        return Limit(name, units, text, self.parts)
 
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
@@ -110,11 +113,16 @@ def _at_roof(judged: _Judged) -> Limit | None:
     units = _as_busy(judged.parts)
     text = _with_parts(units, judged.parts, judged.whole.work)
     if units[0] == DRAM and judged.light.dram:
-        text += f", for {size_text(judged.light.dram.least_bytes)} have to move"
+        text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
     loop = _busiest_loop(judged, units[0])
     if loop and loop.part > judged.parts[units[0]]:
         text += f"; {percent(loop.parts[units[0]])} in {loop.scope}"
-    return judged.limit(text, *units)
+    return judged.limit(_named(units, judged.parts), text, *units)
+
+
+def _named(units: Sequence[str], parts: Mapping[str, float]) -> str:
+    """``tensor cores 75 %``."""
+    return f"{' and '.join(units)} {100 * parts[units[0]]:.0f} %"
 
 
 def _as_busy(parts: Mapping[str, float]) -> list[str]:
@@ -125,9 +133,9 @@ def _as_busy(parts: Mapping[str, float]) -> list[str]:
 
 
 def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work) -> str:
-    """``the tensor cores (64.1 % of the peak or more)``."""
+    """``the tensor cores (at least 64.1 % of peak)``."""
     told = [
-        f"{_name(unit, work)} ({percent(parts[unit])} of the peak{'' if number else ' or more'})"
+        f"{_name(unit, work)} ({'' if number else 'at least '}{percent(parts[unit])} of peak)"
         for number, unit in enumerate(units)
     ]
     return " and ".join(told)
@@ -149,19 +157,18 @@ def _memory(judged: _Judged) -> Limit | None:
     others = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < _LIMITING or max(others) > _POSSIBLE:
         return None
-    text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of the peak: what is read at "
-    text += "addresses that are unknown, or read again, may be in the L2)"
-    return judged.limit(text, DRAM)
+    text = f"DRAM, most likely (between {percent(least)} and {percent(min(most, 1.0))} of peak: data that is read "
+    text += "again, or at unknown addresses, may come from the L2)"
+    return judged.limit("DRAM, most likely", text, DRAM)
 
 
 def _few_sms(judged: _Judged) -> Limit | None:
     waves = judged.summary.waves
     if waves is None or not judged.device_sms or waves.sms >= _LEAST_SMS * judged.device_sms:
         return None
-    unit = judged.busiest[0]
-    text = f"its grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
-    text += f"the busiest unit is {_NAMES[unit]} ({percent(judged.parts[unit])} of the peak)"
-    return judged.limit(text)
+    text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
+    text += _nearest(judged)
+    return judged.limit("grid", text)
 
 
 def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
@@ -173,9 +180,9 @@ def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
     if share < _POSSIBLE:
         return None
     units = _as_busy(loop.parts)
-    text = f"{_with_parts(units, loop.parts, loop.work)} in {loop.scope}, which is {percent(share)} of its time; "
-    text += f"{percent(judged.parts[loop.unit])} over the whole"
-    return judged.limit(text, *units)
+    text = f"{_with_parts(units, loop.parts, loop.work)} in {loop.scope}, {percent(share)} of the kernel's time; "
+    text += f"{percent(judged.parts[loop.unit])} over the whole kernel"
+    return judged.limit(_named(units, loop.parts), text, *units)
 
 
 def _two_units(judged: _Judged) -> Limit | None:
@@ -185,8 +192,8 @@ def _two_units(judged: _Judged) -> Limit | None:
     if together < _TAKEN_TOGETHER or judged.parts[second] < _NOTABLE:
         return None
     text = f"{_NAMES[first]} and {_NAMES[second]} in turn ({percent(judged.parts[first])} and "
-    text += f"{percent(judged.parts[second])} of the peak): without overlap, they take {percent(together)} of the time"
-    return judged.limit(text, first, second)
+    text += f"{percent(judged.parts[second])} of peak): without overlap they take {percent(together)} of the time"
+    return judged.limit(f"{first} and {second} in turn", text, first, second)
 
 
 def _exchanges(judged: _Judged) -> Limit | None:
@@ -195,31 +202,36 @@ def _exchanges(judged: _Judged) -> Limit | None:
     if possible < _NOTABLE_EXCHANGES or possible < max(judged.parts.values()):
         return None
     text = (
-        "threads exchange elements (reductions, scans, changes of layout, dots without tensor cores), which may fill "
+        "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), which may keep "
     )
-    text += f"shared memory for up to {percent(min(possible, 1.0))} of the time; of what is known, {_nearest(judged)}"
-    return Limit((), text, judged.parts, is_known=False)
+    text += f"shared memory busy for up to {percent(min(possible, 1.0))} of the time; of what is known, "
+    text += _nearest(judged)
+    return Limit(_NOT_KNOWN, (), text, judged.parts, is_known=False)
 
 
-_LATENCY = "latency, or by instructions that TTGIR does not show"
+_NOT_KNOWN = "not known"
+_LATENCY = "latency, or instructions that TTGIR does not show"
 
 
 def _waits(judged: _Judged) -> Limit:
     """Of instructions, TTGIR shows a part."""
-    cause = "latency, of its atomic operations most likely" if judged.light.atomics else _LATENCY
+    cause = "latency, most likely of the atomic operations" if judged.light.atomics else _LATENCY
     text = f"{cause}: {_nearest(judged)}"
     dram = judged.light.dram
     if dram and not dram.fits_l2:
-        text += f"; by its bytes it could take {short_time(dram.least_ns)}"
-    return judged.limit(text)
+        text += f"; moving its bytes would take {short_time(dram.least_ns)}"
+    return judged.limit("latency", text)
 
 
 def _nearest(judged: _Judged) -> str:
     notable = [unit for unit in judged.busiest if judged.parts[unit] >= _NOTABLE][:2]
     if not notable:
-        return f"no unit is busy for more than {percent(judged.parts[judged.busiest[0]])}"
+        most = judged.parts[judged.busiest[0]]
+        return (
+            f"no unit is busy for more than {percent(most)} of the time" if most >= _LEAST_TOLD else "no unit is busy"
+        )
     told = " and ".join(f"{_NAMES[unit]} ({percent(judged.parts[unit])})" for unit in notable)
-    return f"the busiest {'are' if len(notable) > 1 else 'is'} {told}"
+    return f"the busiest {'units are' if len(notable) > 1 else 'unit is'} {told}"
 
 
 def _loops(judged: _Judged) -> Iterator[Roof]:

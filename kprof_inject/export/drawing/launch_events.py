@@ -111,7 +111,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
     yield "clock_mhz", round(clock.clock_hz / 1e6, 3)
     yield "clock_source", clock.source
     yield "clock_residual_ns", round(clock.residual_ns, 1)
-    yield "trust", judge(launch.kernel).text
+    yield "trust", judge(launch.kernel).sentence
     yield "variant", launch.kernel.variant
     yield "launch", launch.index
     if cost := launch.kernel.record_cost:

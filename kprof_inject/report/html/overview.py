@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -130,12 +131,12 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
     by its index, needs at least for its busiest unit. ``findings`` bear the index of their scope, or None; ``doubts``
     say what could not be judged, and why. ``slopes`` are the places of the kernel that were delayed, those that matter
     most first."""
-    summary, verdict = report.summary, report.verdict
+    summary, trust = report.summary, trust_in(report)
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {
         "facts": facts(report.timeline, summary),
         "builds": build_rows(report.launch.kernel),
-        "verdict": {"level": verdict.level.value, "text": printable(verdict.text)},
+        "verdict": {"level": trust.level.value, "text": printable(trust.text)},
         "limit": printable(report.limit.sentence),
         "roofs": [
             {"scope": index_of[roof.scope], "unit": roof.unit, "part": roof.part}

@@ -29,7 +29,7 @@ _LEAST_NAME = 8
 _READABLE_NAME = 24
 _INSTEAD = {"µ": "u", "→": "->", "±": "+-", "…": "...", "×": "x", "–": "-"}
 # What stands between two columns: with lines, and without.
-_FRAME, _SPACE = 3, 1
+_FRAME, _SPACE, _WIDE_SPACE = 3, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +72,35 @@ def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Seque
     There is room if of each name at least so much stands in one line that it can be read. The first layout has lines
     between its columns, if there is room for those too. Columns that need more than there is make longer lines, which
     the terminal wraps: no figure is ever cut."""
-    written = [[_in_letters(column, console.encoding) for column in layout] for layout in layouts]
-    first = written[0]
-    if sum(column.width + _FRAME for column in first) + 1 <= console.width:
-        console.print(_filled(Table(), first))
+    written = _in_letters(layouts, console)
+    if sum(column.width + _FRAME for column in written[0]) + 1 <= console.width:
+        console.print(_filled(Table(), written[0]))
         return layouts[0]
-    readable = (sum(column.readable_width + _SPACE for column in layout) - _SPACE for layout in written)
-    number = next((at for at, width in enumerate(readable) if width <= console.width), len(layouts) - 1)
-    chosen = written[number]
-    table = _filled(Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False), chosen)
-    if sum(column.width + _SPACE for column in chosen) - _SPACE > console.width:
-        table.width = max(sum(column.least_width + _SPACE for column in chosen) - _SPACE, console.width)
-    console.print(table, crop=False)
+    number = _fitting(written, _SPACE, console)
+    _print_tight(Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False), written[number], _SPACE, console)
     return layouts[number]
+
+
+def print_plain(layouts: Sequence[Sequence[Column]], console: Console) -> None:
+    """The same without any lines: titles, and rows below them."""
+    written = _in_letters(layouts, console)
+    chosen = written[_fitting(written, _WIDE_SPACE, console)]
+    table = Table(box=None, padding=(0, _WIDE_SPACE, 0, 0), pad_edge=False, header_style="dim")
+    _print_tight(table, chosen, _WIDE_SPACE, console)
+
+
+def _fitting(layouts: Sequence[Sequence[Column]], space: int, console: Console) -> int:
+    """The first layout that can be read in one line, else the last one."""
+    readable = (sum(column.readable_width + space for column in layout) - space for layout in layouts)
+    return next((at for at, width in enumerate(readable) if width <= console.width), len(layouts) - 1)
+
+
+def _print_tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> None:
+    """With names folded, where that is needed; never narrower than its figures."""
+    _filled(table, columns)
+    if sum(column.width + space for column in columns) - space > console.width:
+        table.width = max(sum(column.least_width + space for column in columns) - space, console.width)
+    console.print(table, crop=False)
 
 
 def _filled(table: Table, columns: Sequence[Column]) -> Table:
@@ -103,9 +119,12 @@ def _filled(table: Table, columns: Sequence[Column]) -> Table:
     return table
 
 
-def _in_letters(column: Column, encoding: str) -> Column:
-    cells = [_written(cell, encoding) for cell in column.cells]
-    return replace(column, title=_written(column.title, encoding), cells=cells)
+def _in_letters(layouts: Sequence[Sequence[Column]], console: Console) -> list[list[Column]]:
+    def written(column: Column) -> Column:
+        cells = [_written(cell, console.encoding) for cell in column.cells]
+        return replace(column, title=_written(column.title, console.encoding), cells=cells)
+
+    return [[written(column) for column in layout] for layout in layouts]
 
 
 def _written(text: str, encoding: str) -> str:
@@ -119,7 +138,8 @@ def _replaced(encoding: str) -> dict[int, str]:
     return str.maketrans(missing)
 
 
-_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
+LEVEL_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
+"""What is not known has none."""
 
 _BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
     "registers": lambda cost: cost.registers,
@@ -149,7 +169,10 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
     shared = [
         Column("kernel", [name for name, _ in verdicts], name=True),
         Column(
-            "verdict", [one.level.value for one in judged], [_COLOURS.get(one.level, "") for one in judged], left=True
+            "verdict",
+            [one.level.value for one in judged],
+            [LEVEL_COLOURS.get(one.level, "") for one in judged],
+            left=True,
         ),
         Column("run time", [before_and_after(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
         Column("overhead", [one.figure or "-" for one in judged]),

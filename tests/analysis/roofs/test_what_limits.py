@@ -44,44 +44,44 @@ def summary(tmp_path: Path) -> LaunchSummary:
     [
         (
             SpeedOfLight((roof("func", tensor_cores=0.75), roof("loop[0]", 900, tensor_cores=0.858))),
-            "limited by the tensor cores (75.0 % of the peak or more); 85.8 % in loop[0]",
+            "limited by the tensor cores (at least 75.0 % of peak); 85.8 % in loop[0]",
         ),
         (
             SpeedOfLight((roof("func", tensor_cores=0.64, L2_to_SM=0.62),)),
-            "limited by the tensor cores (64.0 % of the peak or more) and what comes from the L2 (62.0 % of the peak)",
+            "limited by the tensor cores (at least 64.0 % of peak) and what comes from the L2 (62.0 % of peak)",
         ),
         (
             SpeedOfLight((roof("func", tensor_cores=0.55), roof("loop[0]", 800, tensor_cores=0.68))),
-            "limited by the tensor cores (68.0 % of the peak or more) in loop[0], which is 80.0 % of its time; 55.0 % "
-            "over the whole",
+            "limited by the tensor cores (at least 68.0 % of peak) in loop[0], 80.0 % of the kernel's time; 55.0 % "
+            "over the whole kernel",
         ),
         (
             SpeedOfLight((roof("func", special_functions=0.45, tensor_cores=0.44),)),
-            "limited by the special function units and the tensor cores in turn (45.0 % and 44.0 % of the peak): "
-            "without overlap, they take 89.0 % of the time",
+            "limited by the special function units and the tensor cores in turn (45.0 % and 44.0 % of peak): "
+            "without overlap they take 89.0 % of the time",
         ),
         (
             SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8)),
-            "limited by DRAM (70.0 % of the peak or more), for 7.0 kB have to move",
+            "limited by DRAM (at least 70.0 % of peak): the launch has to move 7.0 kB",
         ),
         (
             SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.5, 0.8)),
-            "limited by DRAM, most likely (50.0 % to 80.0 % of the peak: what is read at addresses that are unknown, "
-            "or read again, may be in the L2)",
+            "limited by DRAM, most likely (between 50.0 % and 80.0 % of peak: data that is read again, or at unknown "
+            "addresses, may come from the L2)",
         ),
         (
             SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8, fits_l2=True)),
-            "limited by latency, or by instructions that TTGIR does not show: the busiest is the fp32 units (10.0 %)",
+            "limited by latency, or instructions that TTGIR does not show: the busiest unit is the fp32 units (10.0 %)",
         ),
         (
             SpeedOfLight((roof("func", fp32_units=0.2),), exchanges=0.4),
-            "limit not known: threads exchange elements (reductions, scans, changes of layout, dots without tensor "
-            "cores), which may fill shared memory for up to 40.0 % of the time; of what is known, the busiest is the "
-            "fp32 units (20.0 %)",
+            "limit not known: threads exchange elements (reductions, scans, layout conversions, dots without tensor "
+            "cores), which may keep shared memory busy for up to 40.0 % of the time; of what is known, the busiest "
+            "unit is the fp32 units (20.0 %)",
         ),
         (
             SpeedOfLight((roof("func"),), atomics=1),
-            "limited by latency, of its atomic operations most likely: no unit is busy for more than 0.0 %",
+            "limited by latency, most likely of the atomic operations: no unit is busy",
         ),
         (
             SpeedOfLight((), missing=Unjudged("records were lost", "use --fit")),
@@ -98,7 +98,7 @@ def test_the_sentence_names_the_unit_that_is_busiest(
 def test_a_small_grid_comes_first(summary: LaunchSummary) -> None:
     light = SpeedOfLight((roof("func", tensor_cores=0.9),))
     assert limit_of(summary, light, 2 * SMS).sentence == (
-        "limited by its grid: 4 CTAs on 4 of 8 SMs; on these, the busiest unit is the tensor cores (90.0 % of the peak)"
+        "limited by the grid: 4 CTAs on 4 of 8 SMs; on these, the busiest unit is the tensor cores (90.0 %)"
     )
 
 
@@ -106,3 +106,16 @@ def test_json_has_the_parts_of_all_units(summary: LaunchSummary) -> None:
     made = limit_of(summary, SpeedOfLight((roof("func", tensor_cores=0.9),), dram=dram(0.2, 0.2)), SMS).to_json()
     assert made["units"] == ("tensor cores",)
     assert (made["parts"]["tensor cores"], made["parts"]["DRAM"], made["is_known"]) == (0.9, 0.2, True)
+
+
+@pytest.mark.parametrize(
+    ("light", "name"),
+    [
+        (SpeedOfLight((roof("func", tensor_cores=0.75),)), "tensor cores 75 %"),
+        (SpeedOfLight((roof("func", tensor_cores=0.64, L2_to_SM=0.62),)), "tensor cores and L2 to SM 64 %"),
+        (SpeedOfLight((roof("func"),)), "latency"),
+        (SpeedOfLight((), missing=Unjudged("records were lost", "use --fit")), "not known"),
+    ],
+)
+def test_its_name_is_a_word_or_two(summary: LaunchSummary, light: SpeedOfLight, name: str) -> None:
+    assert limit_of(summary, light, SMS).name == name

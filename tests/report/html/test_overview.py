@@ -78,7 +78,7 @@ def test_the_build_without_records_stands_beside_that_with_them(tmp_path: Path) 
 def test_the_verdict_is_that_of_the_terminal(tmp_path: Path) -> None:
     verdict = told(launch_of(tmp_path, clean=CLEAN, with_records=replace(WITH_RECORDS, spills=8)))["verdict"]
     assert verdict["level"] == "unreliable"
-    assert verdict["text"].startswith("spills appeared: durations unreliable")
+    assert verdict["text"].startswith("the kernel spills with records, and not without; ")
 
 
 def test_findings_know_their_scope(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
 def test_what_limits_a_launch_and_its_roofs_are_told() -> None:
     (launch,) = read_capture(REPO / "kprof_inject" / "demo" / "capture").launches
     made = told(decode_launch(launch))
-    assert made["limit"] == "limited by the tensor cores (75.0 % of the peak or more); 85.8 % in loop[0]"
+    assert made["limit"] == "limited by the tensor cores (at least 75.0 % of peak); 85.8 % in loop[0]"
     assert [(roof["scope"], roof["unit"], round(roof["part"], 3)) for roof in made["roofs"]] == [
         (0, "tensor cores", 0.75),
         (1, "tensor cores", 0.858),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
 from golden import FIXTURES, read
 from planning import fixture_view
-from rich.console import Console
+from screens import WIDE, lines_shown
 from specialised import save_specialised
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
-from kprof_inject.report.terminal.launch_table import print_launches
+from kprof_inject.report.terminal.first_screen import print_first_screen
+from kprof_inject.report.terminal.launch_details import print_details
 from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
@@ -25,10 +25,12 @@ def reported(folder: Path, *selectors: str) -> LaunchReport:
     return report_on(decode_launch(save_specialised(folder, plan)))
 
 
-def rows(report: LaunchReport, width: int = 300) -> list[list[str]]:
-    out = io.StringIO()
-    print_launches([report], Console(file=out, width=width))
-    return [[cell.rstrip() for cell in line.split("│")[1:-1]] for line in out.getvalue().splitlines() if "│" in line]
+def printed(report: LaunchReport, width: int) -> list[str]:
+    return lines_shown(lambda console: print_details(report, console), width)
+
+
+def rows(report: LaunchReport) -> list[list[str]]:
+    return [[cell.rstrip() for cell in line.split("│")[1:-1]] for line in printed(report, WIDE) if "│" in line]
 
 
 def test_each_partition_has_a_row_above_its_scopes(tmp_path: Path) -> None:
@@ -70,15 +72,12 @@ def test_a_partition_of_which_nothing_was_selected_is_listed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("width", [40, 79, 120])
 def test_a_narrow_terminal_has_the_rows_too(tmp_path: Path, width: int) -> None:
-    out = io.StringIO()
-    print_launches([reported(tmp_path, "func", "loop")], Console(file=out, width=width))
-    assert out.getvalue().count("100.0 %") == 3
+    assert "\n".join(printed(reported(tmp_path, "func", "loop"), width)).count("100.0 %") == 3
 
 
 def test_what_shares_are_of_is_said(tmp_path: Path) -> None:
-    out = io.StringIO()
-    print_launches([reported(tmp_path, "func", "loop")], Console(file=out, width=300))
-    assert "totals and shares are over all warps of their partition" in out.getvalue()
+    lines = printed(reported(tmp_path, "func", "loop"), WIDE)
+    assert any("totals and shares are over all warps of their partition" in line for line in lines)
 
 
 def test_the_json_has_the_partitions(tmp_path: Path) -> None:
@@ -102,3 +101,14 @@ def test_a_partition_is_called_what_the_code_calls_it(tmp_path: Path) -> None:
     plan = make_plan(fixture_view(read(path)), parse_selectors(["loop"]))
     titles = [one.title for one in report_on(decode_launch(save_specialised(tmp_path, plan))).summary.partitions]
     assert titles == ["default partition: _sum_partition (warps 0-3)", "partition 0: _load_partition (warp 6)"]
+
+
+def test_the_first_screen_has_the_partitions_too(tmp_path: Path) -> None:
+    report = reported(tmp_path, "func", "loop", "iter")
+    lines = lines_shown(lambda console: print_first_screen(report, "kernel", "", console))
+    table = lines[next(number for number, line in enumerate(lines) if line.startswith("scope")) + 1 :]
+    assert [line.split("  ")[0] for line in table if not line.startswith(" ")] == [
+        "default partition (warps 0-3)",
+        "partition 0 (warp 10)",
+        "partition 1 (warps 4-7)",
+    ]

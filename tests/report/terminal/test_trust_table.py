@@ -18,7 +18,7 @@ from kprof_inject.timeline.trust import judge
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
 CLEAN = KernelResources(128, 0, 98304, 2, TIMES_NS)
 SLOWER_NS = tuple(1.12 * time for time in TIMES_NS)
-NOTHING = "no measurable cost (+0.0 % ± 0.3), same registers: trustworthy"
+NOTHING = "recording costs nothing that can be measured (+0.0 % ± 0.3); same registers"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def of(launch: Launch, name: str, variant: str, pid: int = 7, rank: int | None =
     return replace(launch, kernel=kernel, origin=replace(launch.origin, pid=pid, rank=rank))
 
 
-def printed(*launches: Launch, width: int = 200) -> list[str]:
+def printed(*launches: Launch, width: int = 300) -> list[str]:
     out = io.StringIO()
     print_trust([(launch, judge(launch.kernel)) for launch in launches], Console(file=out, width=width))
     return [line.rstrip() for line in out.getvalue().splitlines()]
@@ -76,9 +76,9 @@ def test_the_table(launch: Launch) -> None:
     ]
     assert lines[-3:] == [
         f"matmul: {NOTHING}",
-        "softmax: spills appeared: durations unreliable; occupancy fell from 2 to 1 CTAs per SM: the kernel overlaps "
-        "less than it does by itself; +12.0 % ± 0.4: the kernel runs longer than it does by itself",
-        "old: unknown: the capture has no times without records",
+        "softmax: the kernel spills with records, and not without; occupancy fell from 2 to 1 CTAs per SM: the kernel "
+        "overlaps less than it does by itself; recording slows the kernel by 12.0 % ± 0.4; the limit is 5 %",
+        "old: the capture has no times without records",
     ]
 
 
@@ -101,7 +101,7 @@ def test_each_process_has_its_own_verdict(launch: Launch) -> None:
     other = with_costs(of(launch, "add", "add-0", 8), CLEAN, replace(CLEAN, times_ns=SLOWER_NS))
     assert printed(of(launch, "add", "add-0"), other)[-2:] == [
         f"add, process 7: {NOTHING}",
-        "add, process 8: +12.0 % ± 0.4: the kernel runs longer than it does by itself",
+        "add, process 8: recording slows the kernel by 12.0 % ± 0.4; the limit is 5 %",
     ]
 
 

@@ -79,12 +79,7 @@ function doubtCards(findings, doubts) {
 }
 
 function trust({ level, text }) {
-  return element("p", { class: "verdict", data: { level } }, [element("strong", { text: level }), " ", withoutLevel(text, level)]);
-}
-
-/** The text ends, or begins, with the word that stands before it. */
-function withoutLevel(text, level) {
-  return text.replace(`: ${level}`, "").replace(`${level}: `, "");
+  return element("p", { class: "verdict", data: { level } }, [element("strong", { text: level }), `: ${text}`]);
 }
 
 function buildCards(rows) {

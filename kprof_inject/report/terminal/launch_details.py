@@ -1,9 +1,10 @@
-"""What a terminal shows of a launch: header, findings, the table of its scopes, and what a reader must know of it."""
+"""What a terminal shows of a launch in detail: its build, its findings, the table of its scopes, and what a reader must
+know of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
 from rich.console import Console, Group, RenderableType
@@ -11,50 +12,13 @@ from rich.table import Table
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.capture.model import Kernel, place_names
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.quantities import counted, percent, short_time, time_text
-from kprof_inject.report.kernel_names import kernel_names
+from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.launch_notes import all_notes
+from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
-from kprof_inject.timeline.clock import ClockSource
-
-_WIDTH, _NARROW_WIDTH = 16, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Shares, drawn."""
-
-    inner: str
-    """Stands for what a scope takes itself."""
-    outer: str
-    """Stands for the scopes in it."""
-    width: int = _WIDTH
-
-    @property
-    def title(self) -> str:
-        """What is what, as far as there is room to say it."""
-        whole = f"{self.inner} self {self.outer} in it"
-        return whole if len(whole) <= self.width else f"{self.inner} self"
-
-    def narrow(self) -> Bars:
-        return Bars(self.inner, self.outer, _NARROW_WIDTH)
-
-    def drawn(self, share: float, self_share: float) -> str:
-        """Of a whole from 0 to 1. What is not nothing has a cell."""
-        whole = min(round(share * self.width), self.width)
-        if share > 0:
-            whole = max(whole, 1)
-        own = min(round(self_share * self.width), whole)
-        return self.inner * own + self.outer * (whole - own)
-
-
-BLOCKS = Bars("█", "░")
-PLAIN = Bars("#", ".")
-"""For terminals whose encoding has no blocks."""
-
 
 _HEALTHY, _DOUBTFUL = "green", "yellow"
 
@@ -83,35 +47,7 @@ def _table(report: LaunchReport, console: Console) -> Table:
     return table
 
 
-# By the clock's source.
-_CLOCK_TITLES = {
-    ClockSource.FITTED: "SM clock",
-    ClockSource.ASSUMED: "assumed SM clock",
-    ClockSource.NOMINAL: "assumed SM clock",
-}
-
-
-def header_lines(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
-    """What stands over a launch's table. ``place_name`` is where it ran, empty if there is but one place."""
-    yield _title(report, kernel_name, place_name)
-    yield from _build(report.launch.kernel)
-    yield f"  trust: {report.verdict.headline}"
-    yield f"  {report.limit.sentence}"
-
-
-def _title(report: LaunchReport, kernel_name: str, place_name: str) -> str:
-    summary = report.summary
-    place = f"{place_name}: " if place_name else ""
-    replay = " (last replay of a CUDA graph)" if summary.graph else ""
-    grid = "x".join(map(str, summary.grid))
-    span = time_text(summary.duration_ns if summary.ctas else None)
-    return (
-        f"{place}{kernel_name}, launch {summary.launch}{replay}: grid {grid}, {counted(summary.warps, 'warp')}, "
-        f"span {span}, {_CLOCK_TITLES[summary.clock_source]} {summary.clock_mhz:.0f} MHz"
-    )
-
-
-def _build(kernel: Kernel) -> Iterator[str]:
+def build_lines(kernel: Kernel) -> Iterator[str]:
     """By itself, if that is known; else with records."""
     which, cost = "by itself", kernel.clean
     if cost.registers is None:
@@ -143,24 +79,21 @@ _FIGURES: dict[str, Callable[[ScopeSummary], str]] = {
 }
 
 
-def print_launches(reports: Sequence[LaunchReport], console: Console) -> None:
-    """Print each launch: what it is, what limits it, its table, and what a reader must know before trusting it."""
-    kernels = kernel_names(report.launch.kernel for report in reports)
-    places = place_names(report.summary.place for report in reports)
-    for report in reports:
-        for line in header_lines(report, kernels[report.summary.variant], places[report.summary.place]):
-            say(line, console)
-        console.print(findings_shown(report, console))
-        print_fitted(_layouts(report.summary, console), console)
-        for note in all_notes(report):
-            say(note, console)
+def print_details(report: LaunchReport, console: Console) -> None:
+    """All that is known of a launch beyond its first screen."""
+    for line in build_lines(report.launch.kernel):
+        say(line, console)
+    console.print(findings_shown(report, console))
+    print_fitted(_layouts(report.summary, console), console)
+    for note in all_notes(report):
+        say(note, console)
 
 
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     """With narrower bars where there is less room, and in the end with none: the shares stand beside them."""
     scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
     figures = _columns(scopes)
-    bars = PLAIN if console.options.ascii_only else BLOCKS
+    bars = bars_for(console)
     layouts = [[*figures, _drawn(bars, scopes)], [*figures, _drawn(bars.narrow(), scopes)], figures]
     return [[_with_partitions(column, summary.partitions) for column in layout] for layout in layouts]
 

@@ -1,0 +1,78 @@
+"""What a reader wants to know of a launch first: what to try, and whether to trust its figures. What limits it says
+``LaunchReport.limit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.quantities import counted, percent
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.trust import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to try."""
+
+    text: str
+    reason: str
+    """What was seen; empty where the text says it."""
+    share: float | None
+    """The part of the launch's time that it may win at most; None of what only helps to judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far to trust a launch's figures: by what the records did to the kernel, and by what is missing of them."""
+
+    level: Level
+    text: str
+
+
+def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
+    """That which may win most first, then what it takes to judge the rest. None if every rule judged the launch, and
+    found nothing."""
+    return (*_by_findings(report), *_to_judge(report))
+
+
+def _by_findings(report: LaunchReport) -> Iterator[Advice]:
+    for finding in report.findings:
+        yield Advice(finding.advice, finding.text, finding.share)
+
+
+def _to_judge(report: LaunchReport) -> Iterator[Advice]:
+    for why, rules in report.unjudged.items():
+        what = f"{', '.join(rules)} could not be judged: {why.reason}"
+        yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
+
+
+def trust_in(report: LaunchReport) -> Trust:
+    """The verdict on the kernel. With records missing, or a clock that is assumed, no launch is trustworthy."""
+    verdict = report.verdict
+    doubts = [*_missing(report.summary), *_clock(report.summary)]
+    if not doubts:
+        return Trust(verdict.level, verdict.text)
+    level = Level.CAREFUL if verdict.level is Level.TRUSTWORTHY else verdict.level
+    return Trust(level, "; ".join((*doubts, verdict.text)))
+
+
+def _missing(summary: LaunchSummary) -> Iterator[str]:
+    if summary.records_lost:
+        yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost (--fit keeps them)"
+    if summary.records_damaged:
+        yield f"{counted(summary.records_damaged, 'record')} were damaged"
+    if summary.ctas_damaged:
+        yield f"{counted(summary.ctas_damaged, 'CTA')} had a damaged header"
+    if summary.ctas_never_ran:
+        yield f"{counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
+
+
+def _clock(summary: LaunchSummary) -> Iterator[str]:
+    if summary.clock_source == ClockSource.FITTED:
+        return
+    known = summary.nominal_mhz is not None
+    doubt = f"by {100 * summary.clock_error:.0f} %" if known else "by any factor"
+    yield f"the SM clock is assumed, not measured: durations may be off {doubt}"

@@ -1,0 +1,214 @@
+"""What a terminal shows of a launch first: what it was, what limits it, what to try, whether to trust that, and where
+a CTA's time goes. It fits on a screen of 80 x 24."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from rich.console import Console
+from rich.text import Text
+
+from kprof_inject.analysis.answer import Advice, advice_on, trust_in
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.report.terminal.bars import Bars, bars_for
+from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, print_plain, say, shown
+from kprof_inject.timeline.clock import ClockSource
+
+_LABEL_WIDTH = 6
+_GAP = "   "
+_MOST_ADVICE = 2
+_MOST_ROWS = 20
+# Wider, a bar says no more.
+_WIDEST_BAR = 100
+# A part of a CTA's time that rounds to nothing is not drawn.
+_LEAST_PART = 0.005
+
+
+def print_first_screen(report: LaunchReport, kernel_name: str, place_name: str, console: Console) -> None:
+    """``place_name`` is where it ran, empty if there is but one place."""
+    print_answer(report, kernel_name, place_name, console)
+    if bar := _cta_bar(report.summary, console):
+        say(bar, console)
+    rows = list(_rows(report.summary))
+    if rows:
+        print_plain(_layouts(_largest(rows), bars_for(console)), console)
+    if len(rows) > _MOST_ROWS:
+        say(f"{len(rows) - _MOST_ROWS} more scopes take less: report -v", console)
+
+
+def print_answer(report: LaunchReport, kernel_name: str, place_name: str, console: Console) -> None:
+    """What the launch was, what limits it, what to try, and whether to trust that."""
+    for line in _joined(list(_title(report, kernel_name, place_name)), console.width):
+        say(line, console)
+    _print_labelled("LIMIT", [shown(report.limit.text, console, "bold")], console)
+    _print_labelled("TRY", list(_advice_texts(advice_on(report), console)), console)
+    trust = trust_in(report)
+    colour = LEVEL_COLOURS.get(trust.level, "yellow")
+    _print_labelled("TRUST", [shown(f"{trust.level.value}: {trust.text}", console, colour)], console)
+
+
+def _print_labelled(label: str, texts: Sequence[Text], console: Console) -> None:
+    """The label, and beside it the texts, each from a line of its own on."""
+    width = max(console.width - _LABEL_WIDTH - 1, 1)
+    lines = [line for text in texts for line in text.wrap(console, width)]
+    for number, line in enumerate(lines):
+        line.rstrip()
+        console.print(Text.assemble((f"{'' if number else label:{_LABEL_WIDTH}} ", "bold"), line), soft_wrap=True)
+
+
+def _advice_texts(advice: Sequence[Advice], console: Console) -> Iterator[Text]:
+    if not advice:
+        yield shown("no finding: no rule found anything worth a change; causal tells which part sets the pace", console)
+        return
+    for one in advice[:_MOST_ADVICE]:
+        worth = "" if one.share is None else f" (worth up to {percent(one.share)})"
+        yield shown(one.text + worth, console, "yellow" if one.share is None else "")
+        if one.reason:
+            yield shown(one.reason, console, "dim")
+    if len(advice) > _MOST_ADVICE:
+        yield shown(f"and {len(advice) - _MOST_ADVICE} more: report -v", console, "dim")
+
+
+def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[str]:
+    summary = report.summary
+    place = f"{place_name}: " if place_name else ""
+    yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
+    if summary.ctas:
+        yield f"{short_time(summary.duration_ns)} on the device"
+    slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
+    yield f"{counted(summary.ctas, 'CTA')}{slots}, {counted(summary.warps, 'warp')}"
+    yield _device(report)
+
+
+def _device(report: LaunchReport) -> str:
+    summary = report.summary
+    name = report.launch.device_name.removeprefix("NVIDIA ") or "SMs"
+    if summary.clock_source != ClockSource.FITTED:
+        return f"{name}, assumed to run at {summary.clock_mhz:.0f} MHz"
+    of = "" if summary.nominal_mhz is None else f" of {summary.nominal_mhz:.0f}"
+    return f"{name} at {summary.clock_mhz:.0f}{of} MHz"
+
+
+def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
+    """The parts in as few lines as they fit in."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + len(_GAP) + len(part) > width:
+            yield line
+            line = f"  {part}"
+        else:
+            line += _GAP + part
+    yield line
+
+
+def _cta_bar(summary: LaunchSummary, console: Console) -> str:
+    """How a CTA's time is split by its loops; empty if that is not known."""
+    phases = summary.phases
+    if phases is None:
+        return ""
+    loop = summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
+    inside = 1 - phases.before_share - phases.after_share
+    labels = {"before": phases.before_share, loop: inside, "after": phases.after_share}
+    texts = {name: f" {name} {100 * share:.0f} % " for name, share in labels.items() if share >= _LEAST_PART}
+    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
+    room = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(median) - len(texts)
+    widths = {name: max(round(room * labels[name]), len(text)) for name, text in texts.items()}
+    if loop in widths:
+        widths[loop] += room - sum(widths.values())
+    fills = {loop: bars_for(console).inner}
+    segments = [text.center(widths[name], fills.get(name, " ")) for name, text in texts.items()]
+    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{median}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the table; what has no figure is empty."""
+
+    name: str
+    source: str = ""
+    per_cta: str = ""
+    share: float | None = None
+    own_share: float = 0.0
+    p50: str = ""
+    p99: str = ""
+    style: str = ""
+
+
+def _rows(summary: LaunchSummary) -> Iterator[_Row]:
+    """The scopes that ran, each loop's time between its iterations below it; partitions stand above theirs."""
+    for partition, indices in summary.trees():
+        if partition:
+            yield _of_partition(partition)
+        for index in indices:
+            yield from _of_scope(summary.scopes[index], summary, "  " if partition else "")
+
+
+def _of_partition(partition: PartitionSummary) -> _Row:
+    return _Row(partition.title, share=1.0 if partition.whole_ns else None, style="bold")
+
+
+def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Iterator[_Row]:
+    if not scope.count:
+        return
+    indent += "  " * scope.depth
+    runs = _warps_in_ctas(scope, summary)
+    own = 0.0
+    if scope.share is not None and scope.self_ns is not None and scope.total_ns is not None:
+        own = scope.share * scope.self_ns / max(scope.total_ns, 1)
+    times = ("", "") if scope.p50_ns is None else (short_time(scope.p50_ns), short_time(scope.p99_ns))
+    source = PurePath(scope.source).name if scope.source else ""
+    yield _Row(indent + _name(scope), source, _per_cta(scope, scope.count / runs), scope.share, own, *times)
+    between_ns = scope.between_iterations_ns
+    if between_ns is not None and scope.share is not None and scope.total_ns:
+        part = scope.share * between_ns / scope.total_ns
+        yield _Row(f"{indent}  between iterations", "", short_time(between_ns / runs), part, part)
+
+
+def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
+    """In how many warps of how many CTAs it ran: each is counted in each."""
+    ctas = scope.cta_spread.groups if scope.cta_spread else summary.ctas
+    return max(ctas * len(scope.warps.ids), 1)
+
+
+def _per_cta(scope: ScopeSummary, executions: float) -> str:
+    """What one of a CTA's warps spends in it: ``16 x 591 ns``."""
+    often = f"{executions:.0f}" if round(executions, 1).is_integer() else f"{executions:.1f}"
+    if scope.mean_ns is None:
+        return f"{often} x"
+    return short_time(scope.mean_ns) if often == "1" else f"{often} x {short_time(scope.mean_ns)}"
+
+
+def _name(scope: ScopeSummary) -> str:
+    """The kernel's own body is run by the default partition alone."""
+    is_body = scope.kind == ScopeKind.FUNCTION and not scope.depth
+    return f"{scope.scope} ({scope.partition})" if scope.partition and is_body else scope.scope
+
+
+def _largest(rows: Sequence[_Row]) -> list[_Row]:
+    """Those that take most, in their order."""
+    ranked = sorted(range(len(rows)), key=lambda number: -(rows[number].share or 0.0))
+    return [rows[number] for number in sorted(ranked[:_MOST_ROWS])]
+
+
+def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
+    """With narrower bars where there is less room, and in the end with none: the shares stand beside them."""
+    styles = [row.style for row in rows]
+    names = [
+        Column("scope", [row.name for row in rows], styles, name=True),
+        Column("source", [row.source for row in rows], name=True),
+    ]
+    shares = [
+        Column("per CTA", [row.per_cta for row in rows]),
+        Column("share", ["" if row.share is None else percent(row.share) for row in rows]),
+    ]
+    times = [Column("p50", [row.p50 for row in rows]), Column("p99", [row.p99 for row in rows])]
+    drawn = [
+        Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], left=True)
+        for width in (bars, bars.narrow())
+    ]
+    return [[*names, *shares, drawing, *times] for drawing in drawn] + [[*names, *shares, *times]]

@@ -1,0 +1,191 @@
+"""What is told of a launch first: what limits it, what to try, whether to trust that, and where a CTA's time goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from known_launch import FUNC, SCOPES, known_launch
+from screens import WIDE, coloured, lines_shown
+from timelines import Ran
+
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.rules import Judgement
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.report.terminal.first_screen import print_first_screen
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import Level
+
+NAMES = ("TRY", "LIMIT", "TRUST", "CTA")
+FINDINGS = tuple(
+    Finding(rule, None, share, f"{rule} was [seen]", f"mend the {rule}", {})
+    for rule, share in (("prologue", 0.2), ("tail", 0.47), ("epilogue", 0.1))
+)
+
+
+def screen(report: LaunchReport, width: int = WIDE, encoding: str = "utf-8", place: str = "") -> list[str]:
+    return lines_shown(lambda console: print_first_screen(report, "kernel", place, console), width, encoding)
+
+
+def made(timeline: Timeline, *judgements: Judgement) -> LaunchReport:
+    return replace(report_on(timeline), judgements=judgements)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> LaunchReport:
+    """Every rule judged it, and found nothing."""
+    return made(known_launch(tmp_path), Judgement("tail", (), None))
+
+
+def with_findings(report: LaunchReport, count: int = 3) -> LaunchReport:
+    return replace(report, judgements=tuple(Judgement(one.rule, (one,), None) for one in FINDINGS[:count]))
+
+
+def advice(lines: list[str]) -> list[str]:
+    first = next(number for number, line in enumerate(lines) if line.startswith("TRY"))
+    last = next(number for number, line in enumerate(lines) if line.startswith("TRUST"))
+    return [line[7:] for line in lines[first:last]]
+
+
+def table(lines: list[str]) -> list[str]:
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("scope")) :]
+
+
+def test_the_title_says_what_ran(report: LaunchReport) -> None:
+    assert (
+        screen(report)[0] == "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps   SMs at 2000 of 1980 MHz"
+    )
+
+
+def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchReport) -> None:
+    assert screen(report, 70)[:2] == [
+        "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps",
+        "  SMs at 2000 of 1980 MHz",
+    ]
+
+
+def test_the_place_and_the_graph_are_named(report: LaunchReport) -> None:
+    summary = replace(report.summary, graph=True)
+    title = screen(replace(report, summary=summary), place="rank 1, device 3")[0]
+    assert title.startswith("rank 1, device 3: kernel #0 (last replay of a CUDA graph)   1.50 µs")
+
+
+def test_an_assumed_clock_is_called_one_and_no_launch_is_trusted_by_it(report: LaunchReport) -> None:
+    summary = replace(report.summary, clock_source=ClockSource.NOMINAL, clock_error=0.25, nominal_mhz=1980.0)
+    verdict = replace(report.verdict, level=Level.TRUSTWORTHY, text="recording slows the kernel by 1.0 % ± 0.3")
+    lines = screen(replace(report, summary=summary, verdict=verdict))
+    assert lines[0].endswith("SMs, assumed to run at 2000 MHz")
+    (trust,) = (line for line in lines if line.startswith("TRUST"))
+    assert trust == (
+        "TRUST  careful: the SM clock is assumed, not measured: durations may be off by 25 %; recording slows the "
+        "kernel by 1.0 % ± 0.3"
+    )
+
+
+def test_what_was_lost_is_said_where_trust_is(report: LaunchReport) -> None:
+    summary = replace(report.summary, records_written=200, records_lost=148)
+    verdict = replace(report.verdict, level=Level.TRUSTWORTHY, text="recording slows the kernel by 1.0 % ± 0.3")
+    lossy = replace(report, summary=summary, verdict=verdict)
+    (trust,) = (line for line in screen(lossy) if line.startswith("TRUST"))
+    assert trust.startswith("TRUST  careful: 74.0 % of the records were lost (--fit keeps them); recording slows")
+    green, yellow = "\x1b[32m", "\x1b[33m"
+    shown = coloured(lambda console: print_first_screen(lossy, "kernel", "", console))
+    assert green not in shown and yellow in shown
+
+
+def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchReport) -> None:
+    assert advice(screen(with_findings(report))) == [
+        "mend the tail (worth up to 47.0 %)",
+        "tail was [seen]",
+        "mend the prologue (worth up to 20.0 %)",
+        "prologue was [seen]",
+        "and 1 more: report -v",
+    ]
+
+
+def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
+    (line,) = advice(screen(report))
+    assert line.startswith("no finding: no rule found anything worth a change")
+
+
+def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> None:
+    lost = Unjudged("74.0 % of the records were lost", "use --fit")
+    judgements = (Judgement("prologue", (), lost), Judgement("waiting", (), lost))
+    assert advice(screen(replace(report, judgements=judgements))) == [
+        "use --fit (prologue, waiting could not be judged: 74.0 % of the records were lost)"
+    ]
+    helpless = (Judgement("tail", (), Unjudged("1 record has no partner", "")),)
+    assert advice(screen(replace(report, judgements=helpless))) == ["tail could not be judged: 1 record has no partner"]
+
+
+def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchReport) -> None:
+    (bar,) = (line for line in screen(report, 100) if line.startswith("CTA"))
+    assert bar.endswith("|   1.00 µs median")
+    assert " before 15 % " in bar and " loop[0] 50 % " in bar and " after 35 % " in bar
+    assert len(bar) == 100 and bar.count("█") == 20
+
+
+def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:
+    lines = table(screen(report))
+    assert lines[0].split("  ")[0] == "scope"
+    rows = [line.split() for line in lines[1:]]
+    assert [" ".join(row) for row in rows] == [
+        "kernel my kernel.py:12 850 ns 85.0 % ██████████░░░░ 850 ns 997 ns",
+        "loop[0] my kernel.py:15 500 ns 25.0 % ███░ 500 ns 500 ns",
+        "between iterations 360 ns 18.0 % ███",
+        "iter[0] my kernel.py:15 5 x 28 ns 7.0 % █ 10 ns 90 ns",
+    ]
+
+
+def test_what_never_ran_has_no_row(report: LaunchReport) -> None:
+    assert not any("tail" in line for line in table(screen(report)))
+
+
+def test_an_instant_has_a_number_and_no_times(tmp_path: Path) -> None:
+    rows = [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)]
+    report = report_on(known_launch(tmp_path, [Scope("before_store", "mark"), *SCOPES[1:]], rows))
+    assert table(screen(report))[1].split() == ["before_store", "2", "x"]
+
+
+def test_of_many_scopes_the_largest_are_shown(tmp_path: Path) -> None:
+    scopes = [Scope(f"scope {number}", "loop") for number in range(25)]
+    report = report_on(known_launch(tmp_path, scopes, [Ran(number, 100 + number, sm=3) for number in range(25)]))
+    lines = table(screen(report))
+    assert [line.split("  ")[0] for line in lines[1:-1]] == [f"scope {number}" for number in range(5, 25)]
+    assert lines[-1] == "5 more scopes take less: report -v"
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_it_fits_on_a_screen(report: LaunchReport, width: int) -> None:
+    lines = screen(with_findings(report), width)
+    assert len(lines) <= 24
+    assert all(len(line) <= width for line in lines)
+    assert [next(name for name in NAMES if line.startswith(name)) for line in lines if line.startswith(NAMES)] == [
+        *("LIMIT", "TRY", "TRUST", "CTA")
+    ]
+
+
+def test_the_letters_are_those_that_the_terminal_has(report: LaunchReport) -> None:
+    lines = screen(report, 120, "ascii")
+    assert lines[0].startswith("kernel #0   1.50 us on the device")
+    assert any("#####" in line for line in lines if line.startswith("CTA"))
+    assert "# self . in it" in table(lines)[0]
+    assert not any("\\x" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["load[a]", "[b]", "[/b]", ":warning:"])
+def test_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
+    report = report_on(known_launch(tmp_path, [Scope(name), *SCOPES[1:]]))
+    assert table(screen(report))[1].startswith(f"{name} ")
+
+
+def test_no_name_gives_the_terminal_orders(tmp_path: Path) -> None:
+    evil = "a\x1b[31mb\nc\u202e"
+    report = report_on(known_launch(tmp_path, [Scope(evil, source=(f"/src/{evil}.py", 3)), *SCOPES[1:]]))
+    text = "\n".join(screen(with_findings(report)))
+    assert not {"\x1b", "\u202e"} & set(text)
+    assert "a [31mb c " in text

@@ -1,0 +1,268 @@
+"""What is told of a launch in detail, as a file and as terminals get it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from known_launch import FUNC, SCOPES, known_launch
+from screens import WIDE, coloured, lines_shown
+from timelines import Ran
+
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.rules import Judgement
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.resources import KernelResources
+from kprof_inject.report.terminal.launch_details import build_lines, findings_shown, print_details
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.trust import Level
+
+TITLES = ["scope", "source", "count", "total", "self", "mean", "p50", "p99", "share", "█ self ░ in it"]
+TARGET = {"target": {"backend": "cuda", "arch": 90, "warp_size": 32}}
+CLEAN = KernelResources(128, 0, 49152, 4, (10_000.0,) * 9)
+RECORDED = KernelResources(136, 2, 57344, 3, (10_100.0,) * 9)
+FINDINGS = (
+    Finding("tail", None, 0.47, "the last wave is [8] CTAs", "make it a full one", {}),
+    Finding("prologue", "loop\x1b[0]", 0.2, "slow prologue: before loop\x1b[0] begins", "look at it", {}),
+)
+
+
+def printed(timeline: Timeline, width: int = WIDE, encoding: str = "utf-8") -> list[str]:
+    return lines_shown(lambda console: print_details(report_on(timeline), console), width, encoding)
+
+
+def table(lines: list[str]) -> list[str]:
+    """From the line of its titles on."""
+    return lines[next(number for number, line in enumerate(lines) if "count" in line and "p50" in line) :]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_of_a_launch_within_one_step_of_the_timer_there_are_no_shares(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    ctas = timeline.ctas.copy()
+    ctas["pre_final_ns"] = ctas["post_final_ns"] = ctas["init_ns"]
+    lines = printed(replace(timeline, ctas=ctas))
+    assert [cells(line)[8:] for line in table(lines)[2:6]] == [["-", ""]] * 4
+    assert not any("of the warps' time" in line for line in lines)
+
+
+def test_the_table(tmp_path: Path) -> None:
+    lines = table(printed(known_launch(tmp_path)))
+    assert [cell.strip() for cell in lines[0].strip("┃").split("┃")] == TITLES
+    assert [cells(line) for line in lines[2:6]] == [
+        [
+            "kernel",
+            "my kernel.py:12",
+            "4",
+            "3.40 µs",
+            "2.40 µs",
+            *("850 ns", "850 ns", "997 ns"),
+            "85.0 %",
+            "██████████░░░░",
+        ],
+        ["loop[0]", "my kernel.py:15", "2", "1.00 µs", "720 ns", *["500 ns"] * 3, "25.0 %", "███░"],
+        ["iter[0]", "my kernel.py:15", "10", "280 ns", "280 ns", "28 ns", "10 ns", "90 ns", "7.0 %", "█"],
+        ["tail", "-", "0", *["-"] * 6, ""],
+    ]
+    assert [
+        line.partition(name)[0] for line, name in zip(lines[2:6], ("kernel", "loop", "iter", "tail"), strict=True)
+    ] == [
+        "│ ",
+        "│   ",
+        "│     ",
+        "│   ",
+    ]
+    assert lines[7].startswith("clock: 2000.0 MHz")
+
+
+@pytest.mark.parametrize("width", [90, 60])
+def test_on_a_narrow_terminal_names_are_folded_and_figures_are_whole(tmp_path: Path, width: int) -> None:
+    long = Scope("attention_inner[0.2]", "func", -1, ("/src/flash_attention.py", 156))
+    lines = table(printed(known_launch(tmp_path, [long, *SCOPES[1:]]), width=width))
+    # The first row goes on until the second's figures.
+    last = next(number for number, line in enumerate(lines) if "25.0 %" in line)
+    source_at, count_at = (lines[0].index(title) for title in ("source", "count"))
+    assert "".join(line[:source_at].strip() for line in lines[2:last]) == "attention_inner[0.2]"
+    sources = "".join(line[source_at:count_at].strip() for line in lines[2:last])
+    assert sources.startswith("flash_attention.py:156")
+    figures = " ".join(lines[2][count_at:].split())
+    assert figures == "4 3.40 µs 2.40 µs 850 ns 850 ns 997 ns 85.0 %"
+
+
+def test_a_terminal_of_100_columns_needs_no_second_line_for_a_row(tmp_path: Path) -> None:
+    lines = printed(known_launch(tmp_path), width=100)
+    assert all(len(line) <= 100 for line in lines)
+    lines = table(lines)
+    assert [line.split()[0] for line in lines[2:6]] == ["kernel", "loop[0]", "iter[0]", "tail"]
+    assert lines[0].split() == " ".join(TITLES).split()
+    assert lines[2].split()[-3:-1] == ["85.0", "%"]
+
+
+def test_a_terminal_of_80_columns_neither(tmp_path: Path) -> None:
+    lines = table(printed(known_launch(tmp_path), width=80))
+    assert lines[0].split() == TITLES[:-1]
+    assert [line.split()[0] for line in lines[2:6]] == ["kernel", "loop[0]", "iter[0]", "tail"]
+    assert all(len(line) <= 80 for line in lines[:6])
+
+
+def test_bars_are_narrower_before_there_are_none(tmp_path: Path) -> None:
+    lines = table(printed(known_launch(tmp_path), width=90))
+    assert lines[0].endswith("share █ self")
+    assert lines[2].endswith("85.0 % █████░░")
+
+
+def test_what_a_file_of_inductors_is_called_is_folded(tmp_path: Path) -> None:
+    name = "cabf4b6kq7xw3m2l5n7p6q4r2s3t5u7v6w4x2y3z5a7b6c4d2e3f.py"
+    scopes = [Scope("kernel", "func", -1, (f"/tmp/torchinductor/ab/{name}", 20)), *SCOPES[1:]]
+    lines = table(printed(known_launch(tmp_path, scopes), width=80))
+    last = next(number for number, line in enumerate(lines) if "25.0 %" in line)
+    assert all(len(line) <= 80 for line in lines[:last])
+    source_at, count_at = (lines[0].index(title) for title in ("source", "count"))
+    assert "".join(line[source_at:count_at].strip() for line in lines[2:last]) == f"{name}:20"
+
+
+def test_an_instant_has_a_count_and_no_times(tmp_path: Path) -> None:
+    scopes = [Scope("before_store", "mark"), *SCOPES[1:]]
+    lines = table(printed(known_launch(tmp_path, scopes, [Ran(FUNC, 0, sm=3), Ran(FUNC, 0, sm=3, start_record=2)])))
+    assert cells(lines[2]) == ["before_store", "-", "2", *["-"] * 6, ""]
+
+
+def test_nothing_is_cut_in_a_pipe(tmp_path: Path) -> None:
+    name = "triton_per_fused__to_copy_add_mean_mul_pow_rsqrt_" + "x" * 30
+    source = "a_file_with_a_rather_long_name.py"
+    lines = printed(known_launch(tmp_path, [Scope(name, source=(f"/deep/{source}", 1234)), *SCOPES[1:]]))
+    assert any(name in line and f"{source}:1234" in line and "85.0 %" in line for line in lines)
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["load[a]", "[b]", "[/b]", ":warning:"])
+def test_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
+    lines = printed(known_launch(tmp_path, [Scope(name), *SCOPES[1:]]))
+    assert any(f"│ {name} " in line for line in lines)
+
+
+def test_no_name_gives_the_terminal_orders(tmp_path: Path) -> None:
+    evil = "a\x1b[31mb\nc\u202e"
+    rows = [Ran(0, ns, warp=warp, sm=3) for warp, ns in enumerate((100, 900))]
+    timeline = known_launch(tmp_path, [Scope(evil, source=(f"/src/{evil}.py", 3))], rows, kernel={"name": evil})
+    text = "\n".join(printed(timeline))
+    assert not {"\x1b", "\u202e"} & set(text)
+    shown = "a [31mb c "
+    assert f"│ {shown} │" in text and f"{shown}.py:3" in text
+    assert f"spread of {shown}: " in text
+
+
+def test_the_letters_are_those_that_the_terminal_has(tmp_path: Path) -> None:
+    lines = printed(known_launch(tmp_path), 120, "ascii")
+    assert any(line.startswith("clock: 2000.0 MHz +- ") for line in lines)
+    rows = [line for line in table(lines) if line.count("|") > 8]
+    assert len({len(line) for line in rows}) == 1 and len(rows) == 5
+    assert not any("\\x" in line for line in lines)
+
+
+def test_bars_are_plain_where_the_encoding_has_no_blocks(tmp_path: Path) -> None:
+    lines = table(printed(known_launch(tmp_path), 120, "latin-1"))
+    assert "# self . in it" in lines[0]
+    assert "##########.... " in lines[2]
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> LaunchReport:
+    """Every rule judged it, and found nothing."""
+    return replace(report_on(known_launch(tmp_path)), judgements=(Judgement("tail", (), None),))
+
+
+def with_findings(report: LaunchReport) -> LaunchReport:
+    return replace(report, judgements=tuple(Judgement(finding.rule, (finding,), None) for finding in FINDINGS))
+
+
+def built(report: LaunchReport, clean: KernelResources, recorded: KernelResources) -> list[str]:
+    return list(build_lines(replace(report.launch.kernel, clean=clean, with_records=recorded, metadata=TARGET)))
+
+
+def findings(report: LaunchReport, width: int = WIDE) -> list[str]:
+    return lines_shown(lambda console: console.print(findings_shown(report, console)), width)
+
+
+def test_what_the_kernel_takes_by_itself(report: LaunchReport) -> None:
+    assert built(report, CLEAN, RECORDED) == [
+        "  kernel by itself: 128 registers, no spills, 49152 bytes of shared memory, "
+        "room for 4 CTAs on an SM (by shared memory and registers)"
+    ]
+
+
+def test_what_it_takes_with_records_if_no_more_is_known(report: LaunchReport) -> None:
+    assert built(report, KernelResources(), replace(RECORDED, ctas_per_sm=None)) == [
+        "  kernel with records: 136 registers, 2 spills, 57344 bytes of shared memory"
+    ]
+
+
+def test_of_a_kernel_of_which_nothing_is_known_nothing_is_said(report: LaunchReport) -> None:
+    assert built(report, KernelResources(), KernelResources()) == []
+
+
+def test_what_limits_the_room_is_told_only_if_the_driver_agrees(report: LaunchReport) -> None:
+    (line,) = built(report, KernelResources(), replace(RECORDED, ctas_per_sm=7))
+    assert line.endswith("room for 7 CTAs on an SM")
+
+
+def test_no_findings(report: LaunchReport) -> None:
+    assert findings(report) == ["findings: none"]
+
+
+def test_findings_are_numbered_with_what_to_do_next(report: LaunchReport) -> None:
+    assert findings(with_findings(report)) == [
+        "findings:",
+        "  1. 47.0 % the last wave is [8] CTAs",
+        "      next: make it a full one",
+        "  2. 20.0 % slow prologue: before loop [0] begins",
+        "      next: look at it",
+    ]
+
+
+def test_on_a_narrow_terminal_a_finding_goes_on_under_itself(report: LaunchReport) -> None:
+    lines = findings(with_findings(report), width=30)
+    assert all(len(line) <= 30 for line in lines)
+    assert lines[1:3] == ["  1. 47.0 % the last wave is", "            [8] CTAs"]
+
+
+def test_what_could_not_be_judged_is_said(report: LaunchReport) -> None:
+    lost = Unjudged("74.0 % of the records were lost", "use --fit")
+    judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
+    doubt = "could not judge prologue, waiting: 74.0 % of the records were lost; use --fit"
+    doubtful = replace(report, judgements=judgements)
+    assert findings(doubtful) == ["findings: none, but not every rule could judge", f"  {doubt}"]
+    found = with_findings(report)
+    assert findings(replace(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
+    assert doubtful.to_json()["doubts"] == [doubt]
+    assert doubtful.to_json()["rules"] == [
+        {"rule": "tail", "outcome": "not found", "reason": None, "remedy": None},
+        {"rule": "prologue", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
+        {"rule": "waiting", "outcome": "could not judge", "reason": lost.reason, "remedy": "use --fit"},
+    ]
+
+
+def test_a_launch_is_green_only_if_every_rule_judged_it(report: LaunchReport) -> None:
+    def codes(report: LaunchReport) -> str:
+        return coloured(lambda console: console.print(findings_shown(report, console)))
+
+    green, yellow = "\x1b[32m", "\x1b[33m"
+    assert green in codes(report)
+    unjudged = replace(report, judgements=(Judgement("tail", (), Unjudged("no timer was read", "")),))
+    disturbed = replace(report, verdict=replace(report.verdict, level=Level.UNRELIABLE))
+    for doubtful in (unjudged, disturbed):
+        assert green not in codes(doubtful)
+        assert yellow in codes(doubtful)
+
+
+def test_the_json_form_has_findings_and_trust(report: LaunchReport) -> None:
+    values = with_findings(report).to_json()
+    assert [finding["rule"] for finding in values["findings"]] == ["tail", "prologue"]
+    assert values["trust"]["level"] == "unknown"
+    assert values["kernel"] == "kernel"

@@ -1,0 +1,95 @@
+"""What is told of many launches: which kernel matters, and the answer for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from known_launch import known_launch
+from screens import WIDE, lines_shown
+
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.report.terminal.screens import print_all, print_answers
+
+HEADINGS = ["kernel", "launches", "time", "of all", "limit", "trust"]
+
+
+def made(folder: Path, name: str, duration_ns: int, index: int = 0, launches: int | None = None) -> LaunchReport:
+    timeline = known_launch(folder / name)
+    kernel = replace(timeline.launch.kernel, name=name, variant=name, launches=launches)
+    report = report_on(replace(timeline, launch=replace(timeline.launch, kernel=kernel, index=index)))
+    return replace(report, summary=replace(report.summary, duration_ns=duration_ns))
+
+
+def screen(*reports: LaunchReport, width: int = WIDE) -> list[str]:
+    return lines_shown(lambda console: print_answers(reports, console), width)
+
+
+def test_the_kernel_that_takes_most_time_comes_first_and_is_answered_for(tmp_path: Path) -> None:
+    lines = screen(made(tmp_path, "short", 1000, launches=500), made(tmp_path, "long", 9000, launches=10), width=100)
+    assert lines[0].split("  ")[0] == "kernel" and lines[0].split()[-1] == "trust"
+    assert [" ".join(line.split()[:5]) for line in lines[1:3]] == ["short 500 1.00 µs 84.7", "long 10 9.00 µs 15.3"]
+    assert lines[1].split()[-1] == "unknown"
+    assert lines[4].startswith("short #0   1.00 µs on the device")
+    assert not any(line.startswith("scope") for line in lines)
+
+
+def test_without_the_numbers_of_launches_there_are_no_shares(tmp_path: Path) -> None:
+    lines = screen(made(tmp_path, "short", 1000), made(tmp_path, "long", 9000, launches=10))
+    assert "of all" not in lines[0] and "%" not in lines[1] + lines[2]
+    assert lines[1].startswith("long")
+
+
+def test_a_kernel_with_several_variants_is_one_row(tmp_path: Path) -> None:
+    one, other = made(tmp_path / "one", "k", 1000), made(tmp_path / "other", "k", 3000)
+    kernel = replace(other.launch.kernel, variant="k-2")
+    launch = replace(other.launch, kernel=kernel)
+    other = replace(
+        other, timeline=replace(other.timeline, launch=launch), summary=replace(other.summary, variant="k-2")
+    )
+    lines = screen(one, other, made(tmp_path, "last", 10))
+    assert lines[0].split()[1] == "variants"
+    assert lines[1].split()[:3] == ["k", "2", "2"]
+    assert lines[1].split()[3:5] == ["2.00", "µs"]
+
+
+def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    reports = [
+        replace(one, summary=replace(one.summary, launch=number, duration_ns=1000 + 10 * number))
+        for number in range(20)
+        for one in [report_on(replace(timeline, launch=replace(timeline.launch, index=number)))]
+    ]
+    lines = screen(*reports)
+    assert lines[0].startswith("kernel #9   1.09 µs on the device")
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split()[:4] == ["launch", "time", "MHz", "limit"]
+    assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 7, -1)]
+    assert table[-1] == "8 launches more took less: report --json has all"
+
+
+def test_launches_of_several_places_say_where(tmp_path: Path) -> None:
+    timeline = known_launch(tmp_path)
+    origin = replace(timeline.launch.origin, rank=1)
+    lines = screen(
+        report_on(replace(timeline, launch=replace(timeline.launch, origin=replace(origin, rank=0, pid=8)))),
+        report_on(replace(timeline, launch=replace(timeline.launch, origin=origin, device=3))),
+    )
+    assert any("rank 0, device 0" in line for line in lines) and any("rank 1, device 3" in line for line in lines)
+    assert lines[0].startswith("rank ")
+
+
+def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
+    reports = [made(tmp_path, f"kernel_{number}", 1000 + number, launches=1) for number in range(70)]
+    lines = screen(*reports, width=80)
+    assert len(lines) < 40
+    assert any(line.startswith("46 kernels more") for line in lines)
+
+
+def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
+    reports = [made(tmp_path, "short", 1000), made(tmp_path, "long", 9000)]
+    lines = lines_shown(lambda console: print_all(reports, console))
+    titles = [line.split()[0] for line in lines if " on the device   " in line]
+    assert titles == ["short", "long"]
+    assert sum(line.startswith("┃ scope") for line in lines) == 2
+    assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))
