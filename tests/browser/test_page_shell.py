@@ -111,8 +111,9 @@ def test_several_launches(show: Show, tmp_path: Path) -> None:
     assert "grid 1×1×1" in page.page.locator(".launch-title").inner_text()
     chooser.select_option(index=1)
     expect(page.page.locator(".launch-title")).to_contain_text("grid 3×1×1")
-    expect(page.page.locator(".legend-row .count")).to_have_text("3")
     assert page.hash == {"launch": "1"}
+    page.page.get_by_role("tab", name="Timeline").click()
+    expect(page.page.locator(".legend-row")).to_have_attribute("title", "kernel, 3 times in this page")
     assert "grid 3×1×1" in show(*timelines, fragment="#launch=1").page.locator(".launch-title").inner_text()
 
 

@@ -46,6 +46,11 @@ class Limit:
     is_known: bool = True
 
     @property
+    def answer(self) -> str:
+        """The text, where it stands behind the word *limit*."""
+        return self.text if self.is_known else f"{_NOT_KNOWN}: {self.text}"
+
+    @property
     def sentence(self) -> str:
         return f"limited by {self.text}" if self.is_known else f"limit not known: {self.text}"
 

@@ -15,6 +15,7 @@ from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
 from kprof_inject.report.html.code import source_lines, ttgir_lines
 from kprof_inject.report.html.flight_table import flight_bytes
+from kprof_inject.report.html.kernel_rows import kernel_rows
 from kprof_inject.report.html.overview import launch_overview
 from kprof_inject.report.html.page_files import content_policy, data_element, import_map, json_bytes, styles, text_of
 from kprof_inject.report.html.pictures import ScopePictures, sm_heat_map
@@ -70,7 +71,7 @@ def _page(reports: Sequence[LaunchReport], most_scopes: int) -> Iterator[bytes]:
         yield from scopes_element
         if report.in_flight is not None and report.in_flight.kinds:
             yield from data_element(f"launch-{index}-flights", flight_bytes(timeline, report.in_flight, shown.ctas))
-    page = {"version": __version__, "launches": metas}
+    page = {"version": __version__, "launches": metas, "kernels": kernel_rows(reports)}
     yield b'<script type="application/json" id="report">' + json_bytes(page) + b"</script>\n"
     yield _filled(tail, inline).encode()
 
@@ -118,8 +119,9 @@ def launch_meta(report: LaunchReport, kernel_name: str, place_name: str, shown: 
     """What the page knows of a launch before its scopes are read.
 
     ``first_ns`` is a text, for JavaScript's numbers do not hold it exactly; all other times of the page are nanoseconds
-    since then. A scope's ``text`` is its line of the source, ``self_name`` what its self time is called.
-    ``partition_of_warp`` says of each of ``warps`` what it runs, ``function_of_warp`` what the code calls that.
+    since then. A scope's ``text`` is its line of the source, ``share`` its part of the time of all warps (None if
+    unknown), ``self_name`` what its self time is called. ``partition_of_warp`` says of each of ``warps`` what it runs,
+    ``function_of_warp`` what the code calls that.
     ``flight_works`` are the kinds of its asynchronous work; empty if the page has none."""
     timeline, summary = report.timeline, report.summary
     partitions = by_warp(timeline.partitions)
@@ -158,6 +160,7 @@ def _partition(partition: PartitionSummary) -> dict[str, Any]:
     return {
         "title": printable(partition.title),
         "scopes": list(partition.scopes),
+        "warps": len(partition.warps),
         "whole_ns": partition.whole_ns,
         "outside_ns": partition.outside_ns,
     }
@@ -176,6 +179,7 @@ def _scopes(report: LaunchReport) -> list[dict[str, Any]]:
             "called_from": [without_folders(call) for call in scope.called_from],
             "parent": scope.parent,
             "lane": lane,
+            "share": mine.share,
             "self_name": "self" if mine.between_iterations_ns is None else "between iterations",
         }
         for scope, mine, lane in zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kprof_inject.analysis.answer import trust_in
+from kprof_inject.analysis.answer import advice_on, trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -127,17 +127,21 @@ def _number(value: Any) -> str:
 
 def launch_overview(report: LaunchReport) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
-    them, both as texts. ``limit`` is the sentence on what limits it; ``roofs`` are what part of its cycles each scope,
-    by its index, needs at least for its busiest unit. ``findings`` bear the index of their scope, or None; ``doubts``
-    say what could not be judged, and why. ``slopes`` are the places of the kernel that were delayed, those that matter
-    most first."""
+    them, both as texts. ``limit`` says what limits it, ``advice`` what to try, that which may win most first;
+    ``roofs`` are what part of its cycles each scope, by its index, needs at least for its busiest unit. ``findings``
+    bear the index of their scope and the CTA that they are about, or None; ``doubts`` say what could not be judged, and
+    why. ``slopes`` are the places of the kernel that were delayed, those that matter most first."""
     summary, trust = report.summary, trust_in(report)
     index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {
         "facts": facts(report.timeline, summary),
         "builds": build_rows(report.launch.kernel),
         "verdict": {"level": trust.level.value, "text": printable(trust.text)},
-        "limit": printable(report.limit.sentence),
+        "limit": printable(report.limit.answer),
+        "advice": [
+            {"text": printable(one.text), "reason": printable(one.reason), "share": one.share}
+            for one in advice_on(report)
+        ],
         "roofs": [
             {"scope": index_of[roof.scope], "unit": roof.unit, "part": roof.part}
             for roof in report.speed_of_light.roofs
@@ -150,6 +154,7 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
                 "text": printable(finding.text),
                 "advice": printable(finding.advice),
                 "scope": None if finding.scope is None else index_of.get(finding.scope),
+                "cta": finding.figures.get("last_cta"),
             }
             for finding in report.findings
         ],

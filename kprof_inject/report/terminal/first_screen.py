@@ -45,7 +45,7 @@ def print_answer(report: LaunchReport, kernel_name: str, place_name: str, consol
     """What the launch was, what limits it, what to try, and whether to trust that."""
     for line in _joined(list(_title(report, kernel_name, place_name)), console.width):
         say(line, console)
-    _print_labelled("LIMIT", [shown(report.limit.text, console, "bold")], console)
+    _print_labelled("LIMIT", [shown(report.limit.answer, console, "bold")], console)
     _print_labelled("TRY", list(_advice_texts(advice_on(report), console)), console)
     trust = trust_in(report)
     colour = LEVEL_COLOURS.get(trust.level, "yellow")

@@ -17,11 +17,11 @@ export function readHash(hash) {
   };
 }
 
-/** @param {State} state @returns {string} with `#`; empty if all is as at first */
-export function writeHash({ launch, tab, range }) {
+/** @param {State} state @param {string} firstTab @returns {string} with `#`; empty if all is as at first */
+export function writeHash({ launch, tab, range }, firstTab) {
   const values = new URLSearchParams();
   if (launch) values.set("launch", String(launch));
-  if (tab && tab !== "timeline") values.set("tab", tab);
+  if (tab && tab !== firstTab) values.set("tab", tab);
   if (range) {
     values.set("from", range[0].toFixed(0));
     // A range of less than a nanosecond would come back as none.

@@ -4,6 +4,7 @@
  * A view is a module with
  *
  *   title                            what stands on its tab
+ *   isWanted(report)                 optional: whether a page of this report has the view
  *   show(element, launch, context)   fills the empty `element`; called for each launch when the view is first looked at
  *
  * `launch` is `Launch` of `#data`: `launch.meta` (document.py), `launch.sections.<name>` (the sections of
@@ -18,15 +19,16 @@
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
+ *   kernels, openLaunch(index)   the rows of kernel_rows.py; shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
  * No view may use innerHTML or set a style attribute (`element.style.x = ...` is fine): the page's policy forbids the
  * latter, and names in a capture are hostile. `#dom` has `element(tag, properties, children)`.
  */
 
+import { showAnswer } from "#answer";
 import { fillChooser, showTitle } from "#chooser";
 import { launchReader, readReport } from "#data";
-import { showFirstFinding } from "#first_finding";
 import { formatNs } from "#format";
 import { readHash, writeHash } from "#hash";
 import { isTyping, showHelp } from "#help";
@@ -35,6 +37,7 @@ import { inkOn, pageTheme, scopeColors } from "#theme";
 import { notices } from "#notices";
 
 const VIEWS = {
+  kernels: "#views/kernels",
   timeline: "#timeline/view",
   overview: "#views/overview",
   heat_map: "#views/heat_map",
@@ -48,10 +51,10 @@ async function start() {
   const report = readReport();
   const theme = pageTheme();
   const state = readHash(location.hash);
-  const views = await loadedViews();
+  const views = (await loadedViews()).filter(({ view }) => view.isWanted?.(report) ?? true);
   const tabs = new Tabs(byId("tabs"), byId("views"), views);
   const open = launchReader(report);
-  const page = { report, theme, state, tabs, open, forget: [] };
+  const page = { report, theme, state, tabs, open, forget: [], firstTab: views[0].name };
 
   showThemeButton(theme);
   showHelp(byId("help"), byId("help-button"));
@@ -85,7 +88,7 @@ async function showLaunch(page) {
   if (index !== state.launch) return;
   for (const forget of page.forget.splice(0)) forget();
   byId("loading")?.remove();
-  showFirstFinding(byId("first-finding"), launch.sections.overview.findings, () => tabs.select("overview"));
+  showAnswer(byId("answer"), launch.sections.overview, () => tabs.select("overview"));
   const notice = notices(launch).join(" ");
   byId("notice").textContent = notice;
   byId("notice").hidden = !notice;
@@ -111,20 +114,23 @@ function contextOf(page, launch) {
       tabs.select("timeline");
       tabs.shown("timeline")?.goTo(target);
     },
+    kernels: page.report.kernels,
+    openLaunch: (index) => changeLaunch(page, index, "timeline"),
     range: state.range,
     onRange: (range) => remember(page, { range }),
     onForget: (callback) => page.forget.push(callback),
   };
 }
 
-async function changeLaunch(page, index) {
-  remember(page, { launch: index, range: null });
+async function changeLaunch(page, index, tab = page.state.tab) {
+  remember(page, { launch: index, range: null, tab });
+  fillChooser(byId("launch-chooser"), page.report.launches, index, (other) => changeLaunch(page, other));
   await showLaunch(page);
 }
 
 function remember(page, changes) {
   Object.assign(page.state, changes);
-  const hash = writeHash(page.state);
+  const hash = writeHash(page.state, page.firstTab);
   if (hash !== location.hash) history.replaceState(null, "", hash || " ");
 }
 
@@ -138,7 +144,7 @@ async function followHash(page) {
     await showLaunch(page);
     return;
   }
-  page.tabs.select(tab ?? "timeline");
+  page.tabs.select(tab ?? page.firstTab);
   if (range) page.tabs.shown("timeline")?.showRange(range);
 }
 

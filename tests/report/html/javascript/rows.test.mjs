@@ -3,6 +3,7 @@ import test from "node:test";
 import { TABLE, knownLaunch, launchOf, load, scopeKind } from "./launches.mjs";
 
 const { TimelineModel } = await load("timeline/model");
+const { sharesIn } = await load("timeline/range_shares");
 const { atWork } = await load("timeline/minimap");
 const { CTA, SM, WARP, findRow, layoutRows, rowAt } = await load("timeline/rows");
 
@@ -95,4 +96,19 @@ test("how many CTAs are at work, on average over each column", () => {
     [...counts].map((count) => Math.round(count * 1000) / 1000),
     [1.98, 1.8, 1, 1],
   );
+});
+
+test("shares of a window are of the warps that are at work in it", () => {
+  const rows = [
+    { cta: 0, warp: 0, scope: 0, start: 0, end: 100 },
+    { cta: 0, warp: 0, scope: 1, start: 40, end: 80 },
+    { cta: 0, warp: 1, scope: 0, start: 0, end: 100 },
+    { cta: 0, warp: 1, scope: 3, start: 50, end: 50 },
+  ];
+  const model = new TimelineModel(launchOf([cta(0, 1, 0, 100)], rows));
+  assert.deepEqual(sharesIn(model, [0, 100]), [1, 0.2, 0, null]);
+  assert.deepEqual(sharesIn(model, [60, 100]), [1, 0.25, 0, null]);
+  assert.deepEqual(sharesIn(model, [200, 300]), [null, null, null, null]);
+  model.meta.partitions.push({ scopes: [1], warps: 1 });
+  assert.deepEqual(sharesIn(model, [0, 100]), [1, 0.4, 0, null]);
 });

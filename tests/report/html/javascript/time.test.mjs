@@ -76,8 +76,9 @@ test("times as a reader sees them", () => {
 
 test("an address brings back what it was made of", () => {
   const state = { launch: 2, tab: "source", range: [1200, 5600] };
-  assert.deepEqual(readHash(writeHash(state)), state);
-  assert.equal(writeHash({ launch: 0, tab: "timeline", range: null }), "");
+  assert.deepEqual(readHash(writeHash(state, "timeline")), state);
+  assert.equal(writeHash({ launch: 0, tab: "timeline", range: null }, "timeline"), "");
+  assert.equal(writeHash({ launch: 0, tab: "timeline", range: null }, "kernels"), "#tab=timeline");
 });
 
 test("a wrong address is as none", () => {

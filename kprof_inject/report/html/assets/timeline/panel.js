@@ -1,9 +1,10 @@
 /** The panel at the side: the chosen scope, how its kind does, and all kinds with their colours. */
 
 import { element } from "#dom";
-import { formatCount } from "#format";
+import { counted, formatShare } from "#format";
 import { inPartitions } from "#partitions";
 import { kindFigures, rankText, scopeFacts } from "#timeline/facts";
+import { sharesIn } from "#timeline/range_shares";
 import { factList, scopeHead } from "#timeline/tooltip";
 
 export class Panel {
@@ -17,12 +18,24 @@ export class Panel {
     this.theme = theme;
     this.#counts = countsByKind(state.model);
     this.chosen = element("div", { class: "chosen" });
+    this.legendTitle = element("h2", { text: "Scopes" });
     this.legend = element("div", { class: "side-legend", role: "group", "aria-label": "Scopes" });
-    place.append(this.chosen, element("h2", { text: "Scopes" }), this.legend);
+    place.append(this.chosen, this.legendTitle, this.legend);
     this.buttons = this.#legendButtons();
     if (state.model.flights.length) place.append(flightHint());
     this.legend.append(...inPartitions(this.buttons, state.model.meta.partitions));
     this.update();
+    this.showShares();
+  }
+
+  /** Of the whole launch, or of the window that is shown, where that is a part. */
+  showShares() {
+    const { model, range, isWhole } = this.state;
+    const shares = isWhole ? model.meta.scopes.map(({ share }) => share) : sharesIn(model, range);
+    this.legendTitle.textContent = isWhole ? "Scopes: share of the warps' time" : "Scopes: share of what is shown";
+    shares.forEach((share, kind) => {
+      this.buttons[kind].querySelector(".count").textContent = share === null ? "" : formatShare(share);
+    });
   }
 
   update() {
@@ -66,13 +79,13 @@ export class Panel {
         {
           type: "button",
           class: "legend-row",
-          title: source ? `${name}, ${source}` : name,
+          title: [name, source, `${counted(this.#counts[kind], "time")} in this page`].filter(Boolean).join(", "),
           on: { click: () => this.state.selectKind(kind) },
         },
         [
           swatch,
           element("span", { class: "name", text: name }),
-          element("span", { class: "count", text: formatCount(this.#counts[kind]) }),
+          element("span", { class: "count" }),
         ],
       );
       button.style.paddingLeft = `${6 + 12 * this.#depth(parent)}px`;

@@ -161,6 +161,9 @@ class TimelineView {
   #rememberRange() {
     clearTimeout(this.#remembering);
     const { state } = this;
-    this.#remembering = setTimeout(() => this.context.onRange(state.isWhole ? null : state.range), REMEMBER_AFTER_MS);
+    this.#remembering = setTimeout(() => {
+      this.context.onRange(state.isWhole ? null : state.range);
+      this.panel.showShares();
+    }, REMEMBER_AFTER_MS);
   }
 }

@@ -20,6 +20,22 @@ export function exampleOf(scopes, wanted) {
   return -1;
 }
 
+/**
+ * The one whose duration has so many of the others' below it, of those that the page has.
+ *
+ * @param {number} rank from 0 (the shortest) to 1 (the longest)
+ * @returns {number} its index, -1 if there is none
+ */
+export function rankedOf(scopes, scope, rank) {
+  const found = [];
+  for (let index = 0; index < scopes.length; index++) {
+    if (scopes.scope[index] === scope) found.push(index);
+  }
+  if (!found.length) return -1;
+  found.sort((one, other) => scopes.duration[one] - scopes.duration[other]);
+  return found[Math.round(rank * (found.length - 1))];
+}
+
 /** What `context.goTo` takes to show it with a little of what is around. */
 export function targetOf(scopes, index) {
   const room = (scopes.end[index] - scopes.start[index]) / 2;

@@ -2,6 +2,7 @@
 
 import { element } from "#dom";
 import { formatShare } from "#format";
+import { rankedOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
 import { scopeTable } from "#views/scope_table";
 import { slopeSection } from "#views/slope_table";
@@ -14,7 +15,7 @@ export function show(place, launch, context) {
   place.append(
     element("div", { class: "overview" }, [
       element("section", {}, [element("h2", { text: "Limit" }), element("p", { class: "limit", text: sentence(limit) }), ...roofCards(roofs, launch)]),
-      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch), ...doubtCards(findings, doubts)]),
+      element("section", {}, [element("h2", { text: "Findings" }), ...findingCards(findings, launch, context), ...doubtCards(findings, doubts)]),
       ...slopeSection(slopes, slopes_say, launch),
       element("section", {}, [element("h2", { text: "Scopes" }), scopeTable(launch, context)]),
       element("section", {}, [element("h2", { text: "How far to trust it" }), trust(verdict)]),
@@ -54,17 +55,24 @@ function scopeLink(scope, launch) {
   return element("button", { type: "button", class: "link", text: launch.sections.scopes[scope].name, on: { click: () => openView("scopes", { scope }) } });
 }
 
-function findingCards(findings, launch) {
-  return findings.map(({ share, text, advice, scope }) => {
-    const about = scope === null ? [] : [scopeLink(scope, launch)];
+function findingCards(findings, launch, context) {
+  return findings.map(({ share, text, advice, scope, cta }) => {
+    const about = [...(scope === null ? [] : [scopeLink(scope, launch)]), ...exampleLink(scope, cta, launch, context)];
     return element("article", { class: "finding" }, [
       shareTrack(share, "of the launch's time"),
       element("div", { class: "finding-text" }, [
         element("p", { class: "finding-says", text }),
-        element("p", { class: "view-hint" }, [...about, ...(about.length && advice ? [" · "] : []), advice]),
+        element("p", { class: "view-hint" }, [...about, advice].flatMap((part, at) => (at ? [" · ", part] : [part]))),
       ]),
     ]);
   });
+}
+
+/** To an example in the timeline: the CTA that it is about, or else where its scope took longest. */
+function exampleLink(scope, cta, launch, context) {
+  if (cta === null && (scope === null || !launch.scopes.scope.includes(scope))) return [];
+  const target = () => (cta === null ? targetOf(launch.scopes, rankedOf(launch.scopes, scope, 1)) : { cta });
+  return [element("button", { type: "button", class: "link", text: "show an example", on: { click: () => context.goTo(target()) } })];
 }
 
 /** That nothing was found is good news only where every rule could judge. */
@@ -79,7 +87,7 @@ function doubtCards(findings, doubts) {
 }
 
 function trust({ level, text }) {
-  return element("p", { class: "verdict", data: { level } }, [element("strong", { text: level }), `: ${text}`]);
+  return element("p", { class: "verdict", data: { level } }, [element("strong", { text: level }), text]);
 }
 
 function buildCards(rows) {

@@ -2,7 +2,7 @@
 
 import { element } from "#dom";
 import { counted, formatCount, formatNs, formatShare } from "#format";
-import { exampleOf, targetOf } from "#views/examples";
+import { exampleOf, rankedOf, targetOf } from "#views/examples";
 import { groupBars, roomOf } from "#views/group_bars";
 import { histogramPlot } from "#views/histogram";
 import { iterationPlot } from "#views/iteration_plot";
@@ -47,7 +47,7 @@ function detailsOf(index, launch, context, tooltip) {
     if (found >= 0) context.goTo(targetOf(launch.scopes, found));
   };
   return [
-    heading(index, scope, launch),
+    heading(index, scope, launch, context),
     scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name),
     ...missing(scope),
     element("div", { class: "card-columns" }, [
@@ -58,8 +58,10 @@ function detailsOf(index, launch, context, tooltip) {
   ];
 }
 
-function heading(index, scope, launch) {
-  const links = [];
+function heading(index, scope, launch, context) {
+  const links = launch.scopes.scope.includes(index)
+    ? [["Slowest", 1], ["Median", 0.5]].map(([text, rank]) => link(text, () => context.goTo(targetOf(launch.scopes, rankedOf(launch.scopes, index, rank)))))
+    : [];
   if (scope.source) links.push(link("Source", () => openView("source", { scope: index })));
   if (launch.sections.ttgir?.sites[index]?.length) links.push(link("TTGIR", () => openView("ttgir", { scope: index })));
   return element("header", { class: "scope-heading" }, [

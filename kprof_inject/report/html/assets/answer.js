@@ -1,0 +1,29 @@
+/** What limits a launch, what to try, and whether to trust that, over every view: the answer before anything else. */
+
+import { element } from "#dom";
+import { formatShare } from "#format";
+
+/**
+ * @param {HTMLElement} place
+ * @param {Object} overview the section of that name: `limit`, `advice` (what may win most first), `verdict`
+ * @param {() => void} onOpen where all of it stands
+ */
+export function showAnswer(place, { limit, advice, verdict }, onOpen) {
+  const [first, ...others] = advice;
+  const worth = first?.share ? ` (worth up to ${formatShare(first.share)})` : "";
+  const text = first ? first.text + worth : "no finding: no rule found anything worth a change";
+  const more = element("button", { type: "button", class: "link", text: others.length ? `and ${others.length} more` : "why", on: { click: onOpen } });
+  place.replaceChildren(
+    part("Limit", limit, {}),
+    part("Try", text, { class: first && first.share === null ? "unjudged" : null, title: first?.reason || text }, first ? [more] : []),
+    part("Trust", `${verdict.level}: ${verdict.text}`, { data: { level: verdict.level } }),
+  );
+}
+
+function part(label, text, properties, more = []) {
+  return element("div", { class: "answer-part" }, [
+    element("dt", { text: label }),
+    element("dd", { title: text, ...properties }, [element("span", { text })]),
+    ...more,
+  ]);
+}

@@ -1,0 +1,32 @@
+/** What part of the warps' time each kind of scope takes in a window of the launch. */
+
+/**
+ * As recorded, with what records cost: a window cuts scopes, and nobody knows in which part of one its records were.
+ *
+ * @param {import("#timeline/model").TimelineModel} model
+ * @param {[number, number]} range in ns since the launch's begin
+ * @returns {(number | null)[]} by kind; null where no warp was at work, or of a mark
+ */
+export function sharesIn({ meta, scopes, ctas, isInstant }, [from, to]) {
+  const within = (begin, end) => Math.max(Math.min(end, to) - Math.max(begin, from), 0);
+  let ctaNs = 0;
+  for (let row = 0; row < ctas.length; row++) ctaNs += within(ctas.begin[row], ctas.end[row]);
+  const takenNs = new Float64Array(meta.scopes.length);
+  for (let index = 0; index < scopes.length; index++) {
+    takenNs[scopes.scope[index]] += within(scopes.start[index], scopes.end[index]);
+  }
+  const warpsOf = warpsByKind(meta);
+  return Array.from(takenNs, (ns, kind) => {
+    const wholeNs = ctaNs * warpsOf[kind];
+    return wholeNs && !isInstant[kind] ? ns / wholeNs : null;
+  });
+}
+
+/** How many warps of a CTA may run each kind: those of its partition, or all. */
+function warpsByKind({ scopes, warps, partitions }) {
+  const counts = scopes.map(() => warps.length);
+  for (const { scopes: kinds, warps: count } of partitions) {
+    for (const kind of kinds) counts[kind] = count;
+  }
+  return counts;
+}

@@ -1,0 +1,45 @@
+"""The kernels of a capture side by side, for the page's first tab: a row each, and one for each of their launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kprof_inject.analysis.answer import trust_in
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.overview import KernelOverview, overview
+from kprof_inject.errors import printable
+
+
+def kernel_rows(reports: Sequence[LaunchReport]) -> list[dict[str, Any]]:
+    """The kernel that takes most of the time first. ``launch`` is the index of the launch to look at first, and
+    ``others`` of all in the order of their times, the slowest first."""
+    index_of = {id(report): index for index, report in enumerate(reports)}
+    return [
+        {
+            **_row(kernel.typical, index_of),
+            "name": printable(kernel.name),
+            "variants": kernel.variants,
+            "launches": kernel.captured if kernel.launches is None else kernel.launches,
+            "time_ns": kernel.time_ns,
+            "share": kernel.share,
+            "others": [_row(report, index_of) for report in _launches(kernel, reports)],
+        }
+        for kernel in overview(reports)
+    ]
+
+
+def _launches(kernel: KernelOverview, reports: Sequence[LaunchReport]) -> list[LaunchReport]:
+    mine = [report for report in reports if report.summary.kernel == kernel.name]
+    return sorted(mine, key=lambda report: -report.summary.duration_ns)
+
+
+def _row(report: LaunchReport, index_of: dict[int, int]) -> dict[str, Any]:
+    return {
+        "launch": index_of[id(report)],
+        "number": report.summary.launch,
+        "time_ns": report.summary.duration_ns,
+        "limit": printable(report.limit.name),
+        "level": trust_in(report).level.value,
+        "findings": [finding.rule for finding in report.findings],
+    }

@@ -1,0 +1,84 @@
+"""What limits the launch, what to try and whether to trust that, over all views; and the kernels side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from buffers import Cta, Scope, end, save_launch, start
+from playwright.sync_api import expect
+from shown_page import Show
+
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+
+def launched(folder: Path, loop_begin_cycles: int) -> Timeline:
+    """Four CTAs whose loop ends at cycle 9,000."""
+    warp = [start(0, 100), start(1, loop_begin_cycles), end(1, 9_000), end(0, 9_100)]
+    scopes = [Scope("kernel", "func", -1), Scope("loop[0]", "loop", 0)]
+    return decode_launch(save_launch(folder, scopes, [Cta([warp], sm=sm) for sm in range(4)], slots=8))
+
+
+def test_it_stands_over_the_timeline_and_leads_to_all(show: Show, tmp_path: Path) -> None:
+    shown = show(launched(tmp_path, 6_000))
+    strip = shown.page.locator("#answer")
+    assert strip.locator("dt").all_inner_texts() == ["LIMIT", "TRY", "TRUST"]
+    expect(strip).to_contain_text("not known: no rates are known of an unknown device")
+    expect(strip).to_contain_text("the capture has no times without records")
+    strip.get_by_role("button").click()
+    expect(shown.page.get_by_role("tab", selected=True)).to_have_text("Overview")
+    advice = shown.page.locator(".finding .view-hint").first.inner_text()
+    assert strip.locator("dd").nth(1).inner_text().split(" (worth")[0] in advice
+    assert not shown.errors
+
+
+def test_a_finding_leads_to_an_example_in_the_timeline(show: Show, tmp_path: Path) -> None:
+    shown = show(launched(tmp_path, 6_000), fragment="#tab=overview")
+    shown.page.get_by_role("button", name="show an example").first.click()
+    expect(shown.page.get_by_role("tab", selected=True)).to_have_text("Timeline")
+    shown.settle()
+    assert "loop[0]" in shown.page.locator(".chosen").inner_text()
+    assert "from" in shown.hash
+
+
+def test_a_scope_leads_to_its_slowest_and_its_median(show: Show, tmp_path: Path) -> None:
+    shown = show(launched(tmp_path, 6_000), fragment="#tab=scopes")
+    for name in ("Slowest", "Median"):
+        shown.page.get_by_role("tab", name="Scopes").click()
+        shown.page.get_by_role("button", name=name).click()
+        expect(shown.page.get_by_role("tab", selected=True)).to_have_text("Timeline")
+    assert not shown.errors
+
+
+def test_the_legend_has_the_shares_of_what_is_shown(show: Show, tmp_path: Path) -> None:
+    shown = show(launched(tmp_path, 6_000))
+    title, loop = shown.page.locator(".side-panel h2, aside h2").last, shown.page.locator(".legend-row").nth(1)
+    whole = loop.locator(".count").inner_text()
+    assert whole.endswith(" %")
+    shown.page.get_by_label("Zoom in (w)").click()
+    shown.page.get_by_label("Zoom in (w)").click()
+    expect(title).to_have_text("Scopes: share of what is shown")
+    assert loop.locator(".count").inner_text() != whole
+    shown.press("0")
+    expect(title).to_have_text("Scopes: share of the warps' time")
+    expect(loop.locator(".count")).to_have_text(whole)
+
+
+def test_a_capture_of_one_launch_has_no_tab_of_kernels(show: Show, tmp_path: Path) -> None:
+    assert show(launched(tmp_path, 300)).page.get_by_role("tab", name="Kernels").count() == 0
+
+
+def test_of_several_kernels_the_first_tab_leads_to_each(show: Show, tmp_path: Path) -> None:
+    one, other = launched(tmp_path / "one", 300), launched(tmp_path / "other", 6_000)
+    kernel = replace(other.launch.kernel, name="other", variant="other")
+    shown = show(one, replace(other, launch=replace(other.launch, kernel=kernel)))
+    page = shown.page
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Kernels")
+    rows = page.locator(".kernel-table tr.kernel")
+    assert sorted(row.split("\t")[0] for row in rows.all_inner_texts()) == ["kernel", "other"]
+    page.get_by_role("button", name="other").click()
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Timeline")
+    expect(page.locator(".launch-title h1")).to_have_text("other")
+    assert page.locator("#launch").input_value() == "1"
+    assert shown.hash["tab"] == "timeline" and shown.hash["launch"] == "1"
+    assert not shown.errors and not shown.requests
