@@ -13,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
-from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
+from kprof_inject.results import Results
 from kprof_inject.runtime.launching.launches import LaunchFilter, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
@@ -36,7 +35,7 @@ _in_use = threading.Lock()
 """Held while a profile runs: there is one compiler in a process."""
 
 
-class Profile:
+class Profile(Results):
     """Records the kernels that are launched between ``with`` and its end, each when it is first compiled there.
 
     What was launched so far can be read at any time, in the context and after it. Kernels that Inductor compiled before
@@ -46,6 +45,7 @@ class Profile:
     def __init__(
         self, session: Session, launches: LaunchFilter, selectors: Sequence[Selector], style: Style, folder: Path
     ) -> None:
+        super().__init__()
         self._session = session
         self._launches = launches
         self._selectors = selectors
@@ -53,7 +53,6 @@ class Profile:
         self._folder = folder
         self._running = ExitStack()
         self._capture: LiveCapture | None = None
-        self._timelines: list[Timeline] = []
         self._enabled = True
 
     def __enter__(self) -> Profile:
@@ -106,32 +105,10 @@ class Profile:
         return list(self._timelines)
 
     @property
-    def timeline(self) -> Timeline:
-        """The last launch that was kept. Raises ``KprofError`` if there is none, and says why."""
-        timelines = self.timelines
-        if not timelines:
-            raise self._nothing_kept()
-        return timelines[-1]
-
-    @property
     def left_alone(self) -> dict[str, str]:
         """The kernels that ran without records, by their names, and why."""
         kernels = read_reports(Path(self._session.reports)).kernels
         return {kernel.name: kernel.reason for kernel in kernels if kernel.state == "left alone"}
-
-    def summary(self) -> list[LaunchSummary]:
-        """The statistics of each launch that was kept."""
-        return [summarise(timeline) for timeline in self.timelines]
-
-    def export(self, path: str | Path) -> Path:
-        """Write a trace of all launches that were kept; the ending says the format. Raises ``KprofError`` if there is
-        none."""
-        trace = TraceFile.at(Path(path))
-        timelines = self.timelines
-        if not timelines:
-            raise self._nothing_kept()
-        trace.write(timelines)
-        return trace.path
 
     def reset(self) -> None:
         """Forget all launches so far."""
@@ -168,7 +145,7 @@ class Profile:
 
 
 def profile(
-    at: Sequence[str] = (),
+    at: str | Sequence[str] = (),
     *,
     kernel: str = "*",
     split: str = "never",
@@ -182,16 +159,17 @@ def profile(
 ) -> Profile:
     """Profile what runs in a ``with`` block.
 
-    The arguments mean what the options of ``kprof-inject profile`` do. ``replay`` None launches every kernel again to
-    time it, for there is no run without records to compare with; 0 launches none. ``folder`` keeps the dumped kernels
-    and the raw buffers, and is for one block at a time; without it they live in a temporary folder until the process
-    ends. Raises ``KprofError`` for selectors or launches that cannot be read, and for a folder that is in use.
+    The arguments mean what the options of ``kprof-inject profile`` do; ``at`` is one selector or several. ``replay``
+    None launches every kernel again to time it, for there is no run without records to compare with; 0 launches none.
+    ``folder`` keeps the dumped kernels and the raw buffers, and is for one block at a time; without it they live in a
+    temporary folder until the process ends. Raises ``KprofError`` for selectors or launches that cannot be read, and
+    for a folder that is in use.
 
         with kprof_inject.profile(at=["func", "loop"]) as prof:
             kernel[grid](x, y)
         prof.export("trace.json")
     """
-    selectors = parse_selectors(tuple(at))
+    selectors = parse_selectors((at,) if isinstance(at, str) else tuple(at))
     kept = parse_launches(launches)
     style = Style.of(split, iter_records).for_mode(mode)
     workspace_folder = Path(folder) if folder is not None else _temporary_folder()

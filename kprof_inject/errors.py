@@ -42,6 +42,10 @@ class KprofError(Exception):
         self.hint = hint
         self.exit_code = exit_code
 
+    def __str__(self) -> str:
+        """With what to do next: a traceback shows nothing else."""
+        return f"{self.what}\nhint: {self.hint}" if self.hint else self.what
+
     def render(self) -> str:
         """The diagnostic as it is printed: one to four lines, without colour."""
         lines = [f"error: {self.what}" if self.where is None else f"{self.where}: error: {self.what}"]

@@ -27,7 +27,7 @@ from kprof_inject.timeline.trust import Level, Verdict, judge
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LaunchReport:
     """A launch, its figures, what each rule says of it, and how far to trust that."""
 
@@ -42,6 +42,10 @@ class LaunchReport:
     flights: Flights | None
     slopes: KernelSlopes | None = None
     """None if nobody has delayed the kernel."""
+
+    def __repr__(self) -> str:
+        summary = self.summary
+        return f"<LaunchReport of {summary.kernel} #{summary.launch}: {self.limit.sentence}; {self.verdict.headline}>"
 
     @property
     def launch(self) -> Launch:

@@ -96,7 +96,7 @@ class PartitionSummary(PartitionScopes):
         return f"{self.called} ({numbered('warp', self.warps)}{part})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LaunchSummary:
     """One launch: the clock that was fitted, what was lost, and its scopes."""
 
@@ -138,6 +138,9 @@ class LaunchSummary:
     partitions: tuple[PartitionSummary, ...]
     """The default one first; there are none unless the kernel is warp specialised."""
     scopes: tuple[ScopeSummary, ...]
+
+    def __repr__(self) -> str:
+        return f"<LaunchSummary of {self.kernel} #{self.launch}: {counted(len(self.scopes), 'scope')}>"
 
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
         """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""

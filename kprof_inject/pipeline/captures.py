@@ -86,7 +86,7 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
             timelines.append(decoded)
         else:
             failures.append(decoded)
-            say(f"passed over a launch: {decoded}")
+            say(f"passed over a launch: {decoded.what}")
     for line in _missing(capture):
         say(line)
     if failures and not timelines:

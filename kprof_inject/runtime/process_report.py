@@ -17,7 +17,7 @@ from kprof_inject.capture.schema import MOST_TEXT_BYTES
 from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes
 from kprof_inject.runtime.children import UNREACHED_ENDING
-from kprof_inject.runtime.faults import say
+from kprof_inject.runtime.faults import first_line, say
 from kprof_inject.workspace import is_running
 
 
@@ -129,7 +129,7 @@ class ProcessReport:
 
             if is_of_signal_handler(error):
                 raise
-            self._errors.append(f"{doing}: {type(error).__name__}: {error}")
+            self._errors.append(f"{doing}: {type(error).__name__}: {first_line(error)}")
             self.write()
 
     def write(self) -> None:

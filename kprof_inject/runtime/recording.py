@@ -28,7 +28,7 @@ from kprof_inject.runtime.compiler import Compile, overriding, variant_of, with_
 from kprof_inject.runtime.compiler_process import errors_in, without_false_alarms
 from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
-from kprof_inject.runtime.faults import fault_of
+from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.hook import packages_binaries
 from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of, target_of
 from kprof_inject.runtime.launching import launcher
@@ -175,7 +175,7 @@ class PlannedKernel:
             if is_of_signal_handler(error):
                 kernel._run = kernel.module = None
                 raise
-            self.give_up(f"it does not load with records: {error}")
+            self.give_up(f"it does not load with records: {first_line(error)}")
             clean = self.clean()
             vars(kernel).clear()
             vars(kernel).update(vars(clean))

@@ -13,6 +13,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clock
 from kprof_inject.timeline.columns import (
@@ -151,7 +152,7 @@ def _flags(pairs: Pairs, nesting: Nesting, scopes: NDArray[np.void]) -> NDArray[
 _ROWS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Timeline:
     """A decoded launch. Its scopes come block by block: their number does not decide how much memory it takes."""
 
@@ -185,6 +186,10 @@ class Timeline:
     partitions: tuple[PartitionScopes, ...] = ()
     """There are none unless the kernel is warp specialised."""
     _choice: Choice = EVERYTHING
+
+    def __repr__(self) -> str:
+        kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")
+        return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
         """The scopes (``SCOPE_COLUMNS``), ordered by CTA row, warp and start, an outer one before those in it. All of a

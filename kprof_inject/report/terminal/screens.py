@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -28,6 +29,13 @@ def print_answers(reports: Sequence[LaunchReport], console: Console) -> None:
     print_first_screen(typical, *named.of(typical), console)
     if len(reports) > 1:
         _print_launches(reports, console)
+
+
+def answers_text(reports: Sequence[LaunchReport], width: int) -> str:
+    """The same as a text, without colours."""
+    out = io.StringIO()
+    print_answers(reports, Console(file=out, width=width, color_system=None, markup=False, emoji=False))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
 def print_all(reports: Sequence[LaunchReport], console: Console) -> None:

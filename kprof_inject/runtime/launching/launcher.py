@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from triton.compiler.compiler import CompiledKernel
 
 from kprof_inject.runtime.devices.device import NoDeviceMemory
-from kprof_inject.runtime.faults import fault_of
+from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.launching import profile_allocator
 from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
@@ -142,7 +142,7 @@ class CapturingLauncher:
             self._capture.pass_over(build, number)
             # If it fails without records too, that is what the program is to see.
             result = self._launch_clean(grid, stream, *args)
-            self._give_up(f"its launch fails with records: {error}")
+            self._give_up(f"its launch fails with records: {first_line(error)}")
             return result
         finally:
             launching.buffer = outer

@@ -1,0 +1,102 @@
+"""What launches say, for notebooks, test suites and scripts: the report, the findings, the page, a trace."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.summary import LaunchSummary, summarise
+from kprof_inject.capture.experiments import ExperimentRecord
+from kprof_inject.errors import KprofError
+from kprof_inject.export.registry import TraceFile
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
+from kprof_inject.quantities import counted
+from kprof_inject.timeline.timeline import Timeline
+
+_REPORT_WIDTH = 110
+
+
+class Results:
+    """Launches, in the order of their making, and what they say."""
+
+    def __init__(self, timelines: Sequence[Timeline] = (), experiments: Sequence[ExperimentRecord] = ()) -> None:
+        self._timelines = list(timelines)
+        self._experiments = tuple(experiments)
+
+    @property
+    def timelines(self) -> list[Timeline]:
+        """All launches."""
+        return list(self._timelines)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The last launch. Raises ``KprofError`` if there is none, and says why."""
+        return self._kept()[-1]
+
+    @property
+    def reports(self) -> list[LaunchReport]:
+        """All that is known of each launch: ``limit``, ``findings``, ``verdict``, ``summary`` and more."""
+        return [report_on(timeline, self._experiments) for timeline in self.timelines]
+
+    def summary(self) -> list[LaunchSummary]:
+        """The statistics of each launch."""
+        return [summarise(timeline) for timeline in self.timelines]
+
+    def findings(self) -> list[Finding]:
+        """What the rules found in all launches, that first which explains most of its launch."""
+        found = [finding for report in self.reports for finding in report.findings]
+        return sorted(found, key=lambda finding: -finding.share)
+
+    def report(self) -> str:
+        """What ``kprof-inject report`` prints. Raises ``KprofError`` if there is no launch."""
+        from kprof_inject.report.terminal.screens import answers_text
+
+        self._kept()
+        return answers_text(self.reports, _REPORT_WIDTH)
+
+    def html(self, path: str | Path) -> Path:
+        """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
+        is no launch."""
+        from kprof_inject.report.html.document import write_html
+
+        self._kept()
+        write_html(Path(path), self.reports)
+        return Path(path)
+
+    def export(self, path: str | Path) -> Path:
+        """Write a trace of all launches; the ending says the format. Raises ``KprofError`` if there is none."""
+        trace = TraceFile.at(Path(path))
+        trace.write(self._kept())
+        return trace.path
+
+    def _kept(self) -> list[Timeline]:
+        timelines = self.timelines
+        if not timelines:
+            raise self._nothing_kept()
+        return timelines
+
+    def _nothing_kept(self) -> KprofError:
+        return KprofError("there is no launch", hint="capture again")
+
+    def __repr__(self) -> str:
+        timelines = self.timelines
+        kernels = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
+        return f"<{type(self).__name__}: {counted(len(timelines), 'launch')} of {', '.join(kernels) or 'no kernel'}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text = self.report() if self.timelines else repr(self)
+        return f"<pre>{html.escape(text)}</pre>"
+
+
+def load(path: str | Path) -> Results:
+    """What a workspace's last capture says, a capture's folder, or a file with Proton's ``host_buffer``. Raises
+    ``KprofError`` for anything else. A launch whose buffer is damaged is passed over with a warning."""
+    import warnings
+
+    place = Path(path)
+    timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
+    return Results(timelines, experiments_at(place))

@@ -1,0 +1,79 @@
+"""What launches say in a notebook or a script: of the recorded capture, and of a profile that kept nothing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from programs.child import REPO
+
+import kprof_inject
+from kprof_inject.errors import KprofError
+from kprof_inject.results import Results
+
+CAPTURE = REPO / "kprof_inject/demo/capture"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Results:
+    return kprof_inject.load(CAPTURE)
+
+
+def test_a_capture_is_loaded_with_all_that_it_says(loaded: Results) -> None:
+    assert [timeline.launch.index for timeline in loaded.timelines] == [29]
+    assert [finding.rule for finding in loaded.findings()] == ["throttled"]
+    assert loaded.reports[0].limit.units == ("tensor cores",)
+    assert loaded.summary()[0].scopes[2].count == 16_384
+
+
+def test_the_report_is_that_of_the_command_line(loaded: Results) -> None:
+    lines = loaded.report().splitlines()
+    assert lines[0].startswith("matmul_kernel #29   14.0 µs on the device")
+    assert lines[1] == "LIMIT  the tensor cores (at least 75.0 % of peak); 85.8 % in loop[0]"
+    assert all(line == line.rstrip() and len(line) <= 110 for line in lines)
+
+
+def test_page_and_trace_are_written(loaded: Results, tmp_path: Path) -> None:
+    assert loaded.html(tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert loaded.export(str(tmp_path / "scopes.csv")).stat().st_size > 1_000_000
+
+
+def test_a_notebook_shows_the_report(loaded: Results) -> None:
+    shown = loaded._repr_html_()
+    assert shown.startswith("<pre>matmul_kernel #29 ") and shown.endswith("</pre>")
+
+
+@pytest.mark.parametrize("what", ["timeline", "reports", "summary"])
+def test_a_repr_is_one_line(loaded: Results, what: str) -> None:
+    found = {"timeline": loaded.timeline, "reports": loaded.reports[0], "summary": loaded.summary()[0]}[what]
+    assert "matmul_kernel #29" in repr(found)
+    assert "\n" not in repr(found) and len(repr(found)) < 200
+    assert repr(loaded) == "<Results: 1 launch of matmul_kernel>"
+
+
+def test_a_launch_that_is_damaged_is_passed_over_with_a_warning(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(CAPTURE, tmp_path / "capture"))
+    next(path for path in folder.rglob("*.bin")).write_bytes(b"short")
+    with pytest.warns(UserWarning, match="passed over a launch"), pytest.raises(KprofError, match="is damaged"):
+        kprof_inject.load(folder)
+
+
+def test_what_is_no_capture_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(kprof_inject.KprofError) as refused:
+        kprof_inject.load(tmp_path / "nowhere")
+    assert str(refused.value).endswith("\nhint: name a workspace, a capture, or a file with a Proton buffer")
+
+
+def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
+    profile = kprof_inject.profile(at="loop", folder=tmp_path)
+    for ask in (profile.report, lambda: profile.html(tmp_path / "page.html"), lambda: profile.timeline):
+        with pytest.raises(KprofError, match="no launch was recorded"):
+            ask()
+    assert profile._repr_html_() == "<pre>&lt;Profile: 0 launches of no kernel&gt;</pre>"
+    assert profile.findings() == []
+
+
+def test_dir_shows_the_api_and_nothing_else() -> None:
+    assert dir(kprof_inject) == ["KprofError", "Mode", "__version__", "load", "profile", "to_arrow", "to_pandas"]
+    assert all(getattr(kprof_inject, name) for name in dir(kprof_inject))
