@@ -22,7 +22,7 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
     """Write the file and say how to read it."""
     size = trace.write(timelines, run_to_write(timelines))
     scopes = sum(timeline.scope_count for timeline in timelines)
-    say(f"wrote {trace.path}: {len(timelines)} launch(es), {scopes} scopes, {size_text(size)}")
+    say(f"wrote {trace.path}: {counted(len(timelines), 'launch')}, {counted(scopes, 'scope')}, {size_text(size)}")
     if trace.format.on_axis:
         for line in axis_lines(place_launches(timelines)):
             say(line)
@@ -39,7 +39,7 @@ def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
         place = f"{names[launch.place]}: " if names[launch.place] else ""
         yield f"{place}{launch.kernel.name}, launch {launch.index}: {'; '.join(missing)}"
     if len(lacking) > _MOST_LAUNCHES:
-        yield f"{len(lacking) - _MOST_LAUNCHES} more launch(es) lack something"
+        yield f"something is missing of {counted(len(lacking) - _MOST_LAUNCHES, 'more launch')}, too"
 
 
 def _missing(timeline: Timeline) -> Iterator[str]:
@@ -102,7 +102,8 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     # Their clock is an assumption, and they may have waited on the device for longer than any error here.
     shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
     if untimed := sum(timeline.clock.source == ClockSource.NOMINAL for timeline in shown):
-        yield f"{untimed} launch(es) without timer readings stand where the host called them; no error holds for them"
+        without = f"{counted(untimed, 'launch')} without timer readings"
+        yield f"{without}: placed at the host's call, with an error that is unknown"
     contradicted = (
         launch.place_name for launch in launches if launch.clock.relation and launch.clock.relation.contradicted
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
+from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, named, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
 from kprof_inject.runtime.program import own_input
 from kprof_inject.workspace import Workspace
@@ -22,4 +22,7 @@ from kprof_inject.workspace_lock import held
 def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
     """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some launches of it."""
     with held(workspace, say):
-        ctx.exit(dump(Workspace.create(workspace), kernel, program, own_input(), say))
+        exit_code = dump(Workspace.create(workspace), kernel, program, own_input(), say)
+    where = named(workspace)
+    say(f"next: kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
+    ctx.exit(exit_code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -91,6 +92,11 @@ def _scopes_of(place: Path) -> list[str]:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_WORKSPACE = Path("kprof_out")
+
+
+def named(workspace: Path) -> str:
+    """What stands behind a command for this workspace: nothing for the default one."""
+    return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
 
 
 def path_type() -> click.Path:

@@ -96,9 +96,8 @@ def _lines_of(module: Module, selection: Selection) -> list[int]:
 
 def _coverage(selection: Selection) -> str:
     sites = len(selection.findings.sites)
-    said = (
-        f"{selection.selector.text}: {sites} site(s), {_covered(selection)} of {_found(selection)} operations covered"
-    )
+    covered = f"{_covered(selection)} of {_found(selection)} operations covered"
+    said = f"{selection.selector.text}: {counted(sites, 'site')}, {covered}"
     reasons = Counter(missed.reason for missed in selection.findings.missed)
     return said + "".join(f"; not covered: {count} ({reason})" for reason, count in reasons.most_common())
 
@@ -145,7 +144,7 @@ def say_changes(changed: Iterable[Path]) -> None:
 
 
 def say_plan(name: str, plan: Plan) -> None:
-    say(f"{name}: {len(plan.scopes)} scope(s), {len(plan.records)} records")
+    say(f"{name}: {counted(len(plan.scopes), 'scope')}, {counted(len(plan.records), 'record')}")
     if plan.scopes:
         say_table(plan_table(plan))
     for note in plan_notes(plan):

@@ -11,7 +11,7 @@ import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import DEFAULT_WORKSPACE
+from kprof_inject.cli.options import named
 from kprof_inject.report.terminal.screens import print_all, print_answers
 
 
@@ -30,7 +30,7 @@ def print_whole_report(reports: Sequence[LaunchReport]) -> None:
 
 def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
     """How to go on from a report of this place."""
-    where = "" if place == DEFAULT_WORKSPACE else f" {quote(str(place))}"
+    where = named(place)
     if len({report.summary.kernel for report in reports}) > 1:
         say(f"one kernel: kprof-inject report{where} --kernel {quote(reports[0].summary.kernel)}")
     say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")

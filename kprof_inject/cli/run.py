@@ -8,7 +8,7 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
+from kprof_inject.cli.options import PROGRAM_SETTINGS, named, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.cli.workspace_first import WorkspaceOrDefault
 from kprof_inject.pipeline.programs import run, run_and_fit
@@ -36,4 +36,5 @@ def command(
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
     with held(workspace, say):
         _, exit_code = step(opened, choice, mode, program, program_input, say)
+    say(f"next: kprof-inject report{named(workspace)}")
     ctx.exit(exit_code)

@@ -17,7 +17,7 @@ from kprof_inject.cli.options import place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
-from kprof_inject.quantities import size_text
+from kprof_inject.quantities import counted, size_text
 from kprof_inject.viewing.server import TraceServer, open_page, serving
 from kprof_inject.viewing.site import (
     HOSTED_PORT,
@@ -119,5 +119,5 @@ def _trace_of_capture(place: Path) -> TraceToShow:
             elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
             raise KprofError(error.what, hint=error.hint or elsewhere) from None
         file = open_trace(path)
-    say(f"made {path.name} of {place}: {len(timelines)} launch(es), {size_text(size)}")
+    say(f"made {path.name} of {place}: {counted(len(timelines), 'launch')}, {size_text(size)}")
     return TraceToShow(path.name, file, last_launch(timelines))

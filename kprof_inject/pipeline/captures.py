@@ -18,6 +18,7 @@ from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import is_format
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
+from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.workspace import Workspace, is_workspace, read_experiments
@@ -104,9 +105,10 @@ def _missing(capture: Capture) -> Iterator[str]:
     """What the program's processes could not save."""
     for process in capture.processes:
         for reason, count in process.left_out.items():
-            yield f"left out {count} launch(es) of process {process.pid}: {reason}"
+            yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
         if process.damaged_readings:
-            yield f"passed over {process.damaged_readings} damaged line(s) of {CLOCK_FILE} of process {process.pid}"
+            damaged = counted(process.damaged_readings, "damaged line")
+            yield f"passed over {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
             yield f"process {process.pid} was ended before it could finish its capture; this is what it had saved"
 

@@ -15,7 +15,7 @@ from kprof_inject.capture.reader import left_out_launches, read_capture, seen_la
 from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
-from kprof_inject.quantities import listed
+from kprof_inject.quantities import counted, listed
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
@@ -41,7 +41,7 @@ def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program
     kernels = workspace.kernels()
     if not kernels:
         raise nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
-    say(f"dumped {len(kernels)} kernel(s) to {workspace.folder}")
+    say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
     apart = differing_facts(kernels)
     for dumped in kernels:
         target = dumped.info.target

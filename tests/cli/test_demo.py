@@ -47,7 +47,7 @@ def test_what_was_replayed_can_be_looked_at_again(kprof: CommandLine) -> None:
     assert "iter[0]" in kprof("list", "ws").stdout
     inserted = kprof("insert", "ws", "--at", "op(tt.store)")
     assert inserted.exit_code == 0
-    assert "kprof-inject: matmul_kernel: 1 scope(s), 4 records" in inserted.stderr
+    assert "kprof-inject: matmul_kernel: 1 scope, 4 records" in inserted.stderr
 
 
 def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:

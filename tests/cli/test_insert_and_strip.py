@@ -50,17 +50,15 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
     ended = kprof("insert", softmax, "--at", "loop=pass", "--at", "line(21-24)", "--at", "line(23)=max")
 
     assert [line.rstrip() for line in ended.stderr.splitlines()] == [
-        "kprof-inject: softmax_kernel: 4 scope(s), 10 records",
+        "kprof-inject: softmax_kernel: 4 scopes, 10 records",
         " scope          selector      source         block     operations  others between  crosses",
         " pass#0         loop=pass     softmax.py:21  function          23",
         "   line(21-24)  line(21-24)   softmax.py:21  function          22               1",
         "     max        line(23)=max  softmax.py:23  body               3",
         " pass#1         loop=pass     softmax.py:27  function          15",
-        "kprof-inject:   loop=pass: 2 site(s), 38 of 38 operations covered",
-        "kprof-inject:   line(21-24): 1 site(s), 22 of 23 operations covered; "
-        "not covered: 1 (index arithmetic elsewhere)",
-        "kprof-inject:   line(23)=max: 1 site(s), 3 of 4 operations covered; "
-        "not covered: 1 (index arithmetic elsewhere)",
+        "kprof-inject:   loop=pass: 2 sites, 38 of 38 operations covered",
+        "kprof-inject:   line(21-24): 1 site, 22 of 23 operations covered; not covered: 1 (index arithmetic elsewhere)",
+        "kprof-inject:   line(23)=max: 1 site, 3 of 4 operations covered; not covered: 1 (index arithmetic elsewhere)",
     ]
 
 
@@ -231,7 +229,7 @@ def test_nothing_is_written(kprof: CommandLine, softmax: str, option: str) -> No
     ended = kprof("insert", softmax, option, "-o", "out.ttgir", "--plan", "plan.json")
 
     assert ended.exit_code == 0
-    assert ended.stderr.startswith("kprof-inject: softmax_kernel: 5 scope(s), 10 records\n")
+    assert ended.stderr.startswith("kprof-inject: softmax_kernel: 5 scopes, 10 records\n")
     assert sorted(os.listdir(kprof.folder)) == ["home", "softmax.ttgir"]
     assert (ended.stdout == "") == (option == "--dry-run")
 
@@ -369,7 +367,7 @@ def test_split_runs_takes_them_apart(kprof: CommandLine) -> None:
         (place, name) for name in ("a#0", "b#0", "a#1", "b#1") for place in ("start", "end")
     ]
     assert "scopes that cross" not in ended.stderr
-    assert "line(5)=a: 2 site(s), 2 of 2 operations covered" in ended.stderr
+    assert "line(5)=a: 2 sites, 2 of 2 operations covered" in ended.stderr
 
 
 # ---- sources ---------------------------------------------------------------------------------------------
@@ -397,7 +395,7 @@ def test_markers_are_those_of_the_dump(kprof: CommandLine) -> None:
 
     unchanged = kprof("insert", "ws")
     assert "has changed" not in unchanged.stderr
-    assert "twice: 1 scope(s), 4 records" in unchanged.stderr
+    assert "twice: 1 scope, 4 records" in unchanged.stderr
 
     kprof.write("twice.py", "\n\n" + PROGRAM.replace("# kprof: write", "# kprof: renamed"))
     changed = kprof("insert", "ws")

