@@ -65,6 +65,14 @@ class PlacedLaunch:
     clock: DeviceClock
     call: HostCall | None
 
+    @property
+    def title(self) -> str:
+        """What a drawing calls it."""
+        launch = self.timeline.launch
+        replay = " (last replay of a CUDA graph)" if launch.graph else ""
+        name = f"{launch.kernel.name} launch {launch.index}{replay}, grid {'x'.join(map(str, launch.grid))}"
+        return f"{self.place_name}: {name}" if self.place_name else f"{name}, device {launch.device}"
+
     def span_ns(self) -> tuple[int, int] | None:
         """When the first CTA began and the last one ended, from the axis's zero; None if no CTA ran."""
         ctas = self.timeline.ctas

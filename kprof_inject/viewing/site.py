@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import secrets
 import zlib
 from collections.abc import Mapping, Sequence
@@ -26,17 +27,18 @@ from kprof_inject.timeline.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A slice of a trace, as the Perfetto UI finds one: by when it starts and how long it takes."""
+    """A slice of a trace, and the group of tracks that it is in."""
 
     start_ns: int
     duration_ns: int
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
 class TraceToShow:
     """``file`` is a regular file, open since it was looked at: whatever its name stands for by now, this is what is
-    shown. ``name`` is what the UI calls it, without a folder. ``opens_on`` is the slice that the UI selects at first;
-    None leaves it at the trace as a whole."""
+    shown. ``name`` is what the UI calls it, without a folder. ``opens_on`` is the slice that fills the window at first,
+    with its tracks open; None leaves it at the trace as a whole."""
 
     name: str
     file: BinaryIO
@@ -47,11 +49,11 @@ def last_launch(timelines: Sequence[Timeline]) -> Slice | None:
     """The slice of the launch that began last, in a trace of all of these; None if no CTA of any ran.
 
     A launch may stand so far behind the host's call that made it that nobody sees it in the whole trace."""
-    spans = [span for placed in place_launches(timelines) if (span := placed.span_ns())]
+    spans = [(span, placed.title) for placed in place_launches(timelines) if (span := placed.span_ns())]
     if not spans:
         return None
-    begin_ns, end_ns = max(spans)
-    return Slice(begin_ns, end_ns - begin_ns)
+    (begin_ns, end_ns), title = max(spans)
+    return Slice(begin_ns, end_ns - begin_ns, title)
 
 
 # Far more than the first packet of any trace takes, or the blanks before a JSON text.
@@ -217,8 +219,19 @@ def _quoted_name(trace: TraceToShow) -> str:
     return quote(os.fsencode(trace.name), safe="")
 
 
+# https://perfetto.dev/docs/visualization/commands-automation-reference
+_EXPAND = "dev.perfetto.ExpandTracksByRegex"
+
+
 def _selection(trace: TraceToShow) -> list[str]:
     """Arguments of the UI's address (https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui)."""
-    if trace.opens_on is None:
+    shown = trace.opens_on
+    if shown is None:
         return []
-    return [f"ts={trace.opens_on.start_ns}", f"dur={trace.opens_on.duration_ns}"]
+    # To select the slice, too, would scroll to it and leave the window as wide as it was.
+    commands = [{"id": _EXPAND, "args": [re.escape(shown.group)]}]
+    return [
+        f"visStart={shown.start_ns}",
+        f"visEnd={shown.start_ns + shown.duration_ns}",
+        f"startupCommands={quote(json.dumps(commands))}",
+    ]

@@ -278,7 +278,7 @@ def test_a_file_that_is_cut_anywhere_is_told_to_be(tmp_path: Path) -> None:
     path = tmp_path / "cut.bin"
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        with pytest.raises(KprofError, match=f"is cut off: .* ends at byte {size}$"):
+        with pytest.raises(KprofError, match=rf"is cut off: .* ends at byte {size}\n"):
             read_proton_buffer(path)
 
 

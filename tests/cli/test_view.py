@@ -75,7 +75,7 @@ def test_a_capture_is_served_as_a_perfetto_trace(kprof: CommandLine, capture: Pa
         address = address_of(child)
         assert b"<title>Perfetto UI</title>" in fetch(address, "ui/")
         # The launch as a whole, behind the host's call.
-        assert b'"ts=138621", "dur=14272"' in fetch(address)
+        assert b'"visStart=138621", "visEnd=152893"' in fetch(address)
         served = fetch(address, "capture.pftrace")
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 from requests_by_hand import ask
@@ -111,10 +113,16 @@ def test_the_hosted_ui_alone_may_read_the_trace(hosted: TraceServer) -> None:
     assert answer.headers["access-control-allow-origin"] == "https://ui.perfetto.dev"
 
 
-def test_the_ui_selects_the_slice_that_a_trace_opens_on(ui: Path, trace: TraceToShow) -> None:
-    launch = replace(trace, opens_on=Slice(138_621, 14_272))
-    assert b'...["ts=138621", "dur=14272"]' in next(iter(offline_site(ui, launch).pages.values()))
-    assert hosted_site(launch).address(9001).endswith("/my%2520trace.pftrace&ts=138621&dur=14272")
+def test_the_slice_that_a_trace_opens_on_fills_the_window_with_its_tracks_open(ui: Path, trace: TraceToShow) -> None:
+    launch = replace(trace, opens_on=Slice(138_621, 14_272, "k launch 2"))
+    page = next(iter(offline_site(ui, launch).pages.values())).decode()
+    assert '...["visStart=138621", "visEnd=152893", "startupCommands=%5B%7B%22id%22' in page
+    address = hosted_site(launch).address(9001)
+    arguments = parse_qs(address.partition("#!/?")[2])
+    assert address.partition("&")[0].endswith("/my%2520trace.pftrace")
+    assert (arguments["visStart"], arguments["visEnd"]) == (["138621"], ["152893"])
+    (command,) = json.loads(arguments["startupCommands"][0])
+    assert command == {"id": "dev.perfetto.ExpandTracksByRegex", "args": [r"k\ launch\ 2"]}
 
 
 @pytest.mark.parametrize(

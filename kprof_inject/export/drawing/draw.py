@@ -168,7 +168,7 @@ def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[l
         if mine := calls.pop(_process_of(origin), None):
             made = HostLaunches.of(mine)
             yield [_DrawnProcess(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
-        name = _launch_name(launch)
+        name = launch.title
         arrow = number if _has_arrow(launch) else 0
         tracks = layout.tracks(launch.timeline)
         processes = [_DrawnProcess(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
@@ -195,13 +195,6 @@ def _process_of(origin: Origin) -> Hashable:
 
 def _has_arrow(launch: PlacedLaunch) -> bool:
     return launch.call is not None and launch.timeline.ctas.size > 0
-
-
-def _launch_name(placed: PlacedLaunch) -> str:
-    launch = placed.timeline.launch
-    replay = " (last replay of a CUDA graph)" if launch.graph else ""
-    name = f"{launch.kernel.name} launch {launch.index}{replay}, grid {'x'.join(map(str, launch.grid))}"
-    return f"{placed.place_name}: {name}" if placed.place_name else f"{name}, device {launch.device}"
 
 
 def _counters(placed: PlacedLaunch, pid: int, _first_tid: int) -> Iterator[Part]:
