@@ -54,7 +54,7 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         rule="prologue",
         scope=loop,
         share=share,
-        text=f"slow prologue: before {loop} begins, {percent(phase.share_of_cta)} of the CTA's time is gone "
+        text=f"slow prologue: {percent(phase.share_of_cta)} of a CTA's time passes before {loop} begins "
         f"({_times(timeline, phases, phase)})",
         advice=f"{_look(summary, phase)}; move work out of the kernel, or let each CTA do more iterations, or several "
         "tiles",
@@ -77,7 +77,7 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         rule="epilogue",
         scope=loop,
         share=share,
-        text=f"slow epilogue: what comes after {loop} takes {percent(phase.share_of_cta)} of the CTA's time "
+        text=f"slow epilogue: {percent(phase.share_of_cta)} of a CTA's time passes after {loop} "
         f"({_times(timeline, phases, phase)})",
         advice=f"{_look(summary, phase)}; look at how the result is converted and stored, or let it overlap with the "
         "next tile",

@@ -1,4 +1,4 @@
-"""SMs that ran slower than they can."""
+"""SMs that ran below their nominal clock."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     roofs = evidence.light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
-    why = "its power limit, most likely" if hungry else "its power limit, or it had not risen yet after a pause"
+    why = "most likely the power limit" if hungry else "the power limit, or the clock had not risen yet after a pause"
     yield Finding(
         rule="throttled",
         scope=None,
         share=share,
-        text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} slower than "
-        f"they can: {why}",
+        text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
+        f"their nominal clock: {why}",
         advice="raise the power limit, or move fewer bytes for the same result, which takes less power; compare "
         "variants by cycles, not by time",
         figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},

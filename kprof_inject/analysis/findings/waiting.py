@@ -83,15 +83,14 @@ def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[
     worst = max(waits, key=lambda index: summary.scopes[index].warps.totals_ns.sum())
     where = summary.scopes[worst].scope
     others = f" and {len(waits) - 1} other waits" if len(waits) > 2 else " and 1 other wait" if len(waits) == 2 else ""
-    verb = "waits" if len(warps) == 1 else "wait each"
+    who = _who(warps.tolist(), timeline.launch.kernel.num_warps)
     yield Finding(
         rule="waiting",
         scope=where,
         share=share,
-        text=f"{numbered('warp', warps.tolist())} {verb} for {percent(least)} of {inside.scope} or more, in "
-        f"{where}{others}",
-        advice=f"look at what {where} waits for ({summary.scopes[worst].source or 'its source line is unknown'}): ask "
-        "for it earlier (num_stages), move fewer bytes, or give the warps more to do meanwhile",
+        text=f"{who} at least {percent(least)} of {inside.scope} in {where}{others}",
+        advice=f"see what {where} waits for ({summary.scopes[worst].source or 'source line unknown'}): issue it "
+        "earlier (num_stages), move fewer bytes, or give the warps more work meanwhile",
         figures={
             "loop": inside.scope,
             "waiting_warps": len(warps),
@@ -99,6 +98,12 @@ def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[
             "waits": len(waits),
         },
     )
+
+
+def _who(warps: list[int], all_warps: int) -> str:
+    if len(warps) == 1:
+        return f"{numbered('warp', warps)} waits"
+    return "every warp waits" if len(warps) == all_warps else f"{numbered('warp', warps)} each wait"
 
 
 def _times_of(summary: LaunchSummary, index: int, warps: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,9 +17,7 @@ def grid_of(ctas: int) -> list[tuple[int, int, int]]:
 def test_sms_without_a_cta_are_counted(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, ctas=grid_of(33), kernel={"sm_count": 132}))
     assert (finding.rule, finding.share) == ("low-fill", 0.75)
-    assert finding.text == (
-        "the grid is too small for the device: 33 CTAs on 33 of 132 SMs; 99 SMs (75.0 %) have nothing to do"
-    )
+    assert finding.text == ("the grid is too small for the device: 33 CTAs on 33 of 132 SMs; 99 SMs (75.0 %) are idle")
     assert finding.figures["device_sms"] == 132
 
 

@@ -26,9 +26,7 @@ def numbered(timeline: Timeline, number: str) -> Timeline:
 def test_a_slow_prologue(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, Known(before_ns=LOOP_NS, after_ns=0)))
     assert (finding.rule, finding.scope, finding.share) == ("prologue", "loop[0]", 0.5)
-    assert finding.text == (
-        "slow prologue: before loop[0] begins, 50.0 % of the CTA's time is gone (2.00 µs of 4.00 µs)"
-    )
+    assert finding.text == ("slow prologue: 50.0 % of a CTA's time passes before loop[0] begins (2.00 µs of 4.00 µs)")
     assert finding.figures["mean_ns"] == LOOP_NS
 
 
@@ -36,9 +34,7 @@ def test_a_slow_epilogue(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, Known(before_ns=0, after_ns=LOOP_NS // 2)))
     assert (finding.rule, finding.scope) == ("epilogue", "loop[0]")
     assert finding.share == pytest.approx(1 / 3)
-    assert finding.text == (
-        "slow epilogue: what comes after loop[0] takes 33.3 % of the CTA's time (1.00 µs of 3.00 µs)"
-    )
+    assert finding.text == ("slow epilogue: 33.3 % of a CTA's time passes after loop[0] (1.00 µs of 3.00 µs)")
 
 
 # Of 2,500 ns, a fifth are 500.
@@ -68,7 +64,7 @@ def test_what_few_warps_do_is_little_of_the_launch(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path / "half", known))
     assert finding.share == pytest.approx(3 / 8)
     assert finding.text == (
-        "slow prologue: before loop[0] begins, 75.0 % of the CTA's time is gone (6.00 µs of 8.00 µs, in 50.0 % of the "
+        "slow prologue: 75.0 % of a CTA's time passes before loop[0] begins (6.00 µs of 8.00 µs, in 50.0 % of the "
         "warps)"
     )
     assert rules_of(launched(tmp_path / "one", replace(known, looping=(0,)))) == []

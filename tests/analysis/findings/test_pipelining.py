@@ -114,6 +114,6 @@ def test_a_clock_that_is_held_down_is_told_with_its_share(tmp_path: Path) -> Non
     timeline = launched(tmp_path, LOADS, 10)
     finding = found(clocked(timeline, 1_485))["throttled"]
     assert finding.share == pytest.approx(0.25)
-    assert finding.text.startswith("the SMs ran at 1485 of 1980 MHz, 25.0 % slower than they can: ")
+    assert finding.text.startswith("the SMs ran at 1485 of 1980 MHz, 25.0 % below their nominal clock: ")
     assert "throttled" not in found(clocked(timeline, 1_900))
     assert "throttled" not in found(clocked(timeline, 1_485, ClockSource.ASSUMED))

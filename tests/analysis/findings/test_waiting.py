@@ -23,13 +23,13 @@ def test_a_loop_that_waits_for_its_loads(tmp_path: Path) -> None:
     finding = the_finding(launched(tmp_path, known))
     assert (finding.rule, finding.scope) == ("waiting", "ttg.async_wait")
     assert finding.share == pytest.approx(61 * ITERATIONS / known.duration_ns)
-    assert finding.text == "warps 0-3 wait each for 61.0 % of loop[0] or more, in ttg.async_wait"
+    assert finding.text == "every warp waits at least 61.0 % of loop[0] in ttg.async_wait"
     assert "/src/kernel.py:9" in finding.advice
     assert finding.figures["least_of_loop"] == 0.61
 
 
 def test_what_the_one_waits_that_waits_least_counts(tmp_path: Path) -> None:
-    assert the_finding(launched(tmp_path, waited(61, 55, 61, 61))).text.startswith("warps 0-3 wait each for 55.0 %")
+    assert the_finding(launched(tmp_path, waited(61, 55, 61, 61))).text.startswith("every warp waits at least 55.0 %")
 
 
 @pytest.mark.parametrize(("ns", "found"), [(24, []), (25, ["waiting"])])
@@ -49,7 +49,7 @@ def test_those_that_multiply_may_not(tmp_path: Path, dot: str) -> None:
         work_ns={1: 2, 2: 2, 3: 2}, wait_ns={1: 90, 2: 90, 3: 90}, looping=(1, 2, 3), work=Scope(dot, "op", ITER)
     )
     finding = the_finding(launched(tmp_path, consumers))
-    assert finding.text.startswith("warps 1-3 wait each for 90.0 %")
+    assert finding.text.startswith("warps 1-3 each wait at least 90.0 %")
     assert finding.figures["waiting_warps"] == 3
 
 
