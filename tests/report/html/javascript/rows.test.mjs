@@ -3,6 +3,7 @@ import test from "node:test";
 import { TABLE, knownLaunch, launchOf, load, scopeKind } from "./launches.mjs";
 
 const { TimelineModel } = await load("timeline/model");
+const { lossBoxes } = await load("timeline/losses");
 const { sharesIn } = await load("timeline/range_shares");
 const { atWork } = await load("timeline/minimap");
 const { CTA, SM, WARP, findRow, layoutRows, rowAt } = await load("timeline/rows");
@@ -111,4 +112,23 @@ test("shares of a window are of the warps that are at work in it", () => {
   assert.deepEqual(sharesIn(model, [200, 300]), [null, null, null, null]);
   model.meta.partitions.push({ scopes: [1], warps: 1 });
   assert.deepEqual(sharesIn(model, [0, 100]), [1, 0.4, 0, null]);
+});
+
+test("loss is seen in closed rows, too", () => {
+  const lost = [
+    { ctaRow: 0, warp: 0, lost: 4, lostStart: 10, lostEnd: 30 },
+    { ctaRow: 0, warp: 1, lost: 4, lostStart: 20, lostEnd: 50 },
+    { ctaRow: 1, warp: 0, lost: 0, lostStart: 0, lostEnd: 0 },
+  ];
+  const ctas = [cta(0, 1, 0, 100), cta(1, 1, 0, 50), cta(2, 2, 0, 50)];
+  const model = new TimelineModel(launchOf(ctas, [], { lost }));
+  const rows = layoutRows(model, { sms: new Set([0]), ctas: new Set([0]) });
+  const windows = Array.from({ length: rows.count }, (_, row) => lossBoxes(model, rows, row).map(({ from, to }) => [from, to]));
+  const kinds = Array.from(rows.kind);
+  assert.deepEqual(windows[kinds.indexOf(SM)], [[10, 50]]);
+  assert.deepEqual(windows[kinds.indexOf(CTA)], [[10, 50]]);
+  assert.deepEqual(windows.filter((_, row) => kinds[row] === WARP), [[[10, 30]], [[20, 50]]]);
+  assert.deepEqual(windows.at(-1), []);
+  const [box] = lossBoxes(model, rows, kinds.indexOf(SM));
+  assert.ok(box.y >= 0 && box.y + box.height <= rows.y[1] - rows.y[0]);
 });

@@ -3,6 +3,7 @@
 import { drawGutter } from "#timeline/gutter";
 import { Labels } from "#timeline/labels";
 import { GUTTER, RULER, plotOf } from "#timeline/layout";
+import { lossBoxes } from "#timeline/losses";
 import { firstEndingAfter } from "#timeline/paint";
 import { paintRows } from "#timeline/picture";
 import { FLIGHT, LEVEL, WARP, rowAt } from "#timeline/rows";
@@ -72,15 +73,13 @@ export class Frame {
 
   #drawLost(canvas, { rows, top, model }, look, toPixel) {
     const { ratio, height } = this.size;
-    const { lostStart, lostEnd } = model.scopes.incomplete;
+    canvas.fillStyle = this.#hatching(look.css.hatch);
     for (let row = Math.max(rowAt(rows, top), 0); row < rows.count && rows.y[row] - top < height; row++) {
-      const lost = rows.kind[row] === WARP ? model.lostOfTrack.get(rows.ref[row]) : undefined;
-      if (lost === undefined || lostEnd[lost] <= lostStart[lost]) continue;
-      const left = Math.max(toPixel(lostStart[lost]), -1);
-      const right = Math.min(toPixel(lostEnd[lost]), this.#image.width + 1);
-      const y = (rows.y[row] - top + 2) * ratio;
-      canvas.fillStyle = this.#hatching(look.css.hatch);
-      canvas.fillRect(left, y, Math.max(right - left, ratio), (model.levelCount * LEVEL - 2) * ratio);
+      for (const box of lossBoxes(model, rows, row)) {
+        const left = Math.max(toPixel(box.from), -1);
+        const right = Math.min(toPixel(box.to), this.#image.width + 1);
+        canvas.fillRect(left, (rows.y[row] - top + box.y) * ratio, Math.max(right - left, ratio), box.height * ratio);
+      }
     }
   }
 

@@ -1,6 +1,7 @@
 /** What the timeline shows of a launch, in the order in which it is drawn. */
 
 import { FlightLanes } from "#timeline/flight_lanes";
+import { lossByCta } from "#timeline/losses";
 import { smGroups } from "#timeline/sms";
 
 /**
@@ -25,6 +26,7 @@ export class TimelineModel {
     this.isInstant = Uint8Array.from(meta.scopes, ({ kind }) => Number(kind === "mark"));
     this.#countLevels();
     this.lostOfTrack = lostByTrack(scopes.incomplete, meta.warps);
+    this.lossOfCta = lossByCta(scopes.incomplete);
   }
 
   // Scopes of a lane never cross, so what is deeper stands lower; each lane has rows of its own below the one before.
