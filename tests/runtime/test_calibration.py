@@ -59,8 +59,9 @@ def run(runs: FakeRuns, *options: str, gpu: bool = True) -> Ended:
 
 
 def said(ended: Ended) -> list[str]:
-    """What was said after the program's end."""
-    lines = ended.stderr.splitlines()
+    """What was said after the program's end, but for what comes next."""
+    *lines, following = ended.stderr.splitlines()
+    assert following.startswith("kprof-inject: next: kprof-inject report ")
     (captured,) = [number for number, line in enumerate(lines) if "captured to" in line]
     return lines[captured + 1 :]
 
