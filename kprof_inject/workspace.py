@@ -206,6 +206,13 @@ class Workspace:
         found = [self.kernel(path.parent.name) for path in self.kernels_folder.glob(f"*/{KERNEL_FILE}")]
         return sorted(found, key=lambda kernel: (kernel.name, kernel.variant))
 
+    def require_kernels(self) -> list[DumpedKernel]:
+        """The same; raises ``KprofError`` if there are none."""
+        if kernels := self.kernels():
+            return kernels
+        hint = f"dump them: kprof-inject dump -o {self.folder} -- PROG"
+        raise KprofError(f"{self.folder} holds no kernels", hint=hint)
+
     def kernel(self, variant: str) -> DumpedKernel:
         return self.kernel_of(variant, self._read(self.kernels_folder / variant / KERNEL_FILE, DumpedKernelRecord))
 

@@ -101,7 +101,7 @@ class _Printed:
     is_flag=True,
     help="Launch no kernel more often than the program does: its own launches take turns.",
 )
-@click.option("--warps", default="", metavar="N,N,...", help="Delay these warps of each CTA alone. [default: all]")
+@click.option("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
 @click.option(
     "--partition",
     default="*",
@@ -134,7 +134,7 @@ def command(
     html_path: Path | None,
     program: tuple[str, ...],
 ) -> None:
-    """Slow down one place of a kernel after the other, and show what the kernel makes of it: which of its parts matter.
+    """Delay each part of a kernel in turn, and show which of them affect its run time.
 
     Takes PROGRAM, which is dumped, run with records, and run with delays; or a WORKSPACE that was dumped, and PROGRAM;
     or a WORKSPACE alone, whose last results it shows."""

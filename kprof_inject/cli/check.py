@@ -63,7 +63,7 @@ def _files_at(place: Path) -> Iterator[Path]:
         yield place
         return
     workspace = Workspace.open(place)
-    for kernel in workspace.kernels():
+    for kernel in workspace.require_kernels():
         with_records = workspace.override_path(kernel)
         yield with_records if with_records.exists() else kernel.ttgir_path
 

@@ -44,8 +44,8 @@ _MORE = (
     "--fail-above",
     "limit_text",
     metavar="LIMIT",
-    help="End with exit code 1 if a launch, or what --scope names, is for sure slower by more than LIMIT (5% or 0.05), "
-    "or if that cannot be told: of too few launches, or of what is on one side alone.",
+    help="End with exit code 1 if a launch, or what --scope names, is certainly slower by more than LIMIT (5% or "
+    "0.05), or if that cannot be told: of too few launches, or of what is on one side alone.",
 )
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Write the comparison as one HTML page, too."

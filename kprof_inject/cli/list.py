@@ -107,7 +107,7 @@ def _outlines(place: Path) -> tuple[list[Outline], list[KprofError]]:
         alone = view_of(text, name, snapshot_beside(place))
         return [Outline(alone.kernel, alone.module.file, outline(alone))], []
     workspace = Workspace.open(place)
-    kernels = workspace.kernels()
+    kernels = workspace.require_kernels()
     apart = differing_facts(kernels)
     outlines: list[Outline] = []
     errors: list[KprofError] = []

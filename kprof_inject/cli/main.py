@@ -18,7 +18,7 @@ from kprof_inject.version import __version__
 _GROUPS = {
     "Find out what limits a kernel": {
         "profile": "Run a program and say what limits its kernels: all steps in one go.",
-        "causal": "Delay one part of a kernel after another: which of them matter?",
+        "causal": "Delay each part of a kernel in turn, to see which ones matter.",
         "demo": "Profile a shipped example; without a GPU, replay a recorded capture.",
     },
     "Read what was captured": {

@@ -124,7 +124,7 @@ def workspace_option(function: Function) -> Function:
         type=path_type(),
         default=DEFAULT_WORKSPACE,
         show_default=True,
-        help="The workspace: the folder that all steps hand on.",
+        help="The workspace: the folder shared by all steps.",
     )(function)
 
 
@@ -158,7 +158,7 @@ def trace_option(function: Function) -> Function:
 
 
 def json_option(function: Function) -> Function:
-    return click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead.")(function)
 
 
 _NUMBERS = {

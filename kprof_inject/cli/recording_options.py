@@ -144,7 +144,7 @@ def mode_options(function: Function) -> Function:
             "--warps",
             default="",
             metavar="N,N,...",
-            help="Record these warps of each CTA alone, such as 0,4; the others leave them their room. [default: all]",
+            help="Record only these warps of each CTA, such as 0,4; the others leave them their room. [default: all]",
         ),
         click.option(
             "--buffer-bytes",

@@ -25,7 +25,7 @@ from kprof_inject.timeline.choice import Choice
 
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option("-v", "--verbose", is_flag=True, help="Show all that is known of each launch.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything known about each launch.")
 @launch_options
 @scope_names_option
 @json_option
@@ -34,7 +34,7 @@ from kprof_inject.timeline.choice import Choice
     "html_path",
     metavar="FILE",
     type=path_type(),
-    help="Write the report as a page, too: one file that any browser opens, without a network.",
+    help="Also write the report as a page: one file that any browser opens, offline.",
 )
 @redact_option
 def command(

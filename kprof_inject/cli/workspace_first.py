@@ -15,13 +15,13 @@ class WorkspaceFirst(click.Command):
     """Takes ``[OPTIONS] WORKSPACE [OPTIONS] [--] PROGRAM``: click, which must stop at the program's first word, would
     stop at the workspace."""
 
-    def is_workspace(self, word: str) -> bool:
-        """Whether the first word is one, and not yet the program's."""
+    def names_workspace(self, words: list[str]) -> bool:
+        """Whether the first of these words is a workspace, and not yet the program's."""
         raise NotImplementedError
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         before, words = self._split(ctx, args)
-        if words and self.is_workspace(words[0]):
+        if words and self.names_workspace(words):
             after, program = self._split(ctx, words[1:])
             args = [*before, *after, "--", words[0], *program]
         elif words:
@@ -43,15 +43,17 @@ class WorkspaceFirst(click.Command):
 class WorkspaceOrProgram(WorkspaceFirst):
     """The workspace may be left out: its command takes care of that."""
 
-    def is_workspace(self, word: str) -> bool:
-        return is_workspace(Path(word))
+    def names_workspace(self, words: list[str]) -> bool:
+        return is_workspace(Path(words[0]))
 
 
 class WorkspaceOrDefault(WorkspaceFirst):
-    """Without a workspace, the default one is meant. What can be run is a program."""
+    """Without a workspace, the default one is meant. What can be run is a program, and so is a word by itself."""
 
-    def is_workspace(self, word: str) -> bool:
-        return is_workspace(Path(word)) or not (Path(word).is_file() or shutil.which(word))
+    def names_workspace(self, words: list[str]) -> bool:
+        first, *others = words
+        is_program = Path(first).is_file() or shutil.which(first) or not others
+        return is_workspace(Path(first)) or not is_program
 
     def without_workspace(self, program: list[str]) -> list[str]:
         return [str(DEFAULT_WORKSPACE), *program]

@@ -101,13 +101,7 @@ def insert_kernels(
     A kernel that cannot take records is left alone, and says why. Raises ``KprofError`` if no kernel can, or if none of
     the selectors finds anything in any kernel; ``empty_handed`` tells of those that do not.
     """
-    kernels = workspace.kernels()
-    if not kernels:
-        raise KprofError(
-            f"{workspace.folder} holds no kernels",
-            hint=f"dump them: kprof-inject dump -o {workspace.folder} -- PROG",
-        )
-    insertions = [insert_kernel(workspace, kernel, selectors, style) for kernel in kernels]
+    insertions = [insert_kernel(workspace, kernel, selectors, style) for kernel in workspace.require_kernels()]
     done = [insertion.insertion for insertion in insertions if insertion.insertion is not None]
     if not done:
         raise insertions[0].refusal or KprofError("no kernel can take records")

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections import Counter
 
+import pytest
 from command_line import CommandLine
 from programs.child import REPO
 
@@ -20,7 +21,7 @@ def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
     assert ended.stdout.startswith(
         "matmul_kernel #29   14.0 µs on the device   256 CTAs in 264 slots, 4 warps   H200 at "
     )
-    assert "LIMIT  the tensor cores (at least 75.0 % of peak); 85.8 % in loop[0]\n" in ended.stdout
+    assert "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])\n" in ended.stdout
     assert "TRUST  careful: recording slows the kernel by 4.5 % ± 2.9; the interval reaches 7.4 %" in ended.stdout
     assert len(ended.stdout.splitlines()) <= 24
 
@@ -59,6 +60,15 @@ def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:
     ended = kprof("diff", "ws")
     assert ended.exit_code == 0
     assert ended.stdout == kprof("diff", "ws/captures/001", "ws/captures/002").stdout
+
+
+@pytest.mark.parametrize("command", ["list", "check", "insert"])
+def test_without_a_kernel_there_is_nothing_to_do(kprof: CommandLine, command: str) -> None:
+    kprof("demo", "-o", "ws")
+    shutil.rmtree(kprof.folder / "ws/kernels")
+    ended = kprof(command, "ws")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert ended.errors() == ["error: ws holds no kernels"]
 
 
 def test_a_workspaces_kernels_are_checked_as_they_will_run(kprof: CommandLine) -> None:

@@ -104,6 +104,7 @@ def test_a_program_that_can_be_run_is_no_workspace(kprof: CommandLine) -> None:
         assert kprof("run", *words).errors() == kprof("run", "kprof_out", *words).errors()
         assert "kprof_out" in kprof("run", *words).errors()[0]
     assert "elsewhere" in kprof("run", "elsewhere", "prog.py").errors()[0]
+    assert "kprof_out" in kprof("run", "no_such_program.py").errors()[0]
 
 
 @pytest.mark.parametrize(

@@ -116,12 +116,11 @@ def _at_roof(judged: _Judged) -> Limit | None:
     if judged.parts[judged.busiest[0]] < _LIMITING:
         return None
     units = _as_busy(judged.parts)
-    text = _with_parts(units, judged.parts, judged.whole.work)
+    loop = _busiest_loop(judged, units[0])
+    more = f", {percent(loop.part)} in {loop.scope}" if loop and loop.part > judged.parts[units[0]] else ""
+    text = _with_parts(units, judged.parts, judged.whole.work, more)
     if units[0] == DRAM and judged.light.dram:
         text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
-    loop = _busiest_loop(judged, units[0])
-    if loop and loop.part > judged.parts[units[0]]:
-        text += f"; {percent(loop.parts[units[0]])} in {loop.scope}"
     return judged.limit(_named(units, judged.parts), text, *units)
 
 
@@ -137,13 +136,11 @@ def _as_busy(parts: Mapping[str, float]) -> list[str]:
     return sorted(found, key=lambda unit: -parts[unit])
 
 
-def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work) -> str:
-    """``the tensor cores (at least 64.1 % of peak)``."""
-    told = [
-        f"{_name(unit, work)} ({'' if number else 'at least '}{percent(parts[unit])} of peak)"
-        for number, unit in enumerate(units)
-    ]
-    return " and ".join(told)
+def _with_parts(units: Sequence[str], parts: Mapping[str, float], work: Work, more: str = "") -> str:
+    """``the tensor cores (at least 64.1 % of peak)``. ``more`` is said of the first."""
+    first, *others = (f"{percent(parts[unit])} of peak" for unit in units)
+    told = [f"at least {first}{more}", *others]
+    return " and ".join(f"{_name(unit, work)} ({said})" for unit, said in zip(units, told, strict=True))
 
 
 def _name(unit: str, work: Work) -> str:

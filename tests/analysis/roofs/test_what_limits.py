@@ -44,7 +44,7 @@ def summary(tmp_path: Path) -> LaunchSummary:
     [
         (
             SpeedOfLight((roof("func", tensor_cores=0.75), roof("loop[0]", 900, tensor_cores=0.858))),
-            "limited by the tensor cores (at least 75.0 % of peak); 85.8 % in loop[0]",
+            "limited by the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])",
         ),
         (
             SpeedOfLight((roof("func", tensor_cores=0.64, L2_to_SM=0.62),)),
