@@ -39,7 +39,7 @@ class Results:
     @property
     def reports(self) -> list[LaunchReport]:
         """All that is known of each launch: ``limit``, ``findings``, ``verdict``, ``summary`` and more."""
-        return [report_on(timeline, self._experiments) for timeline in self.timelines]
+        return self._reports_on(self.timelines)
 
     def summary(self) -> list[LaunchSummary]:
         """The statistics of each launch."""
@@ -54,16 +54,14 @@ class Results:
         """What ``kprof-inject report`` prints. Raises ``KprofError`` if there is no launch."""
         from kprof_inject.report.terminal.screens import answers_text
 
-        self._kept()
-        return answers_text(self.reports, _REPORT_WIDTH)
+        return answers_text(self._reports_on(self._kept()), _REPORT_WIDTH)
 
     def html(self, path: str | Path) -> Path:
         """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
         is no launch."""
         from kprof_inject.report.html.document import write_html
 
-        self._kept()
-        write_html(Path(path), self.reports)
+        write_html(Path(path), self._reports_on(self._kept()))
         return Path(path)
 
     def export(self, path: str | Path) -> Path:
@@ -71,6 +69,9 @@ class Results:
         trace = TraceFile.at(Path(path))
         trace.write(self._kept())
         return trace.path
+
+    def _reports_on(self, timelines: Sequence[Timeline]) -> list[LaunchReport]:
+        return [report_on(timeline, self._experiments) for timeline in timelines]
 
     def _kept(self) -> list[Timeline]:
         timelines = self.timelines

@@ -16,8 +16,8 @@ class KernelOverview:
 
     name: str
     variants: int
-    captured: int
-    """How many launches of it the capture has."""
+    reports: tuple[LaunchReport, ...]
+    """Its launches in the capture."""
     launches: int | None
     """How often the program launched it; None if that is not known of all variants."""
     time_ns: float
@@ -27,6 +27,11 @@ class KernelOverview:
     kernels."""
     typical: LaunchReport
     """Of the variant that takes most time, the launch in the middle."""
+
+    @property
+    def known_launches(self) -> int:
+        """How often the program launched it; if that is not known, how many launches the capture has."""
+        return len(self.reports) if self.launches is None else self.launches
 
 
 def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
@@ -88,7 +93,7 @@ def _overview(name: str, variants: Sequence[_Variant], share: float | None) -> K
     return KernelOverview(
         name,
         len({report.summary.variant for report in reports}),
-        len(reports),
+        tuple(reports),
         sum(count for count in counts if count is not None) if None not in counts else None,
         median(report.summary.duration_ns for report in reports),
         share,

@@ -74,6 +74,19 @@ class ScopeSummary(ScopeStatistics):
     partition: str | None
     """The name of the partition that runs it, None if there are no partitions."""
 
+    @property
+    def title(self) -> str:
+        """Its name; that of the kernel's own body with the partition, for the default one alone runs it."""
+        is_body = self.kind == ScopeKind.FUNCTION and not self.depth
+        return f"{self.scope} ({self.partition})" if self.partition and is_body else self.scope
+
+    @property
+    def self_share(self) -> float:
+        """What part its self time is of the whole that ``share`` is of; 0 where there are no times."""
+        if self.share is None or self.self_ns is None or self.total_ns is None:
+            return 0.0
+        return self.share * self.self_ns / max(self.total_ns, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionSummary(PartitionScopes):

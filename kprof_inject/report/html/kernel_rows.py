@@ -20,18 +20,17 @@ def kernel_rows(reports: Sequence[LaunchReport]) -> list[dict[str, Any]]:
             **_row(kernel.typical, index_of),
             "name": printable(kernel.name),
             "variants": kernel.variants,
-            "launches": kernel.captured if kernel.launches is None else kernel.launches,
+            "launches": kernel.known_launches,
             "time_ns": kernel.time_ns,
             "share": kernel.share,
-            "others": [_row(report, index_of) for report in _launches(kernel, reports)],
+            "others": [_row(report, index_of) for report in _slowest_first(kernel)],
         }
         for kernel in overview(reports)
     ]
 
 
-def _launches(kernel: KernelOverview, reports: Sequence[LaunchReport]) -> list[LaunchReport]:
-    mine = [report for report in reports if report.summary.kernel == kernel.name]
-    return sorted(mine, key=lambda report: -report.summary.duration_ns)
+def _slowest_first(kernel: KernelOverview) -> list[LaunchReport]:
+    return sorted(kernel.reports, key=lambda report: -report.summary.duration_ns)
 
 
 def _row(report: LaunchReport, index_of: dict[int, int]) -> dict[str, Any]:

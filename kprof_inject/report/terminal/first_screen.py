@@ -13,7 +13,6 @@ from rich.text import Text
 from kprof_inject.analysis.answer import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, print_plain, say, shown
@@ -157,16 +156,13 @@ def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Itera
         return
     indent += "  " * scope.depth
     runs = _warps_in_ctas(scope, summary)
-    own = 0.0
-    if scope.share is not None and scope.self_ns is not None and scope.total_ns is not None:
-        own = scope.share * scope.self_ns / max(scope.total_ns, 1)
     times = ("", "") if scope.p50_ns is None else (short_time(scope.p50_ns), short_time(scope.p99_ns))
     source = PurePath(scope.source).name if scope.source else ""
-    yield _Row(indent + _name(scope), source, _per_cta(scope, scope.count / runs), scope.share, own, *times)
-    between_ns = scope.between_iterations_ns
-    if between_ns is not None and scope.share is not None and scope.total_ns:
-        part = scope.share * between_ns / scope.total_ns
-        yield _Row(f"{indent}  between iterations", "", short_time(between_ns / runs), part, part)
+    per_cta = _per_cta(scope, scope.count / runs)
+    yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, *times)
+    if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
+        per_cta = short_time(scope.between_iterations_ns / runs)
+        yield _Row(f"{indent}  between iterations", "", per_cta, scope.self_share, scope.self_share)
 
 
 def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
@@ -181,12 +177,6 @@ def _per_cta(scope: ScopeSummary, executions: float) -> str:
     if scope.mean_ns is None:
         return f"{often} x"
     return short_time(scope.mean_ns) if often == "1" else f"{often} x {short_time(scope.mean_ns)}"
-
-
-def _name(scope: ScopeSummary) -> str:
-    """The kernel's own body is run by the default partition alone."""
-    is_body = scope.kind == ScopeKind.FUNCTION and not scope.depth
-    return f"{scope.scope} ({scope.partition})" if scope.partition and is_body else scope.scope
 
 
 def _largest(rows: Sequence[_Row]) -> list[_Row]:

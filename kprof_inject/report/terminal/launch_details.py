@@ -14,7 +14,6 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
-from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.bars import Bars, bars_for
@@ -128,24 +127,13 @@ def _of_partition(title: str, partition: PartitionSummary) -> str:
 
 def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
     return [
-        Column(_SCOPE, ["  " * scope.depth + _name(scope) for scope in scopes], name=True),
+        Column(_SCOPE, ["  " * scope.depth + scope.title for scope in scopes], name=True),
         Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
         Column("count", [f"{scope.count}" for scope in scopes]),
         *(Column(title, [figure(scope) for scope in scopes]) for title, figure in _FIGURES.items()),
     ]
 
 
-def _name(scope: ScopeSummary) -> str:
-    """The kernel's own body is run by the default partition alone."""
-    is_body = scope.kind == ScopeKind.FUNCTION and not scope.depth
-    return f"{scope.scope} ({scope.partition})" if scope.partition and is_body else scope.scope
-
-
 def _drawn(bars: Bars, scopes: Sequence[ScopeSummary]) -> Column:
-    return Column(bars.title, [_bar(bars, scope) for scope in scopes], left=True)
-
-
-def _bar(bars: Bars, scope: ScopeSummary) -> str:
-    if scope.share is None or scope.self_ns is None or scope.total_ns is None:
-        return ""
-    return bars.drawn(scope.share, scope.share * scope.self_ns / max(scope.total_ns, 1))
+    drawn = [bars.drawn(scope.share or 0.0, scope.self_share) for scope in scopes]
+    return Column(bars.title, drawn, left=True)

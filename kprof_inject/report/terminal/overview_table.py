@@ -25,7 +25,7 @@ def print_kernels(kernels: Sequence[KernelOverview], console: Console) -> None:
     if any(kernel.variants > 1 for kernel in rows):
         columns.append(Column("variants", [str(kernel.variants) for kernel in rows]))
     columns += [
-        Column("launches", [str(kernel.captured if kernel.launches is None else kernel.launches) for kernel in rows]),
+        Column("launches", [str(kernel.known_launches) for kernel in rows]),
         Column("time", [short_time(kernel.time_ns) for kernel in rows]),
     ]
     if any(kernel.share is not None for kernel in rows):
