@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
 _SIZE_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+_AGES = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 _SIGNIFICANT_DIGITS = 3
 _DECIMALS = 3
 _NEXT_UNIT = 1000
@@ -42,6 +43,14 @@ def size_text(size_bytes: int) -> str:
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"
     return counted(size_bytes, "byte")
+
+
+def age_text(seconds: float) -> str:
+    """How long ago something was: ``2 hours ago``."""
+    for unit, size in _AGES:
+        if seconds >= size:
+            return f"{counted(int(seconds // size), unit)} ago"
+    return "just now"
 
 
 def percent(part: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -30,10 +31,28 @@ from kprof_inject.files import decode_text, read_regular, write_bytes, write_jso
 
 WORKSPACE_VERSION = 1
 
+DEFAULT_WORKSPACE = Path("kprof_out")
+"""What commands read and write if no other workspace is named."""
+
 _MARK = "workspace.json"
 _DUMP_AGAIN = "dump again: kprof-inject dump"
 LOCK_FILE = "workspace.lock"
 """See ``workspace_lock``."""
+
+
+def named(workspace: Path) -> str:
+    """What stands behind a command that reads this workspace: nothing for the default one."""
+    return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
+
+
+def into(workspace: Path) -> str:
+    """The same behind a command that makes it."""
+    return "" if workspace == DEFAULT_WORKSPACE else f" -o {quote(str(workspace))}"
+
+
+def is_meant(place: Path) -> bool:
+    """Whether a place that a user named is a workspace, or lacks one, rather than a file."""
+    return place.is_dir() or place == DEFAULT_WORKSPACE
 
 
 def require_ours(folder: Path) -> None:
@@ -120,18 +139,20 @@ class Workspace:
             return f"it lies in one: {around}"
         if folder.exists() and any(folder.iterdir()):
             return "name a workspace, or a capture: kprof_out and kprof_out/captures/001 where a program was profiled"
-        return f"make one: kprof-inject dump -o {folder} -- PROG"
+        where = into(folder)
+        return f"make one: kprof-inject profile{where} -- PROG; without a GPU: kprof-inject demo{where}"
 
     @classmethod
     def open(cls, folder: Path) -> Workspace:
         """An existing workspace. Raises ``KprofError`` if it is none or of another version."""
         if not (folder / _MARK).exists():
-            raise KprofError(f"{folder} is no workspace", hint=cls._where_to_look(folder))
+            what = "is not a workspace" if folder.exists() else "does not exist"
+            raise KprofError(f"{folder} {what}", hint=cls._where_to_look(folder))
         version = decode(read_json(folder / _MARK, folder), _Mark, str(folder / _MARK), _DUMP_AGAIN).version
         if version != WORKSPACE_VERSION:
             raise KprofError(
                 f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
-                hint=f"dump again: kprof-inject dump -o {folder} -- PROG",
+                hint=f"dump again: kprof-inject dump{into(folder)} -- PROG",
             )
         _require_no_links(folder)
         return cls(folder)
@@ -192,8 +213,8 @@ class Workspace:
         """Raises ``KprofError`` if there is no capture yet."""
         if folders := self.capture_folders():
             return folders[-1]
-        hint = f"make one: kprof-inject run {self.folder} -- PROG"
-        raise KprofError(f"{self.folder} has no capture yet", hint=hint)
+        step = f"run{named(self.folder)}" if self.plans_folder.exists() else f"profile{into(self.folder)}"
+        raise KprofError(f"{self.folder} has no capture yet", hint=f"make one: kprof-inject {step} -- PROG")
 
     def write_kernel(self, variant: str, info: DumpedKernelRecord, ttgir: str, sources: dict[str, str]) -> None:
         folder = self.kernels_folder / variant
@@ -210,7 +231,7 @@ class Workspace:
         """The same; raises ``KprofError`` if there are none."""
         if kernels := self.kernels():
             return kernels
-        hint = f"dump them: kprof-inject dump -o {self.folder} -- PROG"
+        hint = f"dump them: kprof-inject dump{into(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} holds no kernels", hint=hint)
 
     def kernel(self, variant: str) -> DumpedKernel:
@@ -290,7 +311,7 @@ class Workspace:
         """Raises ``KprofError`` if there is no experiment yet."""
         if begun := _begun(self.folder / "experiments"):
             return begun[-1]
-        hint = f"make one: kprof-inject causal {self.folder} -- PROG"
+        hint = f"make one: kprof-inject causal{named(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
 
     def _read(self, path: Path, kind: type[Record]) -> Record:

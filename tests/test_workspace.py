@@ -111,7 +111,7 @@ def test_captures_are_numbered_past_a_thousand(tmp_path: Path) -> None:
 def test_no_capture_yet_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="has no capture yet") as refusal:
         Workspace.create(tmp_path).last_capture_folder()
-    assert refusal.value.hint == f"make one: kprof-inject run {tmp_path} -- PROG"
+    assert refusal.value.hint == f"make one: kprof-inject profile -o {tmp_path} -- PROG"
 
 
 def test_reports_begin_empty_each_time(tmp_path: Path) -> None:

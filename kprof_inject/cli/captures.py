@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
-from kprof_inject.capture.model import place_names
+from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.cli.console import say
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import run_to_write
-from kprof_inject.quantities import counted, listed, size_text, time_text
+from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 
 _MOST_LAUNCHES = 20
+_SECOND_NS = 1_000_000_000
 _MOST_NAMES = 4
 
 
@@ -27,6 +28,16 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
         for line in axis_lines(place_launches(timelines)):
             say(line)
     say(trace.format.advice.format(file=shlex.quote(str(trace.path))))
+
+
+def origin_line(capture: Capture, now_ns: int) -> str:
+    """Which capture it is: its folder, its program and its age, as far as they are known."""
+    argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
+    captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
+    facts = [shlex.join(argv)] if argv else []
+    if captured_ns:
+        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}")
+    return f"{capture.folder}: {', '.join(facts)}" if facts else str(capture.folder)
 
 
 def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:

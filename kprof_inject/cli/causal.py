@@ -22,7 +22,7 @@ from kprof_inject.cli.options import (
     workspace_option,
 )
 from kprof_inject.cli.plans import say_kernels
-from kprof_inject.cli.workspace_first import WorkspaceOrProgram
+from kprof_inject.cli.workspace_first import WorkspaceOrProgram, names_a_workspace
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
 from kprof_inject.pipeline.delays import CausalChoice, default_selectors, prepare, with_structure
@@ -32,9 +32,9 @@ from kprof_inject.pipeline.programs import dump, run
 from kprof_inject.report.slope_files import slopes_csv, slopes_json
 from kprof_inject.report.terminal.slope_table import print_slopes
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
-from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input
+from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace, is_workspace
+from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 
 
@@ -137,20 +137,19 @@ def command(
     """Delay each part of a kernel in turn, and show which of them affect its run time.
 
     Takes PROGRAM, which is dumped, run with records, and run with delays; or a WORKSPACE that was dumped, and PROGRAM;
-    or a WORKSPACE alone, whose last results it shows."""
+    or nothing but a WORKSPACE, whose last results it shows."""
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
     choice = CausalChoice(filter_, NO_REPLAYS if no_replay else REPLAYS, kernel, seconds, parse_warps(warps), partition)
-    is_dumped = bool(program) and is_workspace(Path(program[0]))
+    is_dumped = bool(program) and names_a_workspace(program[0])
     if is_dumped:
         workspace, program = Path(program[0]), program[1:]
     if not program:
-        if not is_dumped:
-            raise click.UsageError("Missing argument 'PROGRAM'.")
         opened = Workspace.open(workspace)
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
+    require_startable(program)
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.open(workspace) if is_dumped else Workspace.create(workspace)

@@ -18,13 +18,13 @@ from kprof_inject.runtime.compiler_process import CompilerProcess
 from kprof_inject.runtime.module_check import ModuleCheck, check_module
 from kprof_inject.runtime.packages import install_command, is_installed
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, is_meant
 
 _LONGEST_S = 86_400
 
 
 @click.command("check")
-@click.argument("places", metavar="WORKSPACE|FILE...", nargs=-1, required=True, type=path_type())
+@click.argument("places", metavar="[WORKSPACE|FILE]...", nargs=-1, type=path_type())
 @click.option(
     "--time-limit",
     "time_limit_s",
@@ -45,7 +45,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
         raise KprofError("check needs Triton, and it is not installed", hint=install_command("triton"))
     checks: list[ModuleCheck] = []
     with CompilerProcess() as compiler:
-        for file in [file for place in places for file in _files_at(place)]:
+        for file in [file for place in places or (DEFAULT_WORKSPACE,) for file in _files_at(place)]:
             check = _check(file, compiler, time_limit_s)
             if check.error is not None:
                 print_error(check.error)
@@ -59,7 +59,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
 
 def _files_at(place: Path) -> Iterator[Path]:
     """Of a workspace the kernels with their records, or as they were dumped where none are planned."""
-    if not place.is_dir():
+    if not is_meant(place):
         yield place
         return
     workspace = Workspace.open(place)

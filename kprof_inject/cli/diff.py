@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from kprof_inject.capture.model import Capture
+from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
-    DEFAULT_WORKSPACE,
     choice_options,
     json_option,
     path_type,
@@ -26,7 +27,7 @@ from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import Workspace, is_workspace
+from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, is_workspace
 
 _SIDES = ("A", "B")
 _MORE = (
@@ -77,8 +78,10 @@ def command(
         place, other = _last_two(place)
     limit = None if limit_text is None else parse_limit(limit_text)
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
+    captures = {side: _captures(side, places, names_path, redact) for side, places in sides.items()}
+    _say_origins(captures)
     diff = diff_captures(
-        *(_timelines(_captures(side, places, names_path, redact), choice) for side, places in sides.items()),
+        *(_timelines(found, choice) for found in captures.values()),
         scopes=choice.scopes,
         renamed=dict(map(_names, renamed)),
     )
@@ -114,6 +117,15 @@ def _captures(side: str, places: tuple[Path, ...], names_path: Path | None, reda
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
             say(f"left out {place}: {side} has this capture already")
     return list(found.values())
+
+
+def _say_origins(captures: dict[str, list[Capture]]) -> None:
+    for side, found in captures.items():
+        for capture in found:
+            say(f"{side}: {origin_line(capture, time.time_ns())}")
+    a, b = ({capture.folder.resolve() for capture in found} for found in captures.values())
+    if a & b:
+        say("A and B are the same capture: no difference can be found")
 
 
 def _timelines(captures: list[Capture], choice: Choice) -> list[Timeline]:

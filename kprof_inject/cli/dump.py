@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, named, program_argument, workspace_option
+from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
-from kprof_inject.runtime.program import own_input
-from kprof_inject.workspace import Workspace
+from kprof_inject.runtime.program import own_input, require_startable
+from kprof_inject.workspace import Workspace, named
 from kprof_inject.workspace_lock import held
 
 
@@ -21,6 +21,7 @@ from kprof_inject.workspace_lock import held
 @click.pass_context
 def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str, ...]) -> None:
     """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some launches of it."""
+    require_startable(program)
     with held(workspace, say):
         exit_code = dump(Workspace.create(workspace), kernel, program, own_input(), say)
     where = named(workspace)

@@ -10,7 +10,7 @@ import click
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, read_input, say, write_result
-from kprof_inject.cli.options import at_option, json_option, named, path_type, place_argument
+from kprof_inject.cli.options import at_option, json_option, path_type, place_argument
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
@@ -18,7 +18,7 @@ from kprof_inject.pipeline.insertion import changed_sources, insert_kernels, ins
 from kprof_inject.select.plan import scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
-from kprof_inject.workspace import Workspace, snapshot_beside
+from kprof_inject.workspace import Workspace, is_meant, named, snapshot_beside
 from kprof_inject.workspace_lock import held
 
 # The kinds of sites that come from the text of a source file.
@@ -48,7 +48,7 @@ def command(
     writes = not (dry_run or as_diff)
     if as_diff and as_json:
         raise click.UsageError("--diff and --json cannot both go to stdout; give one of them")
-    if place.is_dir():
+    if is_meant(place):
         if output or plan_path:
             raise click.UsageError("-o and --plan are for a FILE; a workspace keeps its own")
         workspace = Workspace.open(place)

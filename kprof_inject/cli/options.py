@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
@@ -17,6 +16,7 @@ from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.timeline.choice import Choice, NumberSet
+from kprof_inject.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -90,13 +90,6 @@ def _scopes_of(place: Path) -> list[str]:
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-DEFAULT_WORKSPACE = Path("kprof_out")
-
-
-def named(workspace: Path) -> str:
-    """What stands behind a command for this workspace: nothing for the default one."""
-    return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
 
 
 def path_type() -> click.Path:

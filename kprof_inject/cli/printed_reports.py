@@ -11,8 +11,8 @@ import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import named
 from kprof_inject.report.terminal.screens import print_all, print_answers
+from kprof_inject.workspace import named
 
 
 def print_json(reports: Sequence[LaunchReport]) -> None:

@@ -30,7 +30,7 @@ from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
-from kprof_inject.runtime.program import STOPPED, kept_input
+from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
 from kprof_inject.workspace import Workspace
@@ -65,6 +65,7 @@ def command(
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
 
+    require_startable(program)
     program_input = kept_input(workspace)
     with held(workspace, say):
         opened = Workspace.create(workspace)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import (
     json_option,
@@ -49,6 +51,7 @@ def command(
     """Show what limits the launches of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
     host_buffer), what to try, whether to trust the figures, and where a CTA's time goes."""
     capture = open_capture(place, names_path, redact=redact)
+    say(origin_line(capture, time.time_ns()))
     experiments = experiments_at(place)
     reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say, choice)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.

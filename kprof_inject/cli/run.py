@@ -8,13 +8,13 @@ import click
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import PROGRAM_SETTINGS, named, path_type, program_argument
+from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.cli.workspace_first import WorkspaceOrDefault
 from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
-from kprof_inject.runtime.program import kept_input, own_input
-from kprof_inject.workspace import Workspace
+from kprof_inject.runtime.program import kept_input, own_input, require_startable
+from kprof_inject.workspace import Workspace, named
 from kprof_inject.workspace_lock import held
 
 
@@ -33,6 +33,7 @@ def command(
 ) -> None:
     """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches."""
     opened = Workspace.open(workspace)
+    require_startable(program)
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
     with held(workspace, say):
         _, exit_code = step(opened, choice, mode, program, program_input, say)

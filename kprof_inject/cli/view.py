@@ -29,6 +29,7 @@ from kprof_inject.viewing.site import (
     offline_ui,
     open_trace,
 )
+from kprof_inject.workspace import is_meant
 
 _MOST_MINUTES_TO_FETCH = 10
 
@@ -95,7 +96,7 @@ def _require_fetched(server: TraceServer) -> None:
 
 def _trace_of(place: Path) -> TraceToShow:
     """What to show; of a capture it is made first."""
-    if place.is_dir():
+    if is_meant(place):
         return _trace_of_capture(place)
     if not place.exists():
         raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a trace")

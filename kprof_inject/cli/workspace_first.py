@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.options import DEFAULT_WORKSPACE
-from kprof_inject.workspace import is_workspace
+from kprof_inject.workspace import DEFAULT_WORKSPACE, is_workspace
 
 
 class WorkspaceFirst(click.Command):
@@ -40,11 +39,16 @@ class WorkspaceFirst(click.Command):
         return (options[:-1] if options[-1:] == ["--"] else options), rest
 
 
+def names_a_workspace(word: str) -> bool:
+    """The default one's name means nothing else, even where it is missing."""
+    return is_workspace(Path(word)) or Path(word) == DEFAULT_WORKSPACE
+
+
 class WorkspaceOrProgram(WorkspaceFirst):
     """The workspace may be left out: its command takes care of that."""
 
     def names_workspace(self, words: list[str]) -> bool:
-        return is_workspace(Path(words[0]))
+        return names_a_workspace(words[0])
 
 
 class WorkspaceOrDefault(WorkspaceFirst):
@@ -53,7 +57,7 @@ class WorkspaceOrDefault(WorkspaceFirst):
     def names_workspace(self, words: list[str]) -> bool:
         first, *others = words
         is_program = Path(first).is_file() or shutil.which(first) or not others
-        return is_workspace(Path(first)) or not is_program
+        return names_a_workspace(first) or not is_program
 
     def without_workspace(self, program: list[str]) -> list[str]:
         return [str(DEFAULT_WORKSPACE), *program]

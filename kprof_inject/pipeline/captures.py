@@ -21,7 +21,7 @@ from kprof_inject.forks import Run, forked, in_turn, usable_cores
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.timeline import Timeline, decode_launch
-from kprof_inject.workspace import Workspace, is_workspace, read_experiments
+from kprof_inject.workspace import Workspace, is_meant, is_workspace, read_experiments
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
@@ -47,9 +47,9 @@ def open_capture(place: Path, names_path: Path | None = None, *, redact: bool = 
 def _opened(place: Path, names_path: Path | None) -> Capture:
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
-    if not place.exists():
+    if not (place.exists() or is_meant(place)):
         raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a Proton buffer")
-    if not place.is_dir():
+    if not is_meant(place):
         hint = (
             "this is what a capture was written as; give the capture, or its workspace"
             if is_format(place)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import shutil
 import signal
 import socket
 import stat
@@ -203,6 +205,17 @@ def is_run_by_us(command: Sequence[str]) -> bool:
     return command[0].endswith(".py")
 
 
+def require_startable(command: Sequence[str]) -> None:
+    """Raise ``KprofError`` for a program that is not there: before anything is done for it."""
+    program = command[0]
+    if not os.path.lexists(program) and (is_run_by_us(command) or shutil.which(program) is None):
+        raise _cannot_start(program, os.strerror(errno.ENOENT))
+
+
+def _cannot_start(program: str, reason: str | None) -> KprofError:
+    return KprofError(f"cannot start {program}: {reason}", hint="give the program after --, as you run it")
+
+
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
@@ -215,9 +228,7 @@ def run_program(command: Sequence[str], session: Session, cache: Path, program_i
         try:
             process = subprocess.Popen(argv, env=environment, stdin=stdin)
         except OSError as error:
-            raise KprofError(
-                f"cannot start {argv[0]}: {error.strerror}", hint="give the program after --, as you run it"
-            ) from None
+            raise _cannot_start(argv[0], error.strerror) from None
         signals.pass_to(process)
         status = process.wait()
     if signals.received:

@@ -151,8 +151,8 @@ def test_a_missing_file(kprof: CommandLine, command: str) -> None:
 def test_a_folder_that_is_no_workspace(kprof: CommandLine) -> None:
     (kprof.folder / "folder").mkdir()
     assert kprof("insert", "folder").stderr.splitlines() == [
-        "error: folder is no workspace",
-        "hint: make one: kprof-inject dump -o folder -- PROG",
+        "error: folder is not a workspace",
+        "hint: make one: kprof-inject profile -o folder -- PROG; without a GPU: kprof-inject demo -o folder",
     ]
     assert kprof("strip", "folder").stderr == "error: cannot read folder: Is a directory\n"
 

@@ -66,9 +66,9 @@ NOTHING_TO_SAVE = {
     ),
     "no such script": (
         ["gone.py"],
-        2,
-        "error: the program compiled no kernel: it ended with exit code 2",
-        "hint: its own messages are above; make it run by itself first",
+        1,
+        "error: cannot start gone.py: No such file or directory",
+        "hint: give the program after --, as you run it",
     ),
     "own exit code": (
         [sys.executable, "-c", "import triton, sys; sys.exit(3)"],

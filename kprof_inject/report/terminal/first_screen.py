@@ -24,8 +24,6 @@ _MOST_ADVICE = 2
 _MOST_ROWS = 20
 # Wider, a bar says no more.
 _WIDEST_BAR = 100
-# A part of a CTA's time that rounds to nothing is not drawn.
-_LEAST_PART = 0.005
 
 
 def print_first_screen(report: LaunchReport, kernel_name: str, place_name: str, console: Console) -> None:
@@ -111,12 +109,13 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     if phases is None:
         return ""
     loop = summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
-    inside = 1 - phases.before_share - phases.after_share
-    labels = {"before": phases.before_share, loop: inside, "after": phases.after_share}
-    texts = {name: f" {name} {100 * share:.0f} % " for name, share in labels.items() if share >= _LEAST_PART}
+    before, after = round(100 * phases.before_share), round(100 * phases.after_share)
+    # The loops' part is what the others leave, so that all add up to 100.
+    percents = {"before": before, loop: 100 - before - after, "after": after}
+    texts = {name: f" {name} {part} % " for name, part in percents.items() if part}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
     room = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(median) - len(texts)
-    widths = {name: max(round(room * labels[name]), len(text)) for name, text in texts.items()}
+    widths = {name: max(round(room * percents[name] / 100), len(text)) for name, text in texts.items()}
     if loop in widths:
         widths[loop] += room - sum(widths.values())
     fills = {loop: bars_for(console).inner}
