@@ -1,18 +1,39 @@
-"""The pytest fixture ``kprof_profile``."""
+"""The pytest fixtures ``kprof_profile`` and ``kprof_baseline``, and pages of tests that fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from kprof_inject.errors import KprofError
 
 if TYPE_CHECKING:
     from kprof_inject.api import Profile
 
+_PROFILES = pytest.StashKey[list["Profile"]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kprof-inject")
+    group.addoption(
+        "--kprof-pages",
+        metavar="DIR",
+        help="When a test fails, write the page of what it profiled to this folder.",
+    )
+    group.addoption(
+        "--kprof-store",
+        action="store_true",
+        help="Store what kprof_baseline records, instead of comparing with what was stored.",
+    )
+
 
 @pytest.fixture
-def kprof_profile() -> Callable[..., Profile]:
+def kprof_profile(request: pytest.FixtureRequest) -> Callable[..., Profile]:
     """``kprof_inject.profile``:
 
     with kprof_profile(at=["func"]) as prof:
@@ -21,4 +42,74 @@ def kprof_profile() -> Callable[..., Profile]:
     """
     import kprof_inject
 
-    return kprof_inject.profile
+    profiles = request.node.stash.setdefault(_PROFILES, [])
+
+    def profile(*args: Any, **kwargs: Any) -> Profile:
+        made: Profile = kprof_inject.profile(*args, **kwargs)
+        profiles.append(made)
+        return made
+
+    return profile
+
+
+@pytest.fixture
+def kprof_baseline(
+    request: pytest.FixtureRequest, kprof_profile: Callable[..., Profile]
+) -> Callable[..., AbstractContextManager[Profile]]:
+    """``kprof_profile``, whose kernels may not become slower than those of a stored workspace:
+
+    with kprof_baseline("baselines/matmul", fail_above="5%", at="loop"):
+        kernel[grid](x, y)
+
+    The test fails where ``kprof-inject diff --fail-above`` does: a kernel is certainly slower by more, or that cannot
+    be told. With ``--kprof-store`` the workspace is written instead. A relative path starts at pytest's root.
+    """
+    stores = bool(request.config.getoption("--kprof-store"))
+
+    @contextmanager
+    def baseline(path: str | Path, *, fail_above: str = "5%", **choices: Any) -> Iterator[Profile]:
+        folder = request.config.rootpath / path
+        if not stores and not folder.exists():
+            pytest.fail(f"{folder} does not exist; store it: pytest --kprof-store", pytrace=False)
+        with kprof_profile(**choices, **({"folder": folder} if stores else {})) as prof:
+            yield prof
+        if not stores:
+            _require_as_fast(folder, prof, fail_above)
+
+    return baseline
+
+
+def _require_as_fast(stored: Path, prof: Profile, fail_above: str) -> None:
+    import kprof_inject
+    from kprof_inject.report.diff.kernel_diff import diff_captures
+    from kprof_inject.report.diff.table import crossings, parse_limit
+    from kprof_inject.report.diff.wording import first_sentence
+
+    limit = parse_limit(fail_above)
+    diff = diff_captures(kprof_inject.load(stored).timelines, prof.timelines)
+    if crossed := list(crossings(diff, limit, ())):
+        pytest.fail("\n".join([*crossed, f"A is {stored}, B is this test: {first_sentence(diff)}"]), pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    folder = item.config.getoption("--kprof-pages")
+    if folder and report.when == "call" and report.failed:
+        profiles = item.stash.get(_PROFILES, [])
+        name = re.sub(r"[^\w.\[\]-]+", "-", item.nodeid)
+        lines = [_write_page(Path(folder, f"{name}-{number}.html"), prof) for number, prof in enumerate(profiles, 1)]
+        if lines:
+            report.sections.append(("kprof-inject", "\n".join(lines)))
+    return report
+
+
+def _write_page(path: Path, prof: Profile) -> str:
+    """What there is to say of the page."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return f"wrote {prof.html(path)}"
+    except (KprofError, OSError) as error:
+        return f"no page: {error}"

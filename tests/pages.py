@@ -131,6 +131,7 @@ class Reader:
     def __init__(self, folder: Path, page: str = "") -> None:
         self.folder = folder
         for name, text in files_of(page).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         shutil.copytree(REPO / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
         commands = folder / "home" / "bin"
