@@ -18,7 +18,7 @@ from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.results import Results
-from kprof_inject.runtime.launching.launches import LaunchFilter, ReplayChoice, parse_launches
+from kprof_inject.runtime.launching.launches import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 from kprof_inject.select.selectors import Selector, parse_selectors
@@ -169,25 +169,32 @@ def profile(
             kernel[grid](x, y)
         prof.export("trace.json")
     """
-    selectors = parse_selectors((at,) if isinstance(at, str) else tuple(at))
-    kept = parse_launches(launches)
-    style = Style.of(split, iter_records).for_mode(mode)
-    workspace_folder = Path(folder) if folder is not None else _temporary_folder()
-    with held(workspace_folder, warnings.warn):
-        workspace = Workspace.create(workspace_folder)
+    return profile_as(
+        parse_selectors((at,) if isinstance(at, str) else tuple(at)),
+        Style.of(split, iter_records),
+        LaunchChoice(parse_launches(launches), kernel, max_launches, max_bytes, ReplayChoice.of(replay)),
+        mode,
+        Path(folder) if folder is not None else _temporary_folder(),
+    )
+
+
+def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice, mode: Mode, folder: Path) -> Profile:
+    """The same, of choices that have been read. Raises ``KprofError`` for a folder that is in use."""
+    with held(folder, warnings.warn):
+        workspace = Workspace.create(folder)
         reports_folder = workspace.new_reports_folder("run")
     session = Session(
         "run",
         str(workspace.folder.resolve()),
         str(reports_folder.resolve()),
-        kernel=kernel,
-        launches=kept.text,
-        max_bytes=max_bytes,
-        max_launches=max_launches,
-        replays=ReplayChoice.of(replay),
+        kernel=choice.kernel,
+        launches=choice.launches.text,
+        max_bytes=choice.max_bytes,
+        max_launches=choice.max_launches,
+        replays=choice.replays,
         mode=mode,
     )
-    return Profile(session, kept, selectors, style, workspace.folder)
+    return Profile(session, choice.launches, selectors, style.for_mode(mode), workspace.folder)
 
 
 def _temporary_folder() -> Path:

@@ -1,0 +1,115 @@
+"""Profiles programs that are started without us, where the environment has ``KPROF_INJECT``: servers, notebooks, and
+what launchers start.
+
+``kprof_inject_autostart.pth``, which is installed beside the package, imports this in each Python process that has the
+variable. Nothing of ours is loaded before the program imports Triton. Its value is ``1``, or options of ``profile``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+from kprof_inject.runtime.imports import after_import
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+    from kprof_inject.api import Profile
+    from kprof_inject.cli.autostart_options import AutostartOptions
+
+VARIABLE = "KPROF_INJECT"
+_NO_OPTIONS = "1"
+_OFF = ("", "0")
+# The name that stands in ``runtime.session``: to ask it would be to import it.
+_SESSION_VARIABLE = "KPROF_INJECT_SESSION"
+
+
+def start() -> None:
+    """Profile this process from when it imports Triton, if it is to be profiled and no command does so already."""
+    if os.environ.get(VARIABLE, "") in _OFF or os.environ.get(_SESSION_VARIABLE):
+        return
+    after_import({"triton": _begin})
+    # Before the program registers anything: it is called after all of that.
+    atexit.register(_end_of_process)
+
+
+def _end_of_process() -> None:
+    events = sys.modules.get("kprof_inject.runtime.process_events")
+    if events is not None:
+        events.end()
+
+
+def _begin(triton: ModuleType) -> None:
+    """Never raises: whatever is wrong, the program goes on."""
+    from kprof_inject.errors import KprofError
+    from kprof_inject.runtime import faults, process_events
+
+    try:
+        profile, folder = _entered(_options())
+    except KprofError as error:
+        faults.say(f"{VARIABLE}: not profiling: {error}")
+        return
+    except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
+        faults.say(f"{VARIABLE}: not profiling: {faults.fault_of(error)}")
+        return
+    process_events.watch_for_the_end()
+    pid = os.getpid()
+    process_events.at_end(lambda: _end(profile, folder) if os.getpid() == pid else None)
+
+
+def _options() -> AutostartOptions:
+    """What the variable asks for. Raises ``KprofError`` if it cannot be read."""
+    import shlex
+
+    from kprof_inject.cli.autostart_options import read_options
+
+    text = os.environ[VARIABLE]
+    return read_options([] if text == _NO_OPTIONS else shlex.split(text), VARIABLE)
+
+
+def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
+    """Of several processes, one has the workspace that was named; the others have their own beside it."""
+    from kprof_inject.errors import KprofError
+    from kprof_inject.runtime import faults
+    from kprof_inject.runtime.hook import ENVIRONMENT
+
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        return _entered_in(options.workspace, options)
+    except KprofError as error:
+        folder = _own(options.workspace)
+        faults.say(f"{error.what}; this process writes to {folder}")
+        return _entered_in(folder, options)
+
+
+def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]:
+    from kprof_inject.api import profile_as
+
+    profile = profile_as(options.selectors, options.style, options.choice, options.mode, folder)
+    return profile.__enter__(), folder
+
+
+def _own(workspace: Path) -> Path:
+    return workspace.with_name(f"{workspace.name}-{os.environ.get('RANK') or os.getpid()}")
+
+
+def _end(profile: Profile, folder: Path) -> None:
+    """Say what was found; nothing where no kernel was launched."""
+    from kprof_inject.errors import KprofError
+    from kprof_inject.runtime import faults
+    from kprof_inject.workspace import named
+
+    try:
+        profile.__exit__(None, None, None)
+        for name, reason in profile.left_alone.items():
+            faults.say(f"{name} ran without records: {reason}")
+        if profile.timelines:
+            faults.write_stderr(f"{profile.report()}\n".encode())
+            faults.say(f"more: kprof-inject report{named(folder)} -v; timeline: kprof-inject view{named(folder)}")
+    except KprofError as error:
+        faults.say(f"{VARIABLE}: {error}")

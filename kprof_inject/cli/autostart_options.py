@@ -1,0 +1,50 @@
+"""The options that ``KPROF_INJECT`` may have: those of ``profile`` that make sense in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from kprof_inject.capture.mode import Mode
+from kprof_inject.cli.options import at_option, workspace_option
+from kprof_inject.cli.recording_options import capture_options, style_options
+from kprof_inject.errors import KprofError
+from kprof_inject.runtime.launching.launches import LaunchChoice
+from kprof_inject.select.selectors import Selector, parse_selectors
+from kprof_inject.select.style import Style
+
+
+@dataclass(frozen=True, slots=True)
+class AutostartOptions:
+    """What to record of a process, and where to keep it."""
+
+    workspace: Path
+    selectors: Sequence[Selector]
+    style: Style
+    choice: LaunchChoice
+    mode: Mode
+
+
+@click.command(add_help_option=False)
+@workspace_option
+@at_option
+@style_options
+@capture_options
+def _command(
+    workspace: Path, selectors: tuple[str, ...], style: Style, choice: LaunchChoice, mode: Mode, fit: bool
+) -> AutostartOptions:
+    if fit:
+        raise KprofError("--fit runs the program twice", hint="give --buffer-bytes instead")
+    return AutostartOptions(workspace.absolute(), parse_selectors(selectors), style, choice, mode)
+
+
+def read_options(words: Sequence[str], name: str) -> AutostartOptions:
+    """Raises ``KprofError`` if they cannot be read; ``name`` is what they stand in."""
+    try:
+        options: AutostartOptions = _command.main(list(words), prog_name=name, standalone_mode=False)
+    except click.ClickException as error:
+        raise KprofError(f"{name}: {error.format_message()}", hint=f"{name}='--at loop -o FOLDER', or 1") from None
+    return options

@@ -1,0 +1,62 @@
+"""Programs that are started with ``KPROF_INJECT`` in their environment, and without any command of ours."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from programs.child import PROGRAMS, REPO, Ended, clean_environment, python_path, run_child
+
+import kprof_inject
+from kprof_inject.workspace_lock import held
+
+PROGRAM = """
+from fake_gpu.program import gpu  # isort: skip  (before Triton)
+import torch
+from fake_gpu.kernels import scale
+
+x = torch.arange(1, 17, dtype=torch.float32)
+out = torch.zeros_like(x)
+for n in range(1, 4):
+    scale[(16,)](x, out, n)
+print(out.tolist())
+"""
+EXPECTED = str([3.0 * n for n in range(1, 17)])
+# What Python does by itself with the folder that packages are installed into.
+START = f"import site; site.addsitedir({str(REPO)!r}); "
+
+
+def run(folder: Path, code: str, **variables: str) -> Ended:
+    (folder / "program.py").write_text(PROGRAM)
+    environment = {**clean_environment(folder), "PYTHONPATH": python_path(PROGRAMS.parent), **variables}
+    return run_child([sys.executable, "-c", START + code], folder, env=environment)
+
+
+def test_a_process_is_profiled_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    with held(tmp_path / "ws", print):
+        ended = run(
+            tmp_path,
+            "import program",
+            KPROF_INJECT="-o ws --at func --launches all --no-replay",
+            RANK="3",
+        )
+    assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
+    first, *_, last = ended.stderr.splitlines()
+    assert first.endswith(f"this process writes to {tmp_path / 'ws-3'}")
+    assert last.startswith(f"kprof-inject: more: kprof-inject report {tmp_path / 'ws-3'} -v")
+    assert "LIMIT " in ended.stderr
+    results = kprof_inject.load(tmp_path / "ws-3")
+    assert [timeline.launch.index for timeline in results.timelines] == [0, 1, 2]
+
+
+def test_options_that_cannot_be_read_leave_the_program_alone(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import program", KPROF_INJECT="--sites loop")
+    assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
+    assert ended.stderr.splitlines()[0].startswith("kprof-inject: KPROF_INJECT: not profiling: ")
+    assert "--sites" in ended.stderr
+    assert not (tmp_path / "kprof_out").exists()
+
+
+def test_without_the_variable_nothing_of_ours_is_loaded(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import sys; print(any(name.startswith('kprof_inject') for name in sys.modules))")
+    assert (ended.stdout, ended.stderr) == ("False\n", "")
