@@ -114,7 +114,10 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     percents = {"before": before, loop: 100 - before - after, "after": after}
     texts = {name: f" {name} {part} % " for name, part in percents.items() if part}
     median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
-    room = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(median) - len(texts)
+    width = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(texts)
+    if sum(map(len, texts.values())) + len(median) > width:
+        median = ""
+    room = width - len(median)
     widths = {name: max(round(room * percents[name] / 100), len(text)) for name, text in texts.items()}
     if loop in widths:
         widths[loop] += room - sum(widths.values())
@@ -185,7 +188,8 @@ def _largest(rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
-    """With narrower bars where there is less room, and in the end with none: the shares stand beside them."""
+    """With narrower bars where there is less room, then with none, for the shares stand beside them; in the end without
+    what can be looked up."""
     styles = [row.style for row in rows]
     names = [
         Column("scope", [row.name for row in rows], styles, name=True),
@@ -200,4 +204,10 @@ def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:
         Column(width.title, [width.drawn(row.share or 0.0, row.own_share) for row in rows], left=True)
         for width in (bars, bars.narrow())
     ]
-    return [[*names, *shares, drawing, *times] for drawing in drawn] + [[*names, *shares, *times]]
+    scope, _ = names
+    return [
+        *([*names, *shares, drawing, *times] for drawing in drawn),
+        [*names, *shares, *times],
+        [scope, *shares, *times],
+        [scope, *shares],
+    ]

@@ -82,17 +82,22 @@ def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Seque
 
 
 def print_plain(layouts: Sequence[Sequence[Column]], console: Console) -> None:
-    """The same without any lines: titles, and rows below them."""
+    """The same without any lines: titles, and rows below them. Columns move together before a layout is given up."""
     written = _in_letters(layouts, console)
-    chosen = written[_fitting(written, _WIDE_SPACE, console)]
-    table = Table(box=None, padding=(0, _WIDE_SPACE, 0, 0), pad_edge=False, header_style="dim")
-    _print_tight(table, chosen, _WIDE_SPACE, console)
+    spaced = [(layout, space) for layout in written for space in (_WIDE_SPACE, _SPACE)]
+    chosen, space = next((one for one in spaced if _readable_width(*one) <= console.width), spaced[-1])
+    table = Table(box=None, padding=(0, space, 0, 0), pad_edge=False, header_style="dim")
+    _print_tight(table, chosen, space, console)
 
 
 def _fitting(layouts: Sequence[Sequence[Column]], space: int, console: Console) -> int:
     """The first layout that can be read in one line, else the last one."""
-    readable = (sum(column.readable_width + space for column in layout) - space for layout in layouts)
-    return next((at for at, width in enumerate(readable) if width <= console.width), len(layouts) - 1)
+    fits = (at for at, layout in enumerate(layouts) if _readable_width(layout, space) <= console.width)
+    return next(fits, len(layouts) - 1)
+
+
+def _readable_width(layout: Sequence[Column], space: int) -> int:
+    return sum(column.readable_width + space for column in layout) - space
 
 
 def _print_tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> None:
