@@ -7,7 +7,7 @@ complete in their order. Source: PTX ISA, "cp.async.commit_group" and "cp.async.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.ttgir.dialect import COMMIT_GROUP
@@ -32,6 +32,7 @@ class CopyPipeline:
     """A loop that copies asynchronously, with what each of its waits waits for."""
 
     loop: Operation
+    commits: tuple[Operation, ...]
     awaited: tuple[AwaitedGroup, ...]
 
     @property
@@ -39,21 +40,34 @@ class CopyPipeline:
         """How many iterations ahead copies are asked for, at least; with 0, an iteration waits for its own."""
         return min(group.iterations_ago for group in self.awaited)
 
+    def depth_of(self, copy: Operation) -> int | None:
+        """The same of one copy; None if it is in no group of the loop's own."""
+        commit = next((one for one in self.commits if one.start > copy.start), None)
+        if commit is None or copy.block is not commit.block:
+            return None
+        # Of a group that is committed behind the awaited one, the one before is complete.
+        return min(group.iterations_ago + (commit.start > group.commit.start) for group in self.awaited)
+
 
 def copy_pipelines(module: Module) -> Iterator[CopyPipeline]:
     """Of each loop whose body commits groups and waits for some, neither of it under a condition."""
-    for loop in module.walk():
-        if not loop.traits.is_loop:
-            continue
-        body = [operation for block in loop.regions[-1].blocks for operation in block.operations]
-        commits = [one for one in body if one.name == COMMIT_GROUP]
-        inside = sum(one.name in (COMMIT_GROUP, _WAIT) for region in loop.regions for one in region.walk())
-        waits = [one for one in body if one.name == _WAIT and _NUMBER.search(one.tail)]
-        if commits and waits and inside == len(commits) + len(waits):
-            yield CopyPipeline(loop, tuple(_awaited(wait, commits) for wait in waits))
+    for operation in module.walk():
+        if operation.traits.is_loop and (pipeline := pipeline_of(operation)) is not None:
+            yield pipeline
 
 
-def _awaited(wait: Operation, commits: list[Operation]) -> AwaitedGroup:
+def pipeline_of(loop: Operation) -> CopyPipeline | None:
+    """The same of one loop; None if it is no such."""
+    body = [operation for block in loop.regions[-1].blocks for operation in block.operations]
+    commits = tuple(one for one in body if one.name == COMMIT_GROUP)
+    inside = sum(one.name in (COMMIT_GROUP, _WAIT) for region in loop.regions for one in region.walk())
+    waits = [one for one in body if one.name == _WAIT and _NUMBER.search(one.tail)]
+    if not (commits and waits and inside == len(commits) + len(waits)):
+        return None
+    return CopyPipeline(loop, commits, tuple(_awaited(wait, commits) for wait in waits))
+
+
+def _awaited(wait: Operation, commits: Sequence[Operation]) -> AwaitedGroup:
     """Counted from the first commit of the wait's own iteration, the latest complete group is this one; groups of
     earlier iterations have negative numbers."""
     found = _NUMBER.search(wait.tail)

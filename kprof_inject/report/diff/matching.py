@@ -174,7 +174,7 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
             scope.name,
             scope.kind,
             scope.source,
-            _known(tuple(_code_of(text, place) for place in (scope.source, *scope.called_from))),
+            _known(tuple(code_of(text, place) for place in (scope.source, *scope.called_from))),
             scope.parent,
             partitions.get(index, ""),
         )
@@ -186,7 +186,7 @@ def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
     return lines if all(lines) else ()
 
 
-def _code_of(text: SourceText, place: str) -> str:
+def code_of(text: SourceText, place: str) -> str:
     """What a line says, without its comment unless it is all there is; empty if it is not known."""
     line = text.line(place)
     return " ".join((line.partition("#")[0].strip() or line).split())

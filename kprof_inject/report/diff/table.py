@@ -16,6 +16,7 @@ from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdic
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
+from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
     change_text,
@@ -166,6 +167,8 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         printed = print_fitted(layouts, console)
         if left_out := [column.title for column in layouts[0] if column not in printed]:
             say(f"no room here for {', '.join(left_out)}: --html, --json or a wider terminal has all columns", console)
+        for line in structure_lines(structure_of(kernel), kernel):
+            say(line, console)
         for note in kernel_notes(kernel):
             say(note, console)
     for line in unpaired_lines(diff):
@@ -269,6 +272,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "scopes": [_scope(scope) for scope in diff.scopes],
         "only_a": [_unmatched(one) for one in diff.only_a],
         "only_b": [_unmatched(one) for one in diff.only_b],
+        "structure": structure_json(structure_of(diff)),
         "notes": list(kernel_notes(diff)),
     }
 

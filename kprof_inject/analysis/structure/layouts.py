@@ -1,0 +1,100 @@
+"""What a tensor's layout tells: how wide one thread's accesses are, and which instruction a dot becomes.
+
+Layout attributes as Triton prints them (``TritonGPUAttrDefs.td``): ``#ttg.blocked`` with ``sizePerThread`` and
+``order``, ``#ttg.linear`` with the bases of its registers, ``#ttg.slice`` of another, and those of dots' instructions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kprof_inject.ttgir.types import PrintedType, bits_of
+
+MOST_ACCESS_BITS = 128
+"""The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
+
+_ALIAS = re.compile(r"#[\w$.-]+")
+_SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
+_NUMBERS = r"\[([\d, -]*)\]"
+_PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
+_ORDER = re.compile(rf"\border = {_NUMBERS}")
+_REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
+_BASIS = re.compile(_NUMBERS)
+_INSTRUCTION = re.compile(r"#ttg\.(nvidia_mma|amd_mfma|amd_wmma)<\{(.*)\}>")
+_MAJOR = re.compile(r"\bversion(?:Major)? = (\d+)")
+_SHAPE = re.compile(rf"\binstrShape = {_NUMBERS}")
+
+
+def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
+    """The layout attribute of a tensor, its alias looked up; empty if it was printed without one."""
+    found = _ALIAS.search(printed.rest)
+    if not found:
+        return ""
+    name = found[0]
+    return aliases[name] if name in aliases else printed.rest[found.start() :].rstrip(" ,>") + ">"
+
+
+def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
+    """How many bits of global memory a thread accesses at once, where a tensor (of pointers, or of what they lead to)
+    is spread by this layout; None if the layout does not tell. The addresses may allow less."""
+    elements = _in_a_row(layout_of(printed, aliases), aliases)
+    bits = bits_of(printed.pointee)
+    return min(elements * bits, MOST_ACCESS_BITS) if elements and bits else None
+
+
+def _in_a_row(layout: str, aliases: Mapping[str, str]) -> int | None:
+    """How many neighbouring elements a thread has, along the dimension that varies fastest in it."""
+    if sliced := _SLICE.match(layout):
+        parent = aliases.get(sliced[2], sliced[2])
+        return _blocked_in_a_row(parent, without=int(sliced[1]))
+    if layout.startswith("#ttg.linear"):
+        return _linear_in_a_row(layout)
+    return _blocked_in_a_row(layout, without=None)
+
+
+def _blocked_in_a_row(layout: str, without: int | None) -> int | None:
+    per_thread, order = _PER_THREAD.search(layout), _ORDER.search(layout)
+    if not (layout.startswith("#ttg.blocked") and per_thread and order):
+        return None
+    sizes = [int(size) for size in per_thread[1].split(",")]
+    fastest = next((int(dim) for dim in order[1].split(",") if int(dim) != without), None)
+    return None if fastest is None else sizes[fastest]
+
+
+def _linear_in_a_row(layout: str) -> int | None:
+    """Of each dimension, register bases 1, 2, 4 and so on are neighbours."""
+    bases = _REGISTER_BASES.search(layout)
+    if bases is None:
+        return None
+    vectors = [tuple(int(number) for number in basis.split(",")) for basis in _BASIS.findall(bases[1]) if basis]
+    runs = [1]
+    for dim in range(max(map(len, vectors), default=0)):
+        along = {vector[dim] for vector in vectors if not any(vector[:dim] + vector[dim + 1 :])}
+        run = 1
+        while run in along:
+            run *= 2
+        runs.append(run)
+    return max(runs)
+
+
+_NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}
+_WARP_GROUPS = 3
+# An instruction of a warp group takes four warps' rows.
+_WARPS_IN_GROUP = 4
+
+
+def dot_instruction(layout: str) -> str:
+    """The instruction that a dot with this result becomes: ``wgmma m64n128k16``, ``mma m16n8``, ``mfma 32x32x8``;
+    ``fma`` without tensor cores, and empty if the layout does not tell."""
+    found = _INSTRUCTION.match(layout)
+    if not found:
+        return "fma" if layout.startswith(("#ttg.blocked", "#ttg.linear")) else ""
+    shape = [int(size) for size in match[1].split(",")] if (match := _SHAPE.search(found[2])) else []
+    if found[1] != "nvidia_mma":
+        return " ".join([_NAMES[found[1]], "x".join(map(str, shape))]).strip()
+    major = int(match[1]) if (match := _MAJOR.search(found[2])) else 0
+    if major == _WARP_GROUPS and shape:
+        shape = [shape[0] * _WARPS_IN_GROUP, *shape[1:]]
+    sizes = "".join(f"{letter}{size}" for letter, size in zip("mnk", shape, strict=False))
+    return " ".join(["wgmma" if major == _WARP_GROUPS else "mma", sizes]).strip()

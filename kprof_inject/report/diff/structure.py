@@ -1,0 +1,205 @@
+"""Why a kernel changed: what the compiler made of it on either side, joined with what each part of it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kprof_inject.analysis.structure.changes import Change, structural_changes
+from kprof_inject.capture.model import Kernel, SourceText, ttgir_of, without_folders
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.errors import KprofError
+from kprof_inject.quantities import listed, percent, short_time
+from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
+from kprof_inject.report.diff.matching import code_of
+from kprof_inject.ttgir.locations import SourcePoint
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.parser import parse
+
+_MOST_PLACES = 6
+_WHOLE = "the whole kernel"
+# What a build takes of the SM, and what is compiled into it from outside.
+_BUILD = ("registers", "spills", "shared bytes", "CTAs per SM")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedPart:
+    """A loop of B, or what stands outside of loops (``name`` is then that of the whole kernel), with all that changed
+    in it. ``explained`` is its part of the launch's change, None if the launch did not change or that is not known."""
+
+    name: str
+    changes: tuple[Change, ...]
+    scopes: tuple[ScopeChange, ...]
+    explained: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """``unexplained`` is the part of the launch's change that lies where nothing changed in the code; None as above."""
+
+    parts: tuple[ChangedPart, ...]
+    unexplained: float | None
+
+
+def structure_of(diff: KernelDiff) -> Structure | None:
+    """What changed in the code, where it weighs most first; None if a side has no module, or one that cannot be
+    read."""
+    modules = [_module(side.kernel) for side in (diff.a, diff.b)]
+    if modules[0] is None or modules[1] is None:
+        return None
+    texts = [SourceText(side.kernel) for side in (diff.a, diff.b)]
+    changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
+    places = _Places(diff, modules[0], modules[1])
+    by_part: dict[str, list[Change]] = {}
+    for change in (*_build_changes(diff), *changes):
+        by_part.setdefault(places.part_of(change), []).append(change)
+    parts = [ChangedPart(name, tuple(found), *places.weight(name)) for name, found in by_part.items()]
+    parts.sort(key=lambda part: -(part.explained or 0.0))
+    return Structure(tuple(parts), places.unexplained(list(by_part)))
+
+
+def _module(kernel: Kernel) -> Module | None:
+    try:
+        text = ttgir_of(kernel)
+        return parse(text, str(kernel.folder)) if text else None
+    except KprofError:
+        return None
+
+
+def _code_at(text: SourceText, point: SourcePoint) -> str:
+    return code_of(text, f"{point.file}:{point.line}")
+
+
+def _build_changes(diff: KernelDiff) -> Iterator[Change]:
+    for one in diff.differences:
+        if one.what in _BUILD:
+            yield Change(one.what.replace(" ", "-"), str(one))
+
+
+class _Places:
+    """Which part of the kernel an operation belongs to, by the scopes that were recorded."""
+
+    def __init__(self, diff: KernelDiff, a: Module, b: Module) -> None:
+        self._diff = diff
+        self._modules = a, b
+        self._tables = diff.a.kernel.scopes.scopes, diff.b.kernel.scopes.scopes
+        # A's loops by the names that they have in B.
+        matched = {change.source_a: change.name for change in diff.scopes}
+        self._renamed = [matched.get(scope.source, scope.name) for scope in self._tables[0]]
+        loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
+        self._part_of_scope = {
+            scope.name: self._tables[1][loop].name if loop is not None else _WHOLE
+            for scope, loop in zip(self._tables[1], loops, strict=True)
+        }
+
+    def part_of(self, change: Change) -> str:
+        """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it."""
+        for side, operations in ((1, change.operations_b), (0, change.operations_a)):
+            found = [part for operation in operations if (part := self._part(side, operation)) != _WHOLE]
+            if found:
+                return found[0]
+        return _WHOLE
+
+    def _part(self, side: int, operation: Operation) -> str:
+        line = self._modules[side].line_numbers([operation.start])[0]
+        table = self._tables[side]
+        inside = [
+            index
+            for index, scope in enumerate(table)
+            if scope.kind == ScopeKind.LOOP and scope.lines and scope.lines[0] <= line <= scope.lines[1]
+        ]
+        if not inside:
+            return _WHOLE
+        return table[inside[-1]].name if side else self._renamed[inside[-1]]
+
+    def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
+        """The changes of a part's scopes, and how much of the launch's change they explain together."""
+        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope.get(scope.name, _WHOLE) == part)
+        return scopes, _sum([scope.explained for scope in scopes])
+
+    def unexplained(self, parts: Sequence[str]) -> float | None:
+        """How much of the launch's change lies in other parts, or in no scope at all."""
+        weights = [self.weight(part)[1] for part in parts]
+        known = _sum([scope.explained for scope in self._diff.scopes])
+        return None if known is None else 1 - sum(weight or 0.0 for weight in weights)
+
+
+def _loop_of(table: Sequence[ScopeInfo], index: int) -> int | None:
+    """The innermost loop around a scope, itself included."""
+    while index >= 0 and table[index].kind != ScopeKind.LOOP:
+        index = table[index].parent
+    return index if index >= 0 else None
+
+
+def _sum(parts: Sequence[float | None]) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None
+
+
+def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[str]:
+    """What there is to say, in lines: nothing if the code is the same, or is not known."""
+    if structure is None:
+        return
+    if not structure.parts:
+        yield "code: the compiler made the same of it on both sides"
+        return
+    yield "code:" if diff.launch.changed else "code, with no difference in time:"
+    for part in structure.parts:
+        yield f"  {part.name}{_weighed(part)}"
+        for text, places in _together(part.changes).items():
+            yield f"    {text}{_at(places)}"
+    if structure.unexplained is not None:
+        yield f"  where the code is the same: {percent(structure.unexplained)} of the change"
+
+
+def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
+    """What the same happened to, with all its places."""
+    found: dict[str, list[str]] = {}
+    for change in changes:
+        places = found.setdefault(change.text, [])
+        if change.source:
+            places.append(without_folders(f"{change.source.file}:{change.source.line}"))
+    return found
+
+
+def _at(places: Sequence[str]) -> str:
+    return f" ({listed(list(dict.fromkeys(places)), _MOST_PLACES)})" if places else ""
+
+
+def _weighed(part: ChangedPart) -> str:
+    means = [
+        f"{scope.name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
+        for scope in part.scopes
+        if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
+    ]
+    explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
+    told = [*explained, *means[:1]]
+    return f": {'; '.join(told)}" if told else ""
+
+
+def structure_json(structure: Structure | None) -> dict[str, Any] | None:
+    """As JSON values; None if there is none."""
+    if structure is None:
+        return None
+    return {
+        "parts": [
+            {
+                "part": part.name,
+                "explained": part.explained,
+                "changes": [
+                    {
+                        "id": change.id,
+                        "text": change.text,
+                        "kind": change.kind,
+                        "file": change.source.file if change.source else None,
+                        "line": change.source.line if change.source else None,
+                    }
+                    for change in part.changes
+                ],
+            }
+            for part in structure.parts
+        ],
+        "unexplained": structure.unexplained,
+    }
