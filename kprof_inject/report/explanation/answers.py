@@ -21,7 +21,6 @@ from kprof_inject.report.explanation.evidence import verdict_on
 from kprof_inject.report.explanation.questions import OVERLAP, SHARE, WAITS_FOR, Question
 from kprof_inject.report.explanation.schema import SCHEMA_VERSION, Answer
 from kprof_inject.report.explanation.shortening import figure, known_figure, short_name, short_text
-from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import outermost
 
 _RECORD_COST = "record cost"
@@ -77,7 +76,7 @@ def _share(report: LaunchReport, arguments: Sequence[str]) -> _Told:
         return _Told(f"{name} has no time: {_why_no_time(summary, scopes)}")
     share = _total_ns(summary, timed) / whole_ns
     return _Told(
-        f"{name} takes {percent(share)} of the warps' time",
+        f"{name}{_how_many(scopes)} takes {percent(share)} of the warps' time",
         share,
         "share of the warps' time",
         {
@@ -107,7 +106,7 @@ def _waits_for(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     # What the whole is off by moves the share by as much as it is of it.
     error = (known[0] + share * known[1]) / whole_ns if len(known) == len(errors_ns) else None
     return _Told(
-        f"warps spend {percent(share)} of {around} in {found.text}",
+        f"warps spend {percent(share)} of {around}{_how_many(scopes)} in {found.text}",
         share,
         f"share of the time of {short_name(around)}",
         {_RECORD_COST: error},
@@ -140,10 +139,11 @@ _ADD_ASYNC = "add --at async"
 def _waits_for_what(report: LaunchReport, inside: Sequence[int], what: str) -> _Waits:
     """What asks for asynchronous work, or one of the waits itself."""
     scopes, table = report.summary.scopes, report.timeline.table
-    asked = _inside(table, _scopes_called(report, what))
-    itself = tuple(index for index in asked if index in inside and is_wait(table.scopes[index]))
-    if itself and scopes[itself[0]].total_ns is not None:
-        return _Waits(itself[:1], scopes[itself[0]].scope)
+    called = _scopes_called(report, what)
+    timed = [index for index in called if index in inside and scopes[index].total_ns is not None]
+    if themselves := tuple(index for index in timed if is_wait(table.scopes[index])):
+        return _Waits(themselves, f"{what}{_how_many(themselves)}")
+    asked = _inside(table, called)
     if report.in_flight is None:
         return _Waits((), f"what {what} asks for is not known: nothing asynchronous was recorded; {_ADD_ASYNC}")
     groups = report.in_flight.groups
@@ -187,7 +187,8 @@ _ANSWERS: dict[str, Callable[[LaunchReport, Sequence[str]], _Told]] = {
 
 
 def _scopes_called(report: LaunchReport, name: str) -> tuple[int, ...]:
-    """The scopes that the report shows by this name, by index; of those within each other, the outermost."""
+    """The scopes that the report shows by this name, all together, by index; of those within each other, the
+    outermost."""
     table, scopes = report.timeline.table, report.summary.scopes
     by_title = {index for index, scope in enumerate(scopes) if scope.title == name}
     called = by_title or {index for index, scope in enumerate(scopes) if scope.scope == name}
@@ -199,6 +200,10 @@ def _scopes_called(report: LaunchReport, name: str) -> tuple[int, ...]:
             hint=f"{did_you_mean(name, known)}{there}",
         )
     return tuple(index for index in sorted(called) if not called.intersection(_around(table, index)))
+
+
+def _how_many(scopes: Sequence[int]) -> str:
+    return f" ({len(scopes)} scopes)" if len(scopes) > 1 else ""
 
 
 def _around(table: ScopeTable, index: int) -> Iterator[int]:
@@ -253,8 +258,7 @@ def _over(part_ns: float | None, whole_ns: int) -> float | None:
 
 def _clock_error(summary: LaunchSummary, share: float) -> float | None:
     """The warps' time is read from the timer, a scope's from the SM's counter at this rate."""
-    is_bound = summary.clock_source == ClockSource.FITTED or summary.nominal_mhz is not None
-    return share * summary.clock_error if is_bound else None
+    return None if summary.duration_error is None else share * summary.duration_error
 
 
 def _step_share(report: LaunchReport) -> float:

@@ -34,7 +34,6 @@ from kprof_inject.report.explanation.schema import (
 )
 from kprof_inject.report.explanation.shortening import figure, known_figure, short_name, short_text
 from kprof_inject.report.limit_notes import LEAST_ROOF
-from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import outermost
 from kprof_inject.timeline.trust import Level, Overhead
 
@@ -135,13 +134,11 @@ def _records(summary: LaunchSummary) -> Records:
 
 def _clock(report: LaunchReport) -> Clock:
     summary = report.summary
-    # Without a nominal rate, what is assumed may be off by any factor.
-    is_bound = summary.clock_source == ClockSource.FITTED or summary.nominal_mhz is not None
     return Clock(
         source=summary.clock_source,
         mhz=figure(summary.clock_mhz),
         nominal_mhz=known_figure(summary.nominal_mhz),
-        error_percent=known_figure(100 * summary.clock_error) if is_bound else None,
+        error_percent=None if summary.duration_error is None else figure(100 * summary.duration_error),
         timer_step_ns=report.timeline.clock.timer_step_ns,
     )
 
