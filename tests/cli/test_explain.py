@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from buffers import Cta, Scope, end, save_launch, start
+from buffers import SM_CLOCK_HZ, Cta, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
 from command_line import CommandLine
+from pages import files_of
 from programs.child import REPO
+
+from kprof_inject.workspace import Workspace
 
 CAPTURE = REPO / "kprof_inject/demo/capture"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads((REPO / "docs/explain.schema.json").read_text()))
@@ -53,10 +58,10 @@ def test_too_small_a_budget_is_a_usage_error_that_names_the_least(kprof: Command
 
 
 def test_the_default_workspace_and_its_last_capture(kprof: CommandLine) -> None:
-    assert kprof("demo").exit_code == 0
-    found = explained(kprof)
-    assert found["next"]["command"] == "kprof-inject profile --launches 0:20 -- PROG"
-    shutil.copytree(kprof.folder / "kprof_out", kprof.folder / "my work")
+    for name in ("kprof_out", "my work"):
+        workspace = Workspace.create(kprof.folder / name).folder
+        shutil.copytree(CAPTURE, workspace / "captures/001")
+    assert explained(kprof)["next"]["command"] == "kprof-inject profile --launches 0:20 -- PROG"
     assert explained(kprof, "my work")["next"]["command"].startswith("kprof-inject profile -o 'my work' --launches")
 
 
@@ -106,3 +111,59 @@ def test_a_name_that_no_terminal_shows_is_printed_as_what_it_is(kprof: CommandLi
     ended = kprof("explain", "capture")
     assert "\x1b" not in ended.stdout
     assert json.loads(ended.stdout)["scopes"][0]["scope"] == 'a"\\  [31mé'
+
+
+def waiting_capture(folder: Path, wait_ns: int) -> None:
+    """20 launches of a kernel whose loop of ten iterations works for 5 µs in each, and then waits."""
+    scopes = [
+        Scope("func"),
+        Scope("loop[0]", "loop", 0),
+        Scope("iter[0]", "iter", 1),
+        Scope("ttg.async_wait", "op", 2),
+    ]
+    buffers = [buffer_words([_waiting_cta(wait_ns + 10 * (number % 5))], 64) for number in range(20)]
+    save_launches(folder, kernel_json(scopes, buffers[0], 1), buffers)
+
+
+def _waiting_cta(wait_ns: int) -> Cta:
+    begin_ns, work_ns = 1_000_000, 5000
+    now_ns = begin_ns
+    records = [(start, 0, now_ns), (start, 1, now_ns)]
+    for _ in range(10):
+        waits_ns, ends_ns = now_ns + work_ns, now_ns + work_ns + wait_ns
+        records += [(start, 2, now_ns), (start, 3, waits_ns), (end, 3, ends_ns), (end, 2, ends_ns)]
+        now_ns = ends_ns
+    records += [(end, 1, now_ns), (end, 0, now_ns)]
+    # Each record is made after the one before.
+    cycles = [round(at_ns * SM_CLOCK_HZ / 1e9) + 2 * number for number, (_, _, at_ns) in enumerate(records)]
+    warp = [made(scope, at) for (made, scope, _), at in zip(records, cycles, strict=True)]
+    return Cta([warp], 0, begin_ns, now_ns + 100, now_ns + 200)
+
+
+def test_the_tuner_of_the_documentation_stops_where_nothing_is_won(
+    kprof: CommandLine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second stage halves the waits, and a third changes nothing."""
+    asked: list[str] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        program, *words = command
+        assert program == "kprof-inject"
+        asked.append(words[0])
+        if words[0] == "profile":
+            # Without a GPU: a capture in place of the run.
+            waiting_capture(kprof.folder / words[words.index("-o") + 1], 8000 if words[-1] == "1" else 4000)
+            return subprocess.CompletedProcess(command, 0, "")
+        ended = kprof(*words)
+        assert ended.stderr == "" or words[0] == "diff", ended.stderr
+        return subprocess.CompletedProcess(command, ended.exit_code, ended.stdout)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    kprof.write("tuner.py", files_of((REPO / "docs/agents.md").read_text())["tuner.py"])
+    assert len(kprof.read("tuner.py").splitlines()) < 40
+    runpy.run_path(str(kprof.folder / "tuner.py"))
+    first, second, best = capsys.readouterr().out.splitlines()
+    assert first.startswith("1 to 2 stages, for waiting: B is 30.") and "faster" in first
+    assert second.startswith("2 to 3 stages, for waiting: no difference: ")
+    assert best.startswith("best: 2 stages; ")
+    assert asked == ["profile", *["explain", "profile", "diff", "explain"] * 2]

@@ -23,11 +23,7 @@ Share = Annotated[float, Meta(ge=0)]
 """It may be a little above 1: what it is made of was measured by two clocks."""
 
 
-class _Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """Beyond its fields it has none."""
-
-
-class Subject(_Record, frozen=True):
+class Subject(Struct, frozen=True):
     """The launch that is explained. source_sha256 is what sha256sum prints of the kernel's source file; of several, of
     all of them in the order of their paths."""
 
@@ -45,7 +41,7 @@ class Subject(_Record, frozen=True):
     source_sha256: str | None
 
 
-class Limit(_Record, frozen=True):
+class Limit(Struct, frozen=True):
     """What limits the launch. Without units it waits; if is_known is false, text says why nobody knows. least_shares
     are what each unit needs of the launch's time at least."""
 
@@ -56,7 +52,7 @@ class Limit(_Record, frozen=True):
     least_shares: dict[str, Share]
 
 
-class Verdict(_Record, frozen=True):
+class Verdict(Struct, frozen=True):
     """How far to trust the figures. The overhead is what recording costs, by an interval of 95 %."""
 
     level: Level
@@ -65,7 +61,7 @@ class Verdict(_Record, frozen=True):
     overhead_error_percent: float | None
 
 
-class Records(_Record, frozen=True):
+class Records(Struct, frozen=True):
     """How many records were written, and what of them is missing."""
 
     written: Count
@@ -74,7 +70,7 @@ class Records(_Record, frozen=True):
     unpaired: Count
 
 
-class Clock(_Record, frozen=True):
+class Clock(Struct, frozen=True):
     """The SMs' clock. error_percent is null where durations may be off by any factor."""
 
     source: ClockSource
@@ -84,14 +80,14 @@ class Clock(_Record, frozen=True):
     timer_step_ns: Time
 
 
-class Next(_Record, frozen=True):
+class Next(Struct, frozen=True):
     """The command to run next, in which PROG stands for the program, and what for."""
 
     command: str
     why: str
 
 
-class FindingEvidence(_Record, frozen=True):
+class FindingEvidence(Struct, frozen=True):
     """What limits the launch. share is what its removal may win at most; figures are those of the text."""
 
     rule: str
@@ -102,7 +98,7 @@ class FindingEvidence(_Record, frozen=True):
     figures: dict[str, float | str]
 
 
-class ScopeTime(_Record, frozen=True):
+class ScopeTime(Struct, frozen=True):
     """What a scope takes of the warps' time; p50_ns is one execution's median."""
 
     scope: str
@@ -113,7 +109,7 @@ class ScopeTime(_Record, frozen=True):
     executions: Count
 
 
-class Wait(_Record, frozen=True):
+class Wait(Struct, frozen=True):
     """What warps spend in a wait, of all their time. is_lost is false where the tensor cores may work meanwhile."""
 
     scope: str
@@ -124,7 +120,7 @@ class Wait(_Record, frozen=True):
     is_lost: bool
 
 
-class Place(_Record, frozen=True):
+class Place(Struct, frozen=True):
     """What matters: by how many cycles the kernel takes longer for each cycle of delay there, ± with 95 % confidence,
     and the delay up to which nothing shows. reason says why a slope is not known."""
 
@@ -135,7 +131,7 @@ class Place(_Record, frozen=True):
     reason: str
 
 
-class RoofPart(_Record, frozen=True):
+class RoofPart(Struct, frozen=True):
     """The unit that needs most of a scope's cycles, and the least part that it needs."""
 
     scope: str
@@ -143,7 +139,7 @@ class RoofPart(_Record, frozen=True):
     least_share: Share
 
 
-class Overlap(_Record, frozen=True):
+class Overlap(Struct, frozen=True):
     """Asynchronous work that goes on while warps do. blocked_share of its groups were waited for by a wait that
     blocked; latency_ns is the median of these, from issue to completion."""
 
@@ -155,7 +151,7 @@ class Overlap(_Record, frozen=True):
     latency_ns: Time | None
 
 
-class NotJudged(_Record, frozen=True):
+class NotJudged(Struct, frozen=True):
     """Rules that lack something: there may be a finding, or none."""
 
     rules: tuple[str, ...]
@@ -163,7 +159,7 @@ class NotJudged(_Record, frozen=True):
     remedy: str
 
 
-class OtherKernel(_Record, frozen=True):
+class OtherKernel(Struct, frozen=True):
     """Another kernel of the capture."""
 
     name: str
@@ -174,7 +170,7 @@ class OtherKernel(_Record, frozen=True):
     level: Level
 
 
-class Explanation(_Record, frozen=True, tag_field="what", tag="explanation"):
+class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
     """Why a launch takes as long as it does. The lists have what matters most first; left_out says how many of each are
     not there, for the budget has no room."""
 
@@ -196,7 +192,7 @@ class Explanation(_Record, frozen=True, tag_field="what", tag="explanation"):
     left_out: dict[str, Count]
 
 
-class Answer(_Record, frozen=True, tag_field="what", tag="answer"):
+class Answer(Struct, frozen=True, tag_field="what", tag="answer"):
     """What is known of a question. The value is off by no more than error; error_from has the parts of that, in the
     value's unit, by what they come from. value is null where it cannot be told: text says why. launch is null of what
     compares several."""
