@@ -52,7 +52,7 @@ def command(place: Path, budget: int, question_text: str | None, choice: Choice,
 
 def _answer(question: Question, place: Path, choice: Choice, names_path: Path | None) -> Answer:
     if question.form is CHANGED:
-        a, b = (_timelines(Path(side), choice, None) for side in question.arguments)
+        a, b = (_timelines(Path(side), choice, names_path) for side in question.arguments)
         return answer_on_change(question, a, b)
     return answer(question, overview(_reports(place, choice, names_path))[0].typical)
 

@@ -151,7 +151,11 @@ def _finding(finding: Finding) -> FindingEvidence:
         text=short_text(finding.text),
         advice=short_text(finding.advice),
         figures={
-            short_name(name): short_name(value) if isinstance(value, str) else figure(value)
+            short_name(name): figure(value)
+            if isinstance(value, float)
+            else short_name(value)
+            if isinstance(value, str)
+            else value
             for name, value in islice(finding.figures.items(), _MOST_FIGURES)
         },
     )

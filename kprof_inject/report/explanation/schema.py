@@ -95,7 +95,7 @@ class FindingEvidence(Struct, frozen=True):
     share: Share
     text: str
     advice: str
-    figures: dict[str, float | str]
+    figures: dict[str, float | int | str]
 
 
 class ScopeTime(Struct, frozen=True):

@@ -35,3 +35,10 @@ def figure(value: float) -> float:
 def known_figure(value: float | None) -> float | None:
     """None where there is no number."""
     return None if value is None or not math.isfinite(value) else figure(value)
+
+
+def short_figure(value: float | int | str) -> float | int | str:
+    """One of a finding's: a count as it is, a name cut."""
+    if isinstance(value, str):
+        return short_name(value)
+    return figure(value) if isinstance(value, float) else value
