@@ -67,18 +67,20 @@ def _spans_of(timeline: Timeline, found: InFlight | None, scopes: Collection[int
     flying = found.groups[np.isin(found.groups["scope"], list(scopes))] if found else None
     asking = set() if flying is None else {*np.unique(flying["scope"]).tolist()}
     running = np.array([scope for scope in scopes if scope not in asking], dtype=np.int64)
-    columns = [_columns(block[np.isin(block["scope"], running)], "end_ns") for block in timeline.blocks()]
-    known, latest = list(columns), list(columns)
+    ran = [block[np.isin(block["scope"], running)] for block in timeline.blocks()]
+    known = [_columns(rows, rows["end_ns"]) for rows in ran]
+    latest = list(known)
     if flying is not None:
-        known.append(_columns(flying, "known_ns"))
-        latest.append(_columns(flying, "end_ns"))
+        # A warp may begin to wait while another one still asks.
+        known.append(_columns(flying, np.minimum(flying["known_ns"], flying["end_ns"])))
+        latest.append(_columns(flying, flying["end_ns"]))
     executions = sum(len(part) for part in latest)
     return _Spans(_ranges(known), _ranges(latest), executions)
 
 
-def _columns(rows: NDArray[np.void], end: str) -> NDArray[np.int64]:
+def _columns(rows: NDArray[np.void], ends_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """SM, begin and end of each row."""
-    return np.stack([rows[name].astype(np.int64) for name in ("sm", "start_ns", end)], axis=1)
+    return np.stack([rows["sm"].astype(np.int64), rows["start_ns"], np.maximum(ends_ns, rows["start_ns"])], axis=1)
 
 
 # Hours: no launch reaches from one SM's part of the axis into the next one's.

@@ -49,7 +49,8 @@ def answer(question: Question, report: LaunchReport) -> Answer:
     errors = told.errors if told.value is not None else {}
     known = {source: error for source, error in errors.items() if error is not None}
     is_bound = told.value is not None and len(known) == len(errors)
-    without = "".join(f"; its error is not known, nor is the {source}" for source in errors if source not in known)
+    unknown = [source for source in errors if source not in known]
+    without = f"; the error is not known, nor is the {' and the '.join(unknown)}" if unknown else ""
     return Answer(
         schema=SCHEMA_VERSION,
         question=short_text(question.text),
@@ -151,11 +152,11 @@ def _waits_for_what(report: LaunchReport, inside: Sequence[int], what: str) -> _
     waits = tuple(dict.fromkeys(groups["wait_scope"].tolist()))
     if not waits:
         why = "; ".join(f"{operation}: {reason}" for operation, reason in report.in_flight.unpaired.items())
-        return _Waits((), f"no recorded wait there is for {what}{f' ({why})' if why else ''}")
+        return _Waits((), f"no wait that was recorded there is for {what}{f' ({why})' if why else ''}")
     blocked = float((groups["blocked_ns"] > 0).mean())
     names = listed([scopes[index].scope for index in waits], _MOST_NAMES)
-    text = f"{names}, which waits for {what}: {percent(blocked)} of {counted(len(groups), 'group')} were not done then"
-    return _Waits(waits, text)
+    late = f"{percent(blocked)} of {counted(len(groups), 'group')} were still under way when they were waited for"
+    return _Waits(waits, f"{names}, for {what}; {late}")
 
 
 def _overlap(report: LaunchReport, arguments: Sequence[str]) -> _Told:
@@ -167,7 +168,7 @@ def _overlap(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     cost = report.summary.record_cost
     edge_ns = None if cost is None else cost.error_cycles * 1e3 / report.summary.clock_mhz
     return _Told(
-        f"while {first} is under way on an SM, {second} is for {percent(share)} of the time",
+        f"{second} is under way for {percent(share)} of the time in which {first} is, on the same SM",
         share,
         f"share of the time of {short_name(first)}",
         {

@@ -193,9 +193,9 @@ class Explanation(Struct, frozen=True, tag_field="what", tag="explanation"):
 
 
 class Answer(Struct, frozen=True, tag_field="what", tag="answer"):
-    """What is known of a question. The value is off by no more than error; error_from has the parts of that, in the
-    value's unit, by what they come from. value is null where it cannot be told: text says why. launch is null of what
-    compares several."""
+    """What is known of a question. The value is right to ± error; error_from has the parts of that in the value's unit,
+    each for one reason. value is null where it cannot be told, and text says why; error, where that is not known.
+    launch is null of what compares several."""
 
     schema: Version
     question: str

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from async_launches import COMMIT, COPIES, LAST, WAIT, in_order, launched
 from buffers import Scope
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.flights.recorded import recorded_in_flight
@@ -18,9 +21,9 @@ BEGIN_NS = Ran(0, 0).start_ns
 
 def ran(folder: Path, *rows: tuple[int, int, int, int, int]) -> Timeline:
     """Rows of scope, warp, SM, begin and duration."""
-    columns = scope_rows([Ran(scope, long, sm, warp, sm, start_ns=BEGIN_NS + at) for scope, warp, sm, at, long in rows])
+    made = [Ran(scope, long, sm, warp, sm, start_ns=BEGIN_NS + at) for scope, warp, sm, at, long in rows]
     scopes = [Scope("a", "marker"), Scope("b", "marker"), Scope("never", "marker")]
-    return made_timeline(folder, scopes, [columns], cta_rows((0, 0, 0, 1000, 1000)))
+    return made_timeline(folder, scopes, [scope_rows(made)], cta_rows((0, 0, 0, 1000, 1000)))
 
 
 def of_records(timeline: Timeline, a: int, b: int) -> Together:
@@ -49,6 +52,28 @@ def test_what_took_no_time_is_beside_nothing(tmp_path: Path) -> None:
     assert together(timeline, None, [0], [2]) is None
     assert together(timeline, None, [2], [0]) is None
     assert together(timeline, None, [0], [1]) is None
+
+
+Span = tuple[int, int, int, int]
+"""SM, warp, begin and duration."""
+SPANS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3), st.integers(0, 60), st.integers(0, 20)), max_size=12)
+
+
+@given(SPANS, SPANS)
+@settings(max_examples=50, deadline=None)
+def test_it_is_what_counting_each_nanosecond_gives(a: list[Span], b: list[Span]) -> None:
+    def moments(spans: list[Span]) -> set[tuple[int, int]]:
+        return {(sm, at) for sm, _, begin, long in spans for at in range(begin, begin + long)}
+
+    rows = [(scope, warp, sm, begin, long) for scope, spans in enumerate((a, b)) for sm, warp, begin, long in spans]
+    with TemporaryDirectory() as folder:
+        found = together(ran(Path(folder), *rows), None, [0], [1])
+    if not (moments(a) and moments(b)):
+        assert found is None
+        return
+    assert found is not None
+    assert found.least == found.most == len(moments(a) & moments(b)) / len(moments(a))
+    assert (found.first_ns, found.executions) == (len(moments(a)), len(a))
 
 
 def test_work_is_under_way_until_the_wait_for_it_ends(tmp_path: Path) -> None:
