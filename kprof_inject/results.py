@@ -14,6 +14,8 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted
+from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
+from kprof_inject.report.explanation.evidence import explanation
 from kprof_inject.timeline.timeline import Timeline
 
 _REPORT_WIDTH = 110
@@ -55,6 +57,11 @@ class Results:
         from kprof_inject.report.terminal.screens import answers_text
 
         return answers_text(self._reports_on(self._kept()), _REPORT_WIDTH)
+
+    def explain(self, budget: int = DEFAULT_BUDGET) -> str:
+        """What ``kprof-inject explain`` prints: JSON of at most so many tokens. Raises ``KprofError`` if there is no
+        launch, or too little room for what must be told."""
+        return explanation_text(explanation(self._reports_on(self._kept())), budget)
 
     def html(self, path: str | Path) -> Path:
         """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there

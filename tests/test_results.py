@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -32,6 +33,15 @@ def test_the_report_is_that_of_the_command_line(loaded: Results) -> None:
     assert lines[0].startswith("matmul_kernel #29   14.0 µs on the device")
     assert lines[1] == "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])"
     assert all(line == line.rstrip() and len(line) <= 110 for line in lines)
+
+
+def test_the_explanation_is_that_of_the_command_line(loaded: Results) -> None:
+    text = loaded.explain(budget=420)
+    assert len(text) < 4 * 420
+    assert json.loads(text)["findings"][0]["rule"] == "throttled"
+    assert not json.loads(loaded.explain())["left_out"]
+    with pytest.raises(KprofError, match="no room"):
+        loaded.explain(budget=1)
 
 
 def test_page_and_trace_are_written(loaded: Results, tmp_path: Path) -> None:

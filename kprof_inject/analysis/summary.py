@@ -155,6 +155,13 @@ class LaunchSummary:
     def __repr__(self) -> str:
         return f"<LaunchSummary of {self.kernel} #{self.launch}: {counted(len(self.scopes), 'scope')}>"
 
+    @property
+    def duration_error(self) -> float | None:
+        """By which part durations may be off for the sake of the clock; None where its rate is a guess, and they may be
+        off by any factor."""
+        is_bound = self.clock_source == ClockSource.FITTED or self.nominal_mhz is not None
+        return self.clock_error if is_bound else None
+
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
         """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
         if self.partitions:

@@ -17,6 +17,12 @@ class Unjudged:
     remedy: str
     """What to do so that it has it; empty if nothing helps."""
 
+    @property
+    def options(self) -> str:
+        """What to add to ``profile``, if that is the remedy: ``--at loop --at iter``. Empty otherwise."""
+        verb, _, rest = self.remedy.partition(" ")
+        return rest if verb == "add" and rest.startswith("--") else ""
+
     def __str__(self) -> str:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 

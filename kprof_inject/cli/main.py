@@ -23,6 +23,7 @@ _GROUPS = {
     },
     "Read what was captured": {
         "report": "Show the limit, what to try, and where the time goes.",
+        "explain": "Say the same to a program, in few tokens; answer its questions.",
         "diff": "Say what changed between two captures of a kernel.",
         "view": "Show the timeline in the Perfetto UI, in your browser.",
         "trace": "Write the timeline as a trace, or as a table.",

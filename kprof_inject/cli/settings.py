@@ -30,7 +30,7 @@ _OF_ONE_CALL = frozenset(
     {
         *("output", "plan_path", "html_path", "names_path"),
         *("dry_run", "as_diff", "as_json", "no_browser", "once"),
-        *("more_a", "more_b", "renamed"),
+        *("more_a", "more_b", "renamed", "question_text"),
     }
 )
 

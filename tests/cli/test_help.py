@@ -22,6 +22,7 @@ COMMANDS = [
     "run",
     "trace",
     "report",
+    "explain",
     "diff",
     "view",
     "profile",

@@ -92,6 +92,7 @@ def _run_reads(place: Path, other: Path, out: Path) -> None:
 READERS: dict[str, Command] = {
     "report": _cli("report", "{place}"),
     "report --json": _cli("report", "--json", "{place}"),
+    "explain": _cli("explain", "{place}"),
     "report --html": _cli("report", "--html", "{out}/report.html", "{place}"),
     "trace json": _cli("trace", "-o", "{out}/trace.json", "{place}"),
     "trace json.gz": _cli("trace", "-o", "{out}/trace.json.gz", "--launch", "0", "{place}"),

@@ -1,0 +1,71 @@
+"""``kprof-inject explain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.overview import overview
+from kprof_inject.cli.console import say
+from kprof_inject.cli.options import DEFAULT_WORKSPACE, launch_options, place_argument, scope_names_option
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
+from kprof_inject.report.explanation.answers import answer
+from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, answer_text, explanation_text
+from kprof_inject.report.explanation.change import answer_on_change
+from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.explanation.questions import CHANGED, FORMS, Question, parse_question
+from kprof_inject.report.explanation.schema import Answer
+from kprof_inject.timeline.choice import Choice
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.workspace import is_workspace
+
+
+@click.command("explain")
+@place_argument("WORKSPACE|CAPTURE|BUFFER")
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=DEFAULT_BUDGET,
+    show_default=True,
+    help="Print at most so many tokens, of four characters each.",
+)
+@click.option(
+    "--question",
+    "question_text",
+    metavar="QUESTION",
+    help=f"Answer this instead, with one figure and its error: {', '.join(map(str, FORMS.values()))}. Scopes are named "
+    "as in the report, captures by their folders.",
+)
+@launch_options
+@scope_names_option
+def command(place: Path, budget: int, question_text: str | None, choice: Choice, names_path: Path | None) -> None:
+    """Print why a launch takes as long as it does, for a program that tunes its kernel: one line of JSON, of the kernel
+    that takes most of the time. What matters least is left out."""
+    if question_text is not None:
+        click.echo(answer_text(_answer(parse_question(question_text), place, choice, names_path), budget))
+        return
+    click.echo(explanation_text(explanation(_reports(place, choice, names_path), _workspace(place)), budget))
+
+
+def _answer(question: Question, place: Path, choice: Choice, names_path: Path | None) -> Answer:
+    if question.form is CHANGED:
+        a, b = (_timelines(Path(side), choice, names_path) for side in question.arguments)
+        return answer_on_change(question, a, b)
+    return answer(question, overview(_reports(place, choice, names_path))[0].typical)
+
+
+def _reports(place: Path, choice: Choice, names_path: Path | None) -> list[LaunchReport]:
+    experiments = experiments_at(place)
+    return [report_on(timeline, experiments) for timeline in _timelines(place, choice, names_path)]
+
+
+def _timelines(place: Path, choice: Choice, names_path: Path | None) -> list[Timeline]:
+    return decode_capture(open_capture(place, names_path), say, choice)
+
+
+def _workspace(place: Path) -> str:
+    """What to go on in: empty for the default one, and where no workspace is named."""
+    return str(place) if place != DEFAULT_WORKSPACE and is_workspace(place) else ""

@@ -1,0 +1,114 @@
+"""The command to run after a report: what it takes to trust it, to judge the rest, or to see what a change did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from shlex import quote
+
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.quantities import percent
+from kprof_inject.report.explanation.schema import Next
+from kprof_inject.report.explanation.shortening import short_name, short_text
+from kprof_inject.timeline.trust import Level
+
+_PROGRAM = " -- PROG"
+# What `diff` needs to tell a change from chance, and some to spare.
+_LAUNCHES = " --launches 0:20"
+_REPLAYS = " --replay 50"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What stands in each command: the workspace where it is not the default one, and the kernel of several. Each is
+    empty, or begins with a blank."""
+
+    workspace: str = ""
+    kernel: str = ""
+
+    @classmethod
+    def of(cls, workspace: str, kernel: str) -> Options:
+        """``workspace`` is empty for the default one, ``kernel`` for the only one. One with too long a name is left to
+        the reader to fill in."""
+        at = workspace if short_name(workspace) == workspace else "WORKSPACE"
+        return cls(f" -o {quote(at)}" if workspace else "", f" --kernel {quote(_glob_of(kernel))}" if kernel else "")
+
+    def profile(self, options: str) -> str:
+        return f"kprof-inject profile{self.workspace}{self.kernel}{options}{_PROGRAM}"
+
+    def causal(self) -> str:
+        return f"kprof-inject causal{self.workspace}{self.kernel}{_PROGRAM}"
+
+
+def _glob_of(name: str) -> str:
+    """A glob for a kernel's name, however long that is."""
+    begin, cut, _ = short_name(name).partition("…")
+    return f"{begin}*" if cut else begin
+
+
+def next_step(report: LaunchReport, options: Options) -> Next:
+    for step in (_keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
+        found = step(report, options)
+        if found is not None:
+            return Next(found.command, short_text(found.why))
+    return Next(options.profile(_LAUNCHES), "after a change; then kprof-inject diff says whether it helped")
+
+
+def _keep_all_records(report: LaunchReport, options: Options) -> Next | None:
+    lost, written = report.summary.records_lost, report.summary.records_written
+    if not lost:
+        return None
+    return Next(options.profile(" --fit"), f"{percent(lost / written)} of the records were lost; --fit keeps them all")
+
+
+def _record_less(report: LaunchReport, options: Options) -> Next | None:
+    kinds = {scope.kind for scope in report.timeline.table.scopes}
+    if report.verdict.level is not Level.UNRELIABLE or kinds <= {ScopeKind.FUNCTION}:
+        return None
+    fewer = " --at func" if kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP} else " --at func --at loop"
+    return Next(options.profile(fewer), f"the records disturb the kernel, and fewer do so less: {report.verdict.text}")
+
+
+def _time_it(report: LaunchReport, options: Options) -> Next | None:
+    tells_nothing = report.verdict.level in (Level.CANNOT_TELL, Level.UNKNOWN)
+    kernel = report.launch.kernel
+    if not tells_nothing or kernel.clean.replayed_ns or kernel.not_replayed:
+        return None
+    return Next(options.profile(_REPLAYS), f"what the records cost is not known: {report.verdict.text}")
+
+
+def _change_it(report: LaunchReport, options: Options) -> Next | None:
+    if not report.findings:
+        return None
+    why = "after the change that the first finding advises; then kprof-inject diff says whether it helped"
+    return Next(options.profile(_LAUNCHES), why)
+
+
+def _judge_the_rest(report: LaunchReport, options: Options) -> Next | None:
+    for why, rules in report.unjudged.items():
+        if why.options:
+            command = options.profile(f"{''.join(_selected(report))} {why.options}")
+            return Next(command, f"{', '.join(rules)} could not be judged: {why.reason}")
+    return None
+
+
+_SELECTORS = {
+    ScopeKind.FUNCTION: "func",
+    ScopeKind.LOOP: "loop",
+    ScopeKind.ITERATION: "iter",
+    ScopeKind.PART: "parts",
+    ScopeKind.MARKER: "marker",
+}
+
+
+def _selected(report: LaunchReport) -> Iterator[str]:
+    """What was recorded, as far as one selector finds all of its kind: another one takes the place of the default."""
+    kinds = {scope.kind for scope in report.timeline.table.scopes}
+    return (f" --at {selector}" for kind, selector in _SELECTORS.items() if kind in kinds)
+
+
+def _delay_it(report: LaunchReport, options: Options) -> Next | None:
+    if report.slopes is not None:
+        return None
+    return Next(options.causal(), "no rule found anything worth a change; this tells which part sets the pace")

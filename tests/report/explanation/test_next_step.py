@@ -1,0 +1,84 @@
+"""The command to run next: one that there is, and one that gets further."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+from known_reports import KINDS, delayed
+
+from kprof_inject.analysis.findings.rules import Judgement
+from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.cli.main import root
+from kprof_inject.report.explanation.next_step import Options, next_step
+
+NO_WAIT = Unjudged("no wait was recorded", "add --at 'op(*wait*)'")
+
+
+def command(report: LaunchReport, workspace: str = "", kernel: str = "") -> str:
+    return next_step(report, Options.of(workspace, kernel)).command
+
+
+def judged(report: LaunchReport, *judgements: Judgement) -> LaunchReport:
+    return replace(report, judgements=judgements)
+
+
+@pytest.fixture
+def trusted(tmp_path: Path) -> LaunchReport:
+    """Of a launch in which every rule judged, and found nothing."""
+    return judged(*KINDS["trustworthy"](tmp_path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_a_command_that_there_is(tmp_path: Path, kind: str) -> None:
+    report = KINDS[kind](tmp_path)[0]
+    for workspace, kernel in (("", ""), ("a b", "k"), ("w" * 500, "k" * 500)):
+        program, name, *words = shlex.split(command(report, workspace, kernel))
+        assert program == "kprof-inject" and words[-2:] == ["--", "PROG"]
+        context = click.Context(root)
+        found = root.get_command(context, name)
+        assert found is not None
+        found.make_context(name, words, parent=context)
+
+
+def test_the_workspace_and_the_kernel_are_named_where_they_must_be(trusted: LaunchReport) -> None:
+    assert command(trusted, "my work", "k") == "kprof-inject causal -o 'my work' --kernel k -- PROG"
+    assert command(trusted, "w" * 200, "") == "kprof-inject causal -o WORKSPACE -- PROG"
+    assert command(trusted, "", "k" * 200) == f"kprof-inject causal --kernel '{'k' * 49}*' -- PROG"
+
+
+def test_without_a_finding_what_could_not_be_judged_is_recorded_beside_what_was(trusted: LaunchReport) -> None:
+    found = next_step(judged(trusted, Judgement("waiting", (), NO_WAIT)), Options())
+    assert found.command == ("kprof-inject profile --at func --at loop --at iter --at marker --at 'op(*wait*)' -- PROG")
+    assert found.why == "waiting could not be judged: no wait was recorded"
+
+
+def test_what_no_option_helps_does_not_stop_it(trusted: LaunchReport) -> None:
+    stuck = Judgement("tail", (), Unjudged("the launch is too short for the timer", "give it more work"))
+    assert command(judged(trusted, stuck)) == "kprof-inject causal -- PROG"
+
+
+def test_where_all_is_known_a_change_comes_next(trusted: LaunchReport, tmp_path: Path) -> None:
+    (other,) = delayed(tmp_path)
+    assert command(replace(trusted, slopes=other.slopes)) == "kprof-inject profile --launches 0:20 -- PROG"
+
+
+def test_what_did_not_help_is_not_asked_for_again(tmp_path: Path) -> None:
+    (report,) = KINDS["prologue"](tmp_path)
+    assert "--replay 50" in command(report)
+    kernel = replace(report.launch.kernel, not_replayed="its memory is too large")
+    launch = replace(report.launch, kernel=kernel)
+    report = replace(report, timeline=replace(report.timeline, launch=launch))
+    assert command(report) == "kprof-inject profile --launches 0:20 -- PROG"
+
+
+@pytest.mark.parametrize(
+    ("remedy", "options"),
+    [("add --at loop --at iter", "--at loop --at iter"), ("use --fit, or a larger --buffer-bytes", ""), ("", "")],
+)
+def test_a_remedy_that_is_options(remedy: str, options: str) -> None:
+    assert Unjudged("it", remedy).options == options
