@@ -96,6 +96,31 @@ def test_dragging_on_the_ruler_zooms_into_the_window(page: ShownPage) -> None:
     assert length_ns(page) == pytest.approx(whole / 4, rel=0.02)
 
 
+def test_a_range_has_totals_until_it_is_cleared(page: ShownPage) -> None:
+    whole = length_ns(page)
+    page.page.keyboard.down("Shift")
+    page.page.mouse.move(*page.at(0.25, 300))
+    page.page.mouse.down()
+    page.page.mouse.move(*page.at(0.5, 300), steps=4)
+    page.page.mouse.up()
+    page.page.keyboard.up("Shift")
+    totals = page.page.locator(".range-totals")
+    expect(totals).to_be_visible()
+    assert length_ns(page) == whole, "selecting moves nothing"
+    rows = [row.inner_text().split("\t") for row in totals.locator("tr").all()]
+    assert rows[0] == ["scope", "count", "total", "share"]
+    shares = {name: float(share.split()[0]) for name, _, _, share in rows[1:] if share}
+    assert 90 < shares["attention"] <= 100 and shares["loop[0]"] <= shares["attention"]
+    expect(page.page.locator(".side-panel")).to_contain_text("share of the selected range")
+    page.page.get_by_role("button", name="Zoom in", exact=True).click()
+    page.settle()
+    assert length_ns(page) == pytest.approx(whole / 4, rel=0.02)
+    page.press("Escape")
+    expect(totals).to_be_hidden()
+    page.press("m")
+    expect(totals).to_be_visible()
+
+
 def test_the_tooltip_tells_of_the_scope(page: ShownPage) -> None:
     page.point(0.5, LOOP_Y)
     lines = page.tooltip().splitlines()

@@ -13,7 +13,8 @@ const LEAST_BAND = 4;
  */
 export function dragFrom(pointer, begin, isShift) {
   if (begin.x > pointer.canvas.clientWidth - SCROLLBAR) return thumbDrag(pointer.state, begin);
-  if (begin.y < RULER || isShift) return bandDrag(pointer, begin);
+  if (begin.y < RULER) return bandDrag(pointer, begin, (range) => pointer.state.show(range));
+  if (isShift) return bandDrag(pointer, begin, (range) => pointer.state.mark(range));
   return begin.x < GUTTER ? scrollDrag(pointer.state, begin) : panDrag(pointer, begin);
 }
 
@@ -41,8 +42,8 @@ function thumbDrag(state, begin) {
   return { move: (at) => state.scrollTo(top + (at.y - begin.y) * perPixel), end: () => {} };
 }
 
-/** A window in time, into which the end of the drag zooms. */
-function bandDrag(pointer, begin) {
+/** A window in time, and what to do with it when the drag ends. */
+function bandDrag(pointer, begin, onEnd) {
   const inPlot = (x) => Math.min(Math.max(x, GUTTER), GUTTER + pointer.plot.width);
   let band = [begin.x, begin.x];
   const move = (at) => {
@@ -52,7 +53,7 @@ function bandDrag(pointer, begin) {
   };
   const end = () => {
     pointer.tell.band(null);
-    if (band[1] - band[0] >= LEAST_BAND) pointer.state.show(band.map((x) => pointer.nsAt(x)));
+    if (band[1] - band[0] >= LEAST_BAND) onEnd(band.map((x) => pointer.nsAt(x)));
   };
   return { move, end };
 }

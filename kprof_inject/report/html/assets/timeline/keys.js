@@ -22,6 +22,7 @@ const ACTIONS = {
   Home: (state) => state.scroll(-state.contentHeight),
   End: (state) => state.scroll(state.contentHeight),
   f: (state) => state.fit(),
+  m: (state) => state.mark(state.range),
   0: (state) => state.showAll(),
   e: (state) => state.openAll(),
   c: (state) => state.closeAll(),
@@ -30,6 +31,7 @@ const ACTIONS = {
   "/": (_, at) => at.focusSearch(),
   Escape: (state, at) => {
     at.clearSearch();
+    state.mark(null);
     state.select(-1);
   },
 };

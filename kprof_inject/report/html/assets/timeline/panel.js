@@ -1,10 +1,10 @@
 /** The panel at the side: the chosen scope, how its kind does, and all kinds with their colours. */
 
 import { element } from "#dom";
-import { counted, formatShare } from "#format";
+import { counted, formatCount, formatNs, formatShare, shortNs } from "#format";
 import { inPartitions } from "#partitions";
 import { kindFigures, rankText, scopeFacts } from "#timeline/facts";
-import { sharesIn } from "#timeline/range_shares";
+import { totalsIn } from "#timeline/range_shares";
 import { factList, scopeHead } from "#timeline/tooltip";
 
 export class Panel {
@@ -18,9 +18,10 @@ export class Panel {
     this.theme = theme;
     this.#counts = countsByKind(state.model);
     this.chosen = element("div", { class: "chosen" });
+    this.marked = element("div", { class: "marked-range", hidden: true });
     this.legendTitle = element("h2", { text: "Scopes" });
     this.legend = element("div", { class: "side-legend", role: "group", "aria-label": "Scopes" });
-    place.append(this.chosen, this.legendTitle, this.legend);
+    place.append(this.marked, this.chosen, this.legendTitle, this.legend);
     this.buttons = this.#legendButtons();
     if (state.model.flights.length) place.append(flightHint());
     this.legend.append(...inPartitions(this.buttons, state.model.meta.partitions));
@@ -28,11 +29,14 @@ export class Panel {
     this.showShares();
   }
 
-  /** Of the whole launch, or of the window that is shown, where that is a part. */
+  /** Of the whole launch, of the range that was selected, or of the window that is shown, where that is a part. */
   showShares() {
-    const { model, range, isWhole } = this.state;
-    const shares = isWhole ? model.meta.scopes.map(({ share }) => share) : sharesIn(model, range);
-    this.legendTitle.textContent = isWhole ? "Scopes: share of the warps' time" : "Scopes: share of what is shown";
+    const { model, range, marked, isWhole } = this.state;
+    const part = marked ?? (isWhole ? null : range);
+    const totals = part && totalsIn(model, part);
+    const shares = totals ? totals.map(({ share }) => share) : model.meta.scopes.map(({ share }) => share);
+    this.legendTitle.textContent = `Scopes: share of ${marked ? "the selected range" : isWhole ? "the warps' time" : "what is shown"}`;
+    this.#showMarked(marked, totals);
     shares.forEach((share, kind) => {
       this.buttons[kind].querySelector(".count").textContent = share === null ? "" : formatShare(share);
     });
@@ -45,6 +49,35 @@ export class Panel {
       button.setAttribute("aria-pressed", String(index === kind));
       button.classList.toggle("dim", litKinds !== null && !litKinds[index]);
     });
+  }
+
+  #showMarked(marked, totals) {
+    this.marked.hidden = !marked;
+    if (!marked) return;
+    const { scopes } = this.state.model.meta;
+    const found = totals.filter(({ count }) => count).sort((one, other) => other.ns - one.ns);
+    const rows = found.map(({ kind, ns, count, share }) => {
+      const swatch = element("span", { class: "color-chip" });
+      swatch.style.background = this.theme.scopeColor(kind);
+      const isMark = scopes[kind].kind === "mark";
+      return element("tr", {}, [
+        element("th", { scope: "row" }, [swatch, scopes[kind].name]),
+        element("td", { text: formatCount(count) }),
+        element("td", { text: isMark ? "" : shortNs(ns) }),
+        element("td", { text: isMark ? "" : formatShare(share) }),
+      ]);
+    });
+    const titles = ["scope", "count", "total", "share"].map((text) => element("th", { scope: "col", text }));
+    const [from, to] = marked;
+    this.marked.replaceChildren(
+      element("h2", { text: `Range of ${formatNs(to - from)}` }),
+      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals are over all warps in this page` }),
+      found.length ? element("table", { class: "range-totals" }, [element("tr", {}, titles), ...rows]) : hintOf("No scope is in it."),
+      element("div", { class: "actions" }, [
+        element("button", { type: "button", text: "Zoom in", on: { click: () => this.state.show(marked) } }),
+        element("button", { type: "button", text: "Clear range", on: { click: () => this.state.mark(null) } }),
+      ]),
+    );
   }
 
   #about(selected, kind) {
@@ -102,17 +135,17 @@ export class Panel {
 }
 
 function hint() {
-  return element("p", {
-    class: "hint",
-    text: "Click a scope to see its figures and to make all of its kind stand out. Press ? for the keys.",
-  });
+  return hintOf(
+    "Click a scope to see its figures and to make all of its kind stand out. Hold Shift and drag for the totals of a range. Press ? for the keys.",
+  );
 }
 
 function flightHint() {
-  return element("p", {
-    class: "hint",
-    text: "In flight: in full colour while the work was under way for sure, hatched while it may have been complete.",
-  });
+  return hintOf("In flight: in full colour while the work was under way for sure, hatched while it may have been complete.");
+}
+
+function hintOf(text) {
+  return element("p", { class: "hint", text });
 }
 
 function countsByKind({ meta, scopes }) {

@@ -1,24 +1,41 @@
-/** What part of the warps' time each kind of scope takes in a window of the launch. */
+/** What each kind of scope takes in a part of the launch. */
 
 /**
  * As recorded, with what records cost: a window cuts scopes, and nobody knows in which part of one its records were.
  *
  * @param {import("#timeline/model").TimelineModel} model
  * @param {[number, number]} range in ns since the launch's begin
- * @returns {(number | null)[]} by kind; null where no warp was at work, or of a mark
+ * @returns {(number | null)[]} by kind, of the warps' time; null where no warp was at work, or of a mark
  */
-export function sharesIn({ meta, scopes, ctas, isInstant }, [from, to]) {
+export function sharesIn(model, range) {
+  return totalsIn(model, range).map(({ share }) => share);
+}
+
+/**
+ * @typedef {Object} KindTotal
+ * @property {number} kind @property {number} ns of all warps, as far as it lies in the range
+ * @property {number} count how many are in it, or partly @property {number | null} share as in `sharesIn`
+ *
+ * @param {import("#timeline/model").TimelineModel} model
+ * @param {[number, number]} range in ns since the launch's begin
+ * @returns {KindTotal[]} by kind
+ */
+export function totalsIn({ meta, scopes, ctas, isInstant }, [from, to]) {
   const within = (begin, end) => Math.max(Math.min(end, to) - Math.max(begin, from), 0);
   let ctaNs = 0;
   for (let row = 0; row < ctas.length; row++) ctaNs += within(ctas.begin[row], ctas.end[row]);
   const takenNs = new Float64Array(meta.scopes.length);
+  const counts = new Float64Array(meta.scopes.length);
   for (let index = 0; index < scopes.length; index++) {
-    takenNs[scopes.scope[index]] += within(scopes.start[index], scopes.end[index]);
+    const [start, end] = [scopes.start[index], scopes.end[index]];
+    if (start > to || end < from) continue;
+    takenNs[scopes.scope[index]] += within(start, end);
+    counts[scopes.scope[index]]++;
   }
   const warpsOf = warpsByKind(meta);
   return Array.from(takenNs, (ns, kind) => {
     const wholeNs = ctaNs * warpsOf[kind];
-    return wholeNs && !isInstant[kind] ? ns / wholeNs : null;
+    return { kind, ns, count: counts[kind], share: wholeNs && !isInstant[kind] ? ns / wholeNs : null };
   });
 }
 

@@ -28,6 +28,8 @@ export class TimelineState {
     this.kind = -1;
     /** @type {Search | null} */
     this.search = null;
+    /** @type {[number, number] | null} the range of which the reader wants totals */
+    this.marked = null;
     this.#onChange = onChange;
     this.#openAtFirst();
   }
@@ -59,6 +61,12 @@ export class TimelineState {
   show(range) {
     this.range = clamped(range, this.model.spanNs);
     this.#onChange({ range: true });
+  }
+
+  /** @param {[number, number] | null} range null: none */
+  mark(range) {
+    this.marked = range;
+    this.#onChange({ range: true, selection: true });
   }
 
   zoom(factor, atNs = (this.range[0] + this.range[1]) / 2) {

@@ -61,7 +61,8 @@ class TimelineView {
     });
     const minimap = element("canvas", { class: "minimap", "aria-hidden": "true" });
     this.band = element("div", { class: "time-band", hidden: true });
-    this.room = element("div", { class: "canvas-room" }, [canvas, this.band]);
+    this.marked = element("div", { class: "time-band marked", hidden: true });
+    this.room = element("div", { class: "canvas-room" }, [canvas, this.marked, this.band]);
     const bar = element("div", { class: "timeline-bar" });
     const side = element("aside", { class: "side-panel", "aria-label": "Chosen scope" });
     place.append(
@@ -76,7 +77,7 @@ class TimelineView {
     this.tooltip = new Tooltip(this.room, this.model, this.context.theme);
     this.pointer = new Pointer(canvas, this.state, {
       hover: (hit) => this.#hover(hit),
-      band: (band) => this.#showBand(band),
+      band: (band) => showBand(this.band, band),
     });
   }
 
@@ -129,11 +130,12 @@ class TimelineView {
 
   hovered = -1;
 
-  #showBand(band) {
-    this.band.hidden = !band;
-    if (!band) return;
-    this.band.style.left = `${band[0]}px`;
-    this.band.style.width = `${band[1] - band[0]}px`;
+  /** The range that is selected, as far as it is shown. */
+  #markedBand() {
+    const { range, marked } = this.state;
+    if (!marked || marked[1] < range[0] || marked[0] > range[1]) return null;
+    const { x, width } = this.pointer.plot;
+    return marked.map((ns) => x + Math.min(Math.max((ns - range[0]) / (range[1] - range[0]), 0), 1) * width);
   }
 
   /** Many changes become one frame. */
@@ -150,6 +152,7 @@ class TimelineView {
     this.#changed = { range: false, look: false, selection: false };
     if (look) this.shownLook = highlighted(this.look, this.state.litKinds);
     if (range) this.#rememberRange();
+    showBand(this.marked, this.#markedBand());
     if (range || selection) this.toolbar.update();
     if (selection) this.panel.update();
     const begin = performance.now();
@@ -166,4 +169,12 @@ class TimelineView {
       this.panel.showShares();
     }, REMEMBER_AFTER_MS);
   }
+}
+
+/** @param {HTMLElement} place @param {number[] | null} band from where to where, in the canvas */
+function showBand(place, band) {
+  place.hidden = !band;
+  if (!band) return;
+  place.style.left = `${band[0]}px`;
+  place.style.width = `${band[1] - band[0]}px`;
 }

@@ -1,8 +1,8 @@
 /** The SMs over time: which of them had CTAs at work, in which wave, and which have nothing to do in the end. */
 
 import { element } from "#dom";
-import { counted, formatNs, formatShare } from "#format";
-import { areTold, atWork, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
+import { counted, formatNs, formatShare, shortNs } from "#format";
+import { areTold, atWork, durationSpread, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
 import { heightOf, LEFT, lookOf, paint, RIGHT, TOP } from "#views/heat_map_paint";
 import { unpacked } from "#views/packed";
 import { tooltipIn } from "#views/tooltip";
@@ -33,7 +33,7 @@ export function show(place, launch, context) {
     paint(canvas, model, lookOf(context.theme));
     fillLegend(legend, model);
   };
-  const colouring = choice("Colour", ["waves", "CTAs at work"], (text) => Object.assign(model, { byWave: text === "waves" }) && redraw());
+  const colouring = choice("Colour", Object.keys(LEGENDS), (text) => Object.assign(model, { colouring: text }) && redraw());
   const ordering = choice("SMs by", Object.keys(ORDERS), (text) => Object.assign(model, { order: ORDERS[text](picture) }) && redraw());
   place.append(
     element("div", { class: "heat-map-view" }, [
@@ -48,9 +48,10 @@ export function show(place, launch, context) {
     if (!width || width === model.width) return;
     model.width = width;
     model.rowHeight = rowHeightOf(picture, place.clientHeight - (heightOf(0, 0) + CHROME));
-    if (isFirst) model.byWave = areTold(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
+    const isTold = areTold(model.residents, picture.end_ns - picture.begin_ns, width, model.rowHeight);
+    if (isFirst) model.colouring = isTold ? "CTA duration" : "CTAs at work";
     isFirst = false;
-    colouring.select(model.byWave ? "waves" : "CTAs at work");
+    colouring.select(model.colouring);
     redraw();
   }).observe(room);
   context.onThemeChange(redraw);
@@ -59,13 +60,15 @@ export function show(place, launch, context) {
 
 function modelOf(picture, ctas) {
   const cells = unpacked(picture.cells);
+  const residents = residentsOf(ctas, picture);
   return {
     picture,
     cells,
-    residents: residentsOf(ctas, picture),
+    residents,
+    spread: durationSpread(residents),
     total: atWork(cells, picture.sms.length, picture.columns, picture.most),
     order: ORDERS["SM number"](picture),
-    byWave: true,
+    colouring: "CTA duration",
     rowHeight: LOWEST_ROW,
     width: 0,
   };
@@ -85,13 +88,21 @@ function choice(name, texts, onChange) {
   };
 }
 
-function fillLegend(legend, { picture, byWave, residents }) {
-  const item = (name, text) => element("span", { class: "legend-item" }, [element("span", { class: `sm-swatch ${name}` }), text]);
-  const { waves } = residents;
-  const before = ["wave-even", "wave-odd"].slice(0, waves - 1).map((name, index) => item(name, wavesFrom(index + 1, waves - 1)));
-  const ofWaves = waves === 1 ? [item("wave-even", "one wave")] : [...before, item("wave-last", `the last wave, ${waves}`)];
-  const ofCells = [item("heat-scale", `0 to ${Number(picture.most.toFixed(1))} CTAs at work on an SM`)];
-  legend.replaceChildren(...(byWave ? ofWaves : ofCells), item("tail-shade", "tail: SMs run out of work"));
+const legendItem = (name, text) => element("span", { class: "legend-item" }, [element("span", { class: `sm-swatch ${name}` }), text]);
+
+const LEGENDS = {
+  "CTA duration": ({ spread: { medianNs, reach } }) => [
+    legendItem("duration-scale", `${shortNs(medianNs / reach)} to ${shortNs(medianNs * reach)}, median ${shortNs(medianNs)}`),
+  ],
+  waves: ({ residents: { waves } }) => {
+    const before = ["wave-even", "wave-odd"].slice(0, waves - 1).map((name, index) => legendItem(name, wavesFrom(index + 1, waves - 1)));
+    return waves === 1 ? [legendItem("wave-even", "one wave")] : [...before, legendItem("wave-last", `the last wave, ${waves}`)];
+  },
+  "CTAs at work": ({ picture }) => [legendItem("heat-scale", `0 to ${Number(picture.most.toFixed(1))} CTAs at work on an SM`)],
+};
+
+function fillLegend(legend, model) {
+  legend.replaceChildren(...LEGENDS[model.colouring](model), legendItem("tail-shade", "tail: SMs run out of work"));
 }
 
 /** Every second wave from the first one up to the last. */

@@ -49,6 +49,29 @@ function layLanes(items, { begin, end, lane }) {
   return freeAt.length;
 }
 
+/**
+ * How the durations of CTAs are spread: `reach` is the factor from the median at which a colour is full; a CTA in ten
+ * may be further from it.
+ *
+ * @param {Residents} residents
+ * @returns {{medianNs: number, reach: number}}
+ */
+export function durationSpread({ begin, end }) {
+  const durations = Float64Array.from(begin, (ns, item) => Math.max(end[item] - ns, 1)).sort();
+  const at = (share) => durations[Math.round(share * (durations.length - 1))] ?? 1;
+  const medianNs = at(0.5);
+  return { medianNs, reach: Math.max(at(0.95) / medianNs, medianNs / at(0.05), LEAST_REACH) };
+}
+
+/** Less than this is no difference that a colour should make much of. */
+const LEAST_REACH = 1.1;
+
+/** From -1, much shorter than the median, to 1, much longer. */
+export function durationShade({ begin, end }, { medianNs, reach }, item) {
+  const shade = Math.log(Math.max(end[item] - begin[item], 1) / medianNs) / Math.log(reach);
+  return Math.min(Math.max(shade, -1), 1);
+}
+
 /** The items of the CTAs that were on the SM of a row at a time. */
 export function itemsAt({ of, begin, end }, row, ns) {
   return of[row]?.filter((item) => begin[item] <= ns && ns <= end[item]) ?? [];

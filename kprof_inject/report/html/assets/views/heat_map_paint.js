@@ -3,6 +3,7 @@
 import { shortNs } from "#format";
 import { mixed } from "#theme";
 import { linear, timeText, wholeTicks } from "#views/axis";
+import { durationShade } from "#views/heat_map_data";
 
 const STRIP = 46;
 const AXIS = 26;
@@ -27,6 +28,7 @@ export function lookOf(theme) {
     font: `${FONT} ${theme.css("font")}`,
     level: (share) => mixed(theme.css("view-empty"), full, share),
     waves: [full, mixed(full, ground, 0.42)],
+    duration: (shade) => mixed(theme.css("view-middle"), shade < 0 ? full : last, Math.abs(shade)),
     tail,
   };
 }
@@ -37,7 +39,7 @@ export function heightOf(rows, rowHeight) {
 
 /**
  * @param {HTMLCanvasElement} canvas
- * @param {Object} model picture, cells, residents, order (of rows), total (by column), byWave, rowHeight, width
+ * @param {Object} model picture, cells, residents, order (of rows), total (by column), colouring, spread, rowHeight, width
  */
 export function paint(canvas, model, look) {
   const { picture, order, rowHeight, width } = model;
@@ -54,7 +56,7 @@ export function paint(canvas, model, look) {
   draw.font = look.font;
   const x = linear(picture.begin_ns, picture.end_ns, LEFT, width - RIGHT);
   const bottom = TOP + order.length * rowHeight;
-  if (model.byWave) {
+  if (COLOUR_OF_CTA[model.colouring]) {
     draw.fillStyle = look.level(0);
     draw.fillRect(LEFT, TOP, width - LEFT - RIGHT, bottom - TOP);
     shadeTail(draw, model, look, x, bottom);
@@ -84,14 +86,22 @@ function paintCells(draw, { picture, cells, order, rowHeight, width }, look) {
   });
 }
 
-function paintCtas(draw, { residents, order, rowHeight }, look, x) {
-  const { begin, end, lane, wave, lanes, waves, of } = residents;
+/** By what the reader chose: the colour of each CTA; there is none where CTAs are not told from each other. */
+const COLOUR_OF_CTA = {
+  "CTA duration": ({ residents, spread }, look, item) => look.duration(durationShade(residents, spread, item)),
+  waves: ({ residents: { wave, waves } }, look, item) =>
+    waves > 1 && wave[item] === waves - 1 ? look.last : look.waves[wave[item] % look.waves.length],
+};
+
+function paintCtas(draw, model, look, x) {
+  const { residents, order, rowHeight } = model;
+  const { begin, end, lane, lanes, of } = residents;
+  const colourOf = COLOUR_OF_CTA[model.colouring];
   const laneHeight = (rowHeight - (rowHeight >= 5 ? 1 : 0.6)) / lanes;
   order.forEach((row, place) => {
     for (const item of of[row]) {
       const left = x(begin[item]);
-      const isLast = waves > 1 && wave[item] === waves - 1;
-      draw.fillStyle = isLast ? look.last : look.waves[wave[item] % look.waves.length];
+      draw.fillStyle = colourOf(model, look, item);
       const right = x(end[item]);
       // A gap where there is room for one, so that neighbours are told apart.
       const barWidth = Math.max(right - left - (right - left > 5 ? 1 : 0), 0.7);
