@@ -123,6 +123,9 @@ class LaunchSummary:
     grid: tuple[int, int, int]
     warps: int
     ctas: int
+    cta_name: str
+    warp_name: str
+    """What CTAs and warps are called, as ``Kernel`` has it."""
     duration_ns: int
     clock_mhz: float
     clock_error: float
@@ -154,6 +157,11 @@ class LaunchSummary:
 
     def __repr__(self) -> str:
         return f"<LaunchSummary of {self.kernel} #{self.launch}: {counted(len(self.scopes), 'scope')}>"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Another profiler recorded it."""
+        return self.clock_source == ClockSource.TIMER
 
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
         """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
@@ -192,6 +200,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         grid=launch.grid,
         warps=launch.kernel.num_warps,
         ctas=len(timeline.ctas),
+        cta_name=launch.kernel.cta_name,
+        warp_name=launch.kernel.warp_name,
         duration_ns=launch_duration_ns(timeline),
         clock_mhz=timeline.clock.clock_hz / 1e6,
         clock_error=timeline.clock.rate_error,

@@ -4,8 +4,9 @@ Facts: drisspg/transformer_nuggets, transformer_nuggets/cute/profiler/README.md 
 13679ae51a924c5474c2539a17fd5e76865bb71b (slices; the count of its atomic mode, which goes on when the slice is full;
 static and token mode, which choose their slots themselves), host.py beside them at
 348c663c1bd88f9a40285dc84054e48eeb9123d6 (what an empty slot is; the compact form: an anchor of 64 bits, then entries of
-8 bits of tag, 24 bits of duration, 32 bits of ``%globaltimer``). All times are nanoseconds of that timer. In earlier versions the buffer was one slice for all
-blocks. A scope that never ended may stand there with its start alone: it cannot be told from one that took no time.
+8 bits of tag, 24 bits of duration, 32 bits of ``%globaltimer``). All times are nanoseconds of that timer. In earlier
+versions the buffer was one slice for all blocks. A scope that never ended may stand there with its start alone: it
+cannot be told from one that took no time.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 import { formatCount, formatNs, formatShare } from "#format";
 
+/** Not every profiler tells which SM a CTA ran on. */
+export const smName = (sm) => (sm < 0 ? "unknown SM" : `SM ${sm}`);
+
 const CROSSES = 1;
 const CUT = 2;
 
@@ -19,11 +22,14 @@ export function scopeFacts(model, index) {
   if (!isMark) {
     facts.push(["duration", formatNs(scopes.duration[index])]);
     if (scopes.self[index] !== scopes.duration[index]) facts.push([selfName, formatNs(scopes.self[index])]);
-    facts.push(["as recorded", `${formatNs(elapsed)}, ${formatCount(scopes.cycles[index])} cycles`]);
+    // Another profiler counts no cycles.
+    const cycles = meta.clock_source === "timer" ? "" : `, ${formatCount(scopes.cycles[index])} cycles`;
+    facts.push(["as recorded", `${formatNs(elapsed)}${cycles}`]);
   }
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
-  facts.push(["where", `SM ${scopes.sm[index]}, CTA ${scopes.cta[index]}, warp ${scopes.warp[index]}`]);
+  const { cta_name: cta, warp_name: warp } = meta;
+  facts.push(["where", `${smName(scopes.sm[index])}, ${cta} ${scopes.cta[index]}, ${warp} ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);
   if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
@@ -52,7 +58,7 @@ export function ctaFacts({ ctas }, row) {
     ["at work", formatNs(ctas.end[row] - ctas.begin[row])],
     ["begins at", formatNs(ctas.begin[row])],
     ["copying records", formatNs(ctas.copied[row] - ctas.end[row])],
-    ["where", `SM ${ctas.sm[row]}`],
+    ["where", smName(ctas.sm[row])],
   ];
 }
 
