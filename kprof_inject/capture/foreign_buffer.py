@@ -27,6 +27,8 @@ from kprof_inject.files import read_regular
 
 ENDINGS = (".npy", ".npz")
 _WORD_BYTES = 8
+# More than any of these profilers has bits for.
+_MOST_EVENTS = 1 << 12
 _MOST_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = f"say which profiler wrote it: --buffer-format, or format in a .json file beside it; known are {_FORMATS}"
@@ -91,11 +93,18 @@ def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = N
             exit_code=2,
         )
     names = said.name_of()
+    if wrong := [event for event in names if not 0 <= event < _MOST_EVENTS]:
+        raise KprofError(f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}", exit_code=2)
     words = _words(array)
     entries = profiler.read(words, said.units or 1, max(names, default=-1) + 1)
-    if not len(entries.units):
+    damaged, written = (
+        int(entries.units["damaged"].sum()),
+        int((entries.units["written"] - entries.units["lost"]).sum()),
+    )
+    if not written or 2 * damaged > written:
         raise KprofError(
-            f"no entry of {said.format} is in it", hint="take the buffer after the launch, and give its own format"
+            f"{damaged} of {written} entries are none of {said.format}'s" if written else "nothing was recorded in it",
+            hint=f"take the buffer after the launch, and say whose it is; known are {_FORMATS}",
         )
     return _capture(entries, profiler, said, names, path or Path("buffer"), words.nbytes)
 

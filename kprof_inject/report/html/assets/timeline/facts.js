@@ -63,12 +63,14 @@ export function ctaFacts({ ctas }, row) {
 }
 
 /** @param {number} row of `incomplete` */
-export function lostFacts({ scopes }, row) {
+export function lostFacts({ meta, scopes }, row) {
   const { lost, written, lostStart, lostEnd } = scopes.incomplete;
+  const records = `${formatCount(lost[row])} of ${formatCount(written[row])} records`;
+  const isForeign = meta.clock_source === "timer";
   return [
-    ["overwritten", `${formatCount(lost[row])} of ${formatCount(written[row])} records: the ring keeps the newest`],
+    isForeign ? ["not kept", `${records}: there was no room`] : ["overwritten", `${records}: the ring keeps the newest`],
     ["window", formatNs(lostEnd[row] - lostStart[row])],
-    ["to keep them", "run with --fit"],
+    ["to keep them", isForeign ? "give the buffer more room" : "run with --fit"],
   ];
 }
 
