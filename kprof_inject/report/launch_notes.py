@@ -68,8 +68,8 @@ _CLOCK_NOTES = {
     ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure "
     "it by. All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
     "totals and shares are over {over}",
-    ClockSource.TIMER: "clock: none to fit: every record is a reading of the globaltimer, in nanoseconds, as exact as its "
-    "steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
+    ClockSource.TIMER: "clock: none to fit: every record is a reading of the globaltimer, in nanoseconds, as exact as "
+    "its steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
 }
 # By the slots' source.
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
