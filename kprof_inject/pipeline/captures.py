@@ -68,7 +68,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
         hint = (
             "this is what a capture was written as; give the capture, or its workspace"
             if is_format(place)
-            else "save one: host_buffer.numpy().tofile(PATH); of other profilers numpy.save(PATH, buffer.cpu().numpy())"
+            else "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
         )
         raise KprofError(f"{place} is no Proton buffer", hint=hint)
     _refuse(
