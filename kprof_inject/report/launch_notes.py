@@ -203,16 +203,7 @@ def _why_idle(ending: Ending) -> str:
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
-        of_all = 100 * summary.records_lost / summary.records_written
-        kept, remedy = (
-            ("there was no room for the last", "Give the buffer more room")
-            if summary.is_foreign
-            else ("the ring keeps the newest", "--fit runs once more with rings that keep them all")
-        )
-        yield (
-            f"lost: {summary.records_lost} of {summary.records_written} records ({of_all:.0f} %): {kept}"
-            f"{_whose(summary.lost, summary)}; totals and shares are of these alone. {remedy}"
-        )
+        yield _lost(summary)
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
         yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, in no row above"
         if summary.open_starts:
@@ -228,6 +219,20 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
     if summary.ctas_damaged:
         yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, for the header contradicts itself"
+
+
+def _lost(summary: LaunchSummary) -> str:
+    lost, written = summary.records_lost, summary.records_written
+    of_all, whose = f"{100 * lost / written:.0f}", _whose(summary.lost, summary)
+    if summary.is_foreign:
+        return (
+            f"lost: {lost} of {written} records ({of_all} %): there was no room for the last{whose}; totals and shares "
+            "are of these alone. Give the buffer more room"
+        )
+    return (
+        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares are of "
+        "these alone. --fit runs once more with rings that keep them all"
+    )
 
 
 def _whose(faults: RecordFaults | None, summary: LaunchSummary) -> str:

@@ -25,8 +25,8 @@ from kprof_inject.timeline.columns import (
     largest,
     smallest,
 )
-from kprof_inject.timeline.nesting import crossing, nest, within_children
-from kprof_inject.timeline.overlaps import crossing_own_kind, lanes_beside, lanes_with_overlaps
+from kprof_inject.timeline.nesting import Nesting, crossing, nest, within_children
+from kprof_inject.timeline.overlaps import lanes_of_pairs, one_lane
 from kprof_inject.timeline.pairs import Pairs
 from kprof_inject.timeline.records import contradicted_records
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -103,7 +103,9 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
     timed = np.flatnonzero(~is_instant)
     starts, ends = _matched(points["unit"][timed], scope[timed], points["side"][timed] == Side.END)
     starts, ends = timed[starts], timed[ends]
-    alone = np.setdiff1d(timed, np.concatenate((starts, ends)))
+    is_alone = ~is_instant
+    is_alone[starts] = is_alone[ends] = False
+    alone = np.flatnonzero(is_alone)
     instants = np.flatnonzero(is_instant)
     start_at = np.concatenate((first[starts], first[instants]))
     end_at = np.concatenate((first[ends], first[instants] + 1))
@@ -171,15 +173,10 @@ def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
     units, table = recorded.entries.units, launch.kernel.scopes
     placed = _placed(recorded)
     count = len(table.scopes)
-    pairs = placed.pairs
-    overlaps = np.ones(count, dtype=np.int64)
-    own_lane = np.full(len(pairs.scope), -1)
-    mine = np.flatnonzero(crossing_own_kind(pairs.scope, pairs.start_at, pairs.end_at, count)[pairs.scope])
-    if mine.size:
-        key = placed.unit[pairs.start_at[mine]] * count + pairs.scope[mine]
-        own_lane[mine] = lanes_beside(key, pairs.start_at[mine], pairs.end_at[mine])
-        np.maximum.at(overlaps, pairs.scope[mine], own_lane[mine] + 1)
-    rows = _rows(launch, placed, units, own_lane)
+    nesting = nest(placed.pairs, len(placed.unit))
+    lanes = one_lane(count) if nesting.is_proper else lanes_of_pairs(placed.pairs, placed.unit, count)
+    rows = _rows(launch, placed, units, nesting)
+    rows["depth"][lanes.places] = lanes.own
     ctas = _ctas(units, rows)
     _, scope, is_end = placed.unpaired
     elsewhere = recorded.entries.lost_elsewhere if isinstance(recorded.entries, Spans) else 0
@@ -189,7 +186,7 @@ def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
         clock=timer_clock(np.unique(ctas["sm"]).astype(np.int64)),
         ctas=ctas,
         incomplete=_incomplete(units, placed, rows, ctas),
-        lanes=lanes_with_overlaps(pairs.scope, pairs.start_at, pairs.end_at, overlaps),
+        lanes=lanes.first,
         records_written=int(units["written"].sum()) + elsewhere,
         records_lost=int(units["lost"].sum()) + elsewhere,
         open_starts=np.bincount(scope[~is_end], minlength=count),
@@ -201,14 +198,12 @@ def _of_recorded(launch: Launch, recorded: Recorded) -> Timeline:
         first_ns=int(ctas["init_ns"].min(initial=NO_SMALLEST)),
         last_ns=int(ctas["pre_final_ns"].max(initial=NO_LARGEST)),
         _blocks=_Rows(rows),
-        overlaps=overlaps if mine.size else None,
+        overlaps=lanes.overlaps,
     )
 
 
-def _rows(launch: Launch, placed: _Placed, units: NDArray[np.void], own_lane: NDArray[np.int64]) -> NDArray[np.void]:
-    """``own_lane`` is that of each scope among those of its kind, or -1 where these never cross."""
+def _rows(launch: Launch, placed: _Placed, units: NDArray[np.void], nesting: Nesting) -> NDArray[np.void]:
     pairs = placed.pairs
-    nesting = nest(pairs, len(placed.unit))
     unit = placed.unit[pairs.start_at]
     begins = np.searchsorted(placed.unit, unit)
     rows = np.zeros(len(pairs.scope), dtype=SCOPE_COLUMNS)
@@ -216,8 +211,7 @@ def _rows(launch: Launch, placed: _Placed, units: NDArray[np.void], own_lane: ND
     for name in ("cta", "sm", "warp"):
         rows[name] = units[name][unit]
     rows["scope"] = pairs.scope
-    # Those that stand beside others of their kind are drawn below each other.
-    rows["depth"] = np.where(own_lane >= 0, own_lane, nesting.depth)
+    rows["depth"] = nesting.depth
     rows["iteration"] = -1
     for side, at in (("start", pairs.start_at), ("end", pairs.end_at)):
         rows[f"{side}_record"] = at - begins

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.nesting import crossing, crossing_kinds, lanes_of
+from kprof_inject.timeline.pairs import Pairs
 
 
 def lanes_beside(key: NDArray[np.int64], start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -48,22 +50,41 @@ def crossing_own_kind(
 ) -> NDArray[np.bool_]:
     """Which of the table's ``count`` scopes cross others of their own kind. Takes what ``crossing`` takes."""
     found = np.zeros(count, dtype=bool)
-    for kind in np.unique(scope).tolist():
+    for kind in np.flatnonzero(np.bincount(scope, minlength=count)).tolist():
         mine = np.flatnonzero(scope == kind)
         found[kind] = crossing(start_at[mine], end_at[mine])[0].size > 0
     return found
 
 
-def lanes_with_overlaps(
-    scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64], overlaps: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The first lane of each scope of the table. One that crosses its own kind has as many for itself as ``overlaps``
-    says, behind those that the others share."""
-    alone = overlaps == 1
-    shared = np.flatnonzero(alone[scope])
-    crosses = crossing_kinds(scope[shared], start_at[shared], end_at[shared], len(overlaps))
-    lanes = lanes_of(crosses)
-    own = np.flatnonzero(~alone)
-    first = int(lanes[alone].max(initial=-1)) + 1
-    lanes[own] = first + np.cumsum(overlaps[own]) - overlaps[own]
-    return lanes
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """``first`` and ``overlaps`` are ``Timeline.lanes`` and ``Timeline.overlaps``. ``own`` is the lane of each scope
+    that crosses others of its kind, from 0 among these; ``places`` is where it stands among the pairs."""
+
+    first: NDArray[np.int64]
+    overlaps: NDArray[np.int64] | None
+    places: NDArray[np.int64]
+    own: NDArray[np.int64]
+
+
+def one_lane(count: int) -> Lanes:
+    """Where no scope crosses another. ``count`` is how many the table has, here and below."""
+    none = np.zeros(0, dtype=np.int64)
+    return Lanes(np.zeros(count, dtype=np.int64), None, none, none)
+
+
+def lanes_of_pairs(pairs: Pairs, unit: NDArray[np.int64], count: int) -> Lanes:
+    """``unit`` is that of each record. A kind that crosses itself has lanes of its own, behind those that the others
+    share."""
+    scope, start_at, end_at = pairs.scope, pairs.start_at, pairs.end_at
+    crosses_own = crossing_own_kind(scope, start_at, end_at, count)
+    shared, places = np.flatnonzero(~crosses_own[scope]), np.flatnonzero(crosses_own[scope])
+    first = lanes_of(crossing_kinds(scope[shared], start_at[shared], end_at[shared], count))
+    if not places.size:
+        return replace(one_lane(count), first=first)
+    own = lanes_beside(unit[start_at[places]] * count + scope[places], start_at[places], end_at[places])
+    overlaps = np.ones(count, dtype=np.int64)
+    np.maximum.at(overlaps, scope[places], own + 1)
+    widths = overlaps[crosses_own]
+    first[crosses_own] = int(first[~crosses_own].max(initial=-1)) + 1 + np.cumsum(widths) - widths
+    return Lanes(first, overlaps, places, own)

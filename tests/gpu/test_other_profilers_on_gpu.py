@@ -1,4 +1,4 @@
-"""Buffers that other profilers' calls wrote on the device, against a plain loop over their words and their own trace."""
+"""Other profilers' buffers, written on the device, against a plain loop over their words and their own trace."""
 
 from __future__ import annotations
 

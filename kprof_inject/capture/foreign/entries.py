@@ -54,8 +54,7 @@ class Points:
 
     def kinds(self) -> set[tuple[int, bool]]:
         """The events that occur, and whether as instants."""
-        is_instant = self.points["side"] == Side.INSTANT
-        return set(zip(self.points["event"].tolist(), is_instant.tolist(), strict=True))
+        return _kinds(self.points["event"], self.points["side"] == Side.INSTANT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,13 @@ class Spans:
 
     def kinds(self) -> set[tuple[int, bool]]:
         """As of ``Points``."""
-        found = set(zip(self.spans["event"].tolist(), self.spans["is_instant"].tolist(), strict=True))
+        found = _kinds(self.spans["event"], self.spans["is_instant"])
         return found | {(event, False) for event in self.opened["event"].tolist()}
+
+
+def _kinds(event: NDArray[np.int32], is_instant: NDArray[np.bool_]) -> set[tuple[int, bool]]:
+    occurs = np.flatnonzero(np.bincount(2 * event.astype(np.int64) + is_instant)).tolist()
+    return {(kind // 2, bool(kind % 2)) for kind in occurs}
 
 
 Entries = Points | Spans

@@ -1,4 +1,4 @@
-"""Saves buffers that other profilers' calls wrote: of sm-profiler, if it is installed, and in Triton-distributed's layout.
+"""Saves buffers that other profilers write: sm-profiler's, if it is installed, and one in Triton-distributed's layout.
 
 ``other_profilers.py FOLDER``: ``sm.npy`` with the trace of sm-profiler itself, ``sm.json``, and ``distributed.npy``."""
 
