@@ -7,6 +7,7 @@ beside it (``BufferDescription``).
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +35,8 @@ _FORMATS = ", ".join(PROFILERS)
 _HOW = f"say which profiler wrote it: --buffer-format, or format in a .json file beside it; known are {_FORMATS}"
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _UNKNOWN = "unknown"
+# What NumPy and what it reads with raise for damaged files.
+_UNREADABLE = (ValueError, EOFError, SyntaxError, OverflowError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 
 
 class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,16 +100,19 @@ def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = N
         raise KprofError(f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}", exit_code=2)
     words = _words(array)
     entries = profiler.read(words, said.units or 1, max(names, default=-1) + 1)
-    damaged, written = (
-        int(entries.units["damaged"].sum()),
-        int((entries.units["written"] - entries.units["lost"]).sum()),
-    )
-    if not written or 2 * damaged > written:
+    _require_entries(entries, said.format)
+    return _capture(entries, profiler, said, names, path or Path("buffer"), words.nbytes)
+
+
+def _require_entries(entries: Entries, format_name: str) -> None:
+    """Raises ``KprofError`` if there are none, or if most make no sense: another profiler's look like that."""
+    units = entries.units
+    damaged, kept = int(units["damaged"].sum()), int((units["written"] - units["lost"]).sum())
+    if not kept or 2 * damaged > kept:
         raise KprofError(
-            f"{damaged} of {written} entries are none of {said.format}'s" if written else "nothing was recorded in it",
+            f"{damaged} of {kept} entries are none of {format_name}'s" if kept else "nothing was recorded in it",
             hint=f"take the buffer after the launch, and say whose it is; known are {_FORMATS}",
         )
-    return _capture(entries, profiler, said, names, path or Path("buffer"), words.nbytes)
 
 
 def _saved(path: Path) -> NDArray[Any]:
@@ -119,7 +125,7 @@ def _saved(path: Path) -> NDArray[Any]:
                 raise KprofError(f"it holds {len(found.files)} arrays, and a buffer is one", hint=_SAVE_AGAIN)
             array: NDArray[Any] = found[found.files[0]]
             return array
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, SyntaxError) as error:
+    except (*_UNREADABLE, OSError, MemoryError) as error:
         raise KprofError(f"NumPy cannot read it: {error}", hint=_SAVE_AGAIN) from None
 
 

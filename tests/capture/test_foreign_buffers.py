@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -284,6 +285,23 @@ def test_files_that_numpy_cannot_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.npy.json").write_text('{"formt": "flashinfer"}')
     with pytest.raises(KprofError, match="formt"):
         read_saved_buffer(tmp_path / "bad.npy")
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+@given(damage=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3), cut=st.integers(0, 400))
+@settings(max_examples=60, deadline=None)
+def test_damaged_files_are_read_or_refused(ending: str, damage: list[tuple[int, int]], cut: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"b.{ending}")
+        (np.save if ending == "npy" else np.savez_compressed)(path, WHOLE["flashinfer"][0])
+        data = bytearray(path.read_bytes())
+        for place, value in damage:
+            data[place % len(data)] = value
+        path.write_bytes(data[: len(data) - cut % len(data)] if cut > 300 else data)
+        try:
+            read_saved_buffer(path, BufferDescription(format="flashinfer"))
+        except KprofError as error:
+            assert path.name in error.what
 
 
 def _saved_objects(folder: Path) -> bytes:

@@ -33,6 +33,7 @@ _TAGS = 256
 # Of a block's threads and the lanes that a user makes up, there are fewer.
 _MOST_LANES = 1 << 15
 _LONGEST_NS = 1 << 62
+_MOST_SCOPES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,9 @@ class Cute:
         timed = np.flatnonzero(sound)
         sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
         found = _Found(unit, start_ns, duration_ns, tag, lane, used, sound)
-        # Only the atomic mode counts; the others leave 0, or what fitted.
-        return _spans(found, lost=np.maximum(slices[:, 0] - room, 0))
+        # Only the atomic mode counts; the others leave 0, or what fitted. What no launch comes to is damaged.
+        counts = np.where(np.abs(slices[:, 0]) < _MOST_SCOPES, slices[:, 0], 0)
+        return _spans(found, lost=np.maximum(counts - room, 0))
 
 
 @dataclass(frozen=True, slots=True)

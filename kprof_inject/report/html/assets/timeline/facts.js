@@ -1,9 +1,6 @@
 /** What is known of one scope, CTA or window, as pairs of a label and a text. */
 
-import { formatCount, formatNs, formatShare } from "#format";
-
-/** Not every profiler tells which SM a CTA ran on. */
-export const smName = (sm) => (sm < 0 ? "unknown SM" : `SM ${sm}`);
+import { formatCount, formatNs, formatShare, smName } from "#format";
 
 const CROSSES = 1;
 const CUT = 2;

@@ -1,7 +1,6 @@
 /** What stands beside the rows: their names, and the scrollbar. */
 
-import { counted } from "#format";
-import { smName } from "#timeline/facts";
+import { counted, smName } from "#format";
 import { GUTTER, RULER, SCROLLBAR, thumbOf } from "#timeline/layout";
 import { CTA, FLIGHT, LEVEL, SM, WARP, rowAt } from "#timeline/rows";
 
