@@ -90,18 +90,16 @@ def _of_spans(entries: Spans, scope_of_event: NDArray[np.int16]) -> _Placed:
 
 def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
     """A unit writes in the order of time; what contradicts that is damaged. An end belongs to the last start of its
-    scope that is open."""
+    event that is open."""
     points = entries.points
-    wrong = contradicted_records(
-        points["unit"].astype(np.int64), points["ns"].astype(np.int64), np.ones(len(points), dtype=bool)
-    )
-    damaged, points = points["unit"][wrong].astype(np.int64), points[~wrong]
+    wrong = contradicted_records(points["unit"], points["ns"], np.ones(len(points), dtype=bool))
+    damaged, points = points["unit"][wrong], points[~wrong]
     is_instant = points["side"] == Side.INSTANT
     scope = scope_of_event[points["event"], is_instant.astype(np.intp)]
     copies = np.where(is_instant, 2, 1)
     first = np.cumsum(copies) - copies
     timed = np.flatnonzero(~is_instant)
-    starts, ends = _matched(points["unit"][timed], scope[timed], points["side"][timed] == Side.END)
+    starts, ends = _matched(points[timed])
     starts, ends = timed[starts], timed[ends]
     is_alone = ~is_instant
     is_alone[starts] = is_alone[ends] = False
@@ -112,8 +110,8 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
     by_start = np.argsort(start_at)
     none = np.zeros(0, dtype=np.int64)
     return _Placed(
-        np.repeat(points["unit"], copies).astype(np.int64),
-        np.repeat(points["ns"], copies).astype(np.int64),
+        np.repeat(points["unit"], copies),
+        np.repeat(points["ns"], copies),
         Pairs(
             start_at[by_start],
             end_at[by_start],
@@ -121,19 +119,17 @@ def _of_points(entries: Points, scope_of_event: NDArray[np.int16]) -> _Placed:
             none,
             none,
         ),
-        (points["unit"][alone].astype(np.int64), scope[alone], points["side"][alone] == Side.END),
+        (points["unit"][alone], scope[alone], points["side"][alone] == Side.END),
         damaged,
     )
 
 
-def _matched(
-    unit: NDArray[np.int64], scope: NDArray[np.int16], is_end: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The places of starts and of their ends, as brackets match; the rest has no partner."""
-    order = np.lexsort((scope, unit))
-    group = np.append(True, (np.diff(unit[order]) != 0) | (np.diff(scope[order]) != 0))[: len(order)]
+def _matched(points: NDArray[np.void]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places of starts and of their ends, as the brackets of each event match; the rest has no partner."""
+    order = np.lexsort((points["event"], points["unit"]))
+    unit, event, closes = points["unit"][order], points["event"][order], points["side"][order] == Side.END
+    group = np.append(True, (np.diff(unit) != 0) | (np.diff(event) != 0))[: len(order)]
     number = np.cumsum(group)
-    closes = is_end[order]
     # Groups are put so far from each other that none reaches the level of the one before.
     far = -2 * (len(order) + 1) * number
     opened = np.cumsum(np.where(closes, -1, 1))
@@ -144,10 +140,9 @@ def _matched(
     before = np.where(group, 0, np.append(0, lowest[:-1])[: len(order)])
     matched = ~(closes & (opened < before))
     by_level = np.lexsort((level[matched], number[matched]))
-    at = order[matched][by_level]
-    ends, same = is_end[at], np.zeros(max(len(at) - 1, 0), dtype=bool)
-    same[:] = (np.diff(number[matched][by_level]) == 0) & (np.diff(level[matched][by_level]) == 0)
-    joined = np.flatnonzero(same & ~ends[:-1] & ends[1:])
+    number, level, closes, at = (column[matched][by_level] for column in (number, level, closes, order))
+    is_pair = (np.diff(number) == 0) & (np.diff(level) == 0) & ~closes[:-1] & closes[1:]
+    joined = np.flatnonzero(is_pair)
     return at[joined], at[joined + 1]
 
 

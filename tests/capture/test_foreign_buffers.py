@@ -124,6 +124,13 @@ def test_records_without_partner_are_counted_and_the_rest_is_kept() -> None:
     assert (made.open_starts.tolist()[1], made.stray_ends.tolist()[1]) == (1, 1)
 
 
+def test_events_of_one_name_are_paired_each_by_itself() -> None:
+    marks = [Mark(0, 0, 10), Mark(1, 0, 20), Mark(0, 1, 30), Mark(1, 1, 40)]
+    made = timeline(flashinfer(1, [[marks]]), "flashinfer", names=["work", "work"])
+    assert found(made) == Counter({(0, 0, "work", 10, 30): 1, (0, 0, "work", 20, 40): 1})
+    assert len(made.table.scopes) == 1 and made.overlaps is not None and made.overlaps.tolist() == [2]
+
+
 def test_cute_scopes_that_overlap_their_own_kind_are_kept_on_lanes() -> None:
     """As tokens make them, that are taken in one iteration and given back in the next."""
     tokens = [Scope(1, T + 100 * turn, T + 100 * turn + 250) for turn in range(5)]
