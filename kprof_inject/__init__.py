@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from kprof_inject.export.arrow import to_arrow as to_arrow
     from kprof_inject.export.arrow import to_pandas as to_pandas
     from kprof_inject.results import load as load
+    from kprof_inject.results import read_buffer as read_buffer
 
 _PLACES = {
     "profile": "kprof_inject.api",
     "load": "kprof_inject.results",
+    "read_buffer": "kprof_inject.results",
     "KprofError": "kprof_inject.errors",
     "Mode": "kprof_inject.capture.mode",
     "to_arrow": "kprof_inject.export.arrow",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
+from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
@@ -101,10 +103,35 @@ class Results:
 
 
 def load(path: str | Path) -> Results:
-    """What a workspace's last capture says, a capture's folder, or a file with Proton's ``host_buffer``. Raises
-    ``KprofError`` for anything else. A launch whose buffer is damaged is passed over with a warning."""
+    """What a workspace's last capture says, a capture's folder, a file with Proton's ``host_buffer``, or another
+    profiler's buffer that NumPy saved, with a ``.json`` beside it. Raises ``KprofError`` for anything else. A launch
+    whose buffer is damaged is passed over with a warning."""
     import warnings
 
     place = Path(path)
     timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
     return Results(timelines, experiments_at(place))
+
+
+def read_buffer(
+    buffer: Any,
+    *,
+    format: str | None = None,
+    names: Sequence[str] | Mapping[int, str] | None = None,
+    kernel: str | None = None,
+    units: int | None = None,
+    unit_name: str | None = None,
+) -> Results:
+    """What another profiler recorded in one launch: its buffer as an array on the host, or the path of one that NumPy
+    saved.
+
+    ``format`` is ``sm-profiler``, ``triton-distributed``, ``flashinfer``, ``cute`` or ``cute-compact``; ``names`` are
+    those of its events, by their numbers. ``units`` and ``unit_name`` are for the last two: ``num_units`` of the
+    buffer's allocation. Raises ``KprofError`` for what is no such buffer."""
+    named = dict(names) if isinstance(names, Mapping) else names if names is None else list(names)
+    said = BufferDescription(format=format, names=named, kernel=kernel, units=units, unit_name=unit_name)
+    if isinstance(buffer, str | Path):
+        capture = open_capture(Path(buffer), said=said)
+    else:
+        capture = read_buffer_array(buffer, said)
+    return Results(decode_capture(capture, lambda told: None))

@@ -72,7 +72,7 @@ def test_a_launch_that_is_damaged_is_passed_over_with_a_warning(tmp_path: Path) 
 def test_what_is_no_capture_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(kprof_inject.KprofError) as refused:
         kprof_inject.load(tmp_path / "nowhere")
-    assert str(refused.value).endswith("\nhint: name a workspace, a capture, or a file with a Proton buffer")
+    assert str(refused.value).endswith("\nhint: name a workspace, a capture, or a file with a buffer")
 
 
 def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
@@ -85,5 +85,6 @@ def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 
 def test_dir_shows_the_api_and_nothing_else() -> None:
-    assert dir(kprof_inject) == ["KprofError", "Mode", "__version__", "load", "profile", "to_arrow", "to_pandas"]
+    api = ["KprofError", "Mode", "__version__", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
+    assert dir(kprof_inject) == api
     assert all(getattr(kprof_inject, name) for name in dir(kprof_inject))

@@ -61,7 +61,8 @@ def trust_in(report: LaunchReport) -> Trust:
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
-        yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost (--fit keeps them)"
+        remedy = "give the buffer more room" if summary.is_foreign else "--fit keeps them"
+        yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost ({remedy})"
     if summary.records_damaged:
         yield f"{counted(summary.records_damaged, 'record')} were damaged"
     if summary.ctas_damaged:
@@ -71,7 +72,7 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
 
 
 def _clock(summary: LaunchSummary) -> Iterator[str]:
-    if summary.clock_source == ClockSource.FITTED:
+    if summary.clock_source in (ClockSource.FITTED, ClockSource.TIMER):
         return
     known = summary.nominal_mhz is not None
     doubt = f"by {100 * summary.clock_error:.0f} %" if known else "by any factor"

@@ -123,6 +123,9 @@ class LaunchSummary:
     grid: tuple[int, int, int]
     warps: int
     ctas: int
+    cta_name: str
+    warp_name: str
+    """What CTAs and warps are called, as ``Kernel`` has it."""
     duration_ns: int
     clock_mhz: float
     clock_error: float
@@ -162,6 +165,11 @@ class LaunchSummary:
         is_bound = self.clock_source == ClockSource.FITTED or self.nominal_mhz is not None
         return self.clock_error if is_bound else None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Another profiler recorded it."""
+        return self.clock_source == ClockSource.TIMER
+
     def trees(self) -> Iterator[tuple[PartitionSummary | None, tuple[int, ...]]]:
         """The launch's scopes as a reader gets them: each partition with its scopes, or all under None."""
         if self.partitions:
@@ -199,6 +207,8 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         grid=launch.grid,
         warps=launch.kernel.num_warps,
         ctas=len(timeline.ctas),
+        cta_name=launch.kernel.cta_name,
+        warp_name=launch.kernel.warp_name,
         duration_ns=launch_duration_ns(timeline),
         clock_mhz=timeline.clock.clock_hz / 1e6,
         clock_error=timeline.clock.rate_error,

@@ -6,7 +6,7 @@ import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN, decode
+from kprof_inject.capture.foreign.entries import Recorded
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
@@ -151,6 +152,10 @@ class Kernel:
     """Why it was not launched again to be timed, in words that follow *because*; empty if nobody said."""
     launches: int | None = None
     """How often the process launched it, captured or not; None if that is unknown. A replay of a graph is no launch."""
+    cta_name: str = "CTA"
+    """What stands in for a CTA is called where another profiler recorded."""
+    warp_name: str = "warp"
+    """The same of a warp."""
 
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""
@@ -198,6 +203,8 @@ class Launch:
     """What the process said of itself; None where nothing is known."""
     capture_folder: Path | None = None
     """The buffer lies in it; None for a file of the user's own."""
+    recorded: Recorded | None = field(default=None, repr=False, compare=False)
+    """What another profiler recorded; None for Proton's buffers, which are read when they are needed."""
 
     @property
     def path(self) -> Path:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
+    buffer_options,
     choice_options,
     json_option,
     path_type,
@@ -53,6 +55,7 @@ _MORE = (
 )
 @choice_options
 @scope_names_option
+@buffer_options
 @redact_option
 @json_option
 @click.pass_context
@@ -67,18 +70,19 @@ def command(
     html_path: Path | None,
     choice: Choice,
     names_path: Path | None,
+    said: BufferDescription,
     redact: bool,
     as_json: bool,
 ) -> None:
     """Say what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
 
-    Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer. Of a WORKSPACE alone,
-    the last two captures are compared."""
+    Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
+    that numpy.save wrote. Of a WORKSPACE alone, the last two captures are compared."""
     if other is None:
         place, other = _last_two(place)
     limit = None if limit_text is None else parse_limit(limit_text)
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
-    captures = {side: _captures(side, places, names_path, redact) for side, places in sides.items()}
+    captures = {side: _captures(side, places, names_path, said, redact) for side, places in sides.items()}
     _say_origins(captures)
     diff = diff_captures(
         *(_timelines(found, choice) for found in captures.values()),
@@ -109,11 +113,13 @@ def _last_two(place: Path) -> tuple[Path, Path]:
     return before, after
 
 
-def _captures(side: str, places: tuple[Path, ...], names_path: Path | None, redact: bool) -> list[Capture]:
+def _captures(
+    side: str, places: tuple[Path, ...], names_path: Path | None, said: BufferDescription, redact: bool
+) -> list[Capture]:
     """What ``places`` are, each once: a capture that is given twice shows nothing of what captures differ by."""
     found: dict[Path, Capture] = {}
     for place in places:
-        capture = open_capture(place, names_path, redact=redact)
+        capture = open_capture(place, names_path, said, redact=redact)
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
             say(f"left out {place}: {side} has this capture already")
     return list(found.values())

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from kprof_inject.capture.foreign.registry import PROFILERS
+from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
@@ -207,8 +209,42 @@ def scope_names_option(function: Function) -> Function:
         "names_path",
         type=path_type(),
         metavar="FILE",
-        help="For a BUFFER: what its scope ids are called; the kernel's .ttgir with its records, or JSON.",
+        help="For a BUFFER of Proton: what its scope ids are called; the kernel's .ttgir with its records, or JSON.",
     )(function)
+
+
+def buffer_options(function: Function) -> Function:
+    """What another profiler's buffer does not tell. The command gets it as ``said``."""
+
+    @functools.wraps(function)
+    def with_description(
+        *args: Any, buffer_format: str | None, names: str | None, units: int | None, **others: Any
+    ) -> Any:
+        named = None if names is None else [name.strip() for name in names.split(",")]
+        said = BufferDescription(format=buffer_format, names=named, units=units)
+        return function(*args, said=said, **others)
+
+    decorated: Any = click.option(
+        "--buffer-units",
+        "units",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="For a BUFFER of cute or cute-compact: how many units it has, num_units of its allocation. [default: 1]",
+    )(with_description)
+    decorated = click.option(
+        "--names",
+        metavar="NAME,...",
+        help="For a BUFFER of another profiler: what its events are called, from number 0 on.",
+    )(decorated)
+    return cast(
+        Function,
+        click.option(
+            "--buffer-format",
+            type=click.Choice(list(PROFILERS)),
+            help="For a BUFFER that numpy.save wrote: the profiler that it is of. [default: what the .json beside it "
+            "says]",
+        )(decorated),
+    )
 
 
 def redact_option(function: Function) -> Function:

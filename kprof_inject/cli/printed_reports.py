@@ -30,6 +30,9 @@ def print_whole_report(reports: Sequence[LaunchReport]) -> None:
 
 def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
     """How to go on from a report of this place."""
+    if any(report.summary.is_foreign for report in reports):
+        say("more: report -v, or --html FILE; timeline: trace")
+        return
     where = named(place)
     if len({report.summary.kernel for report in reports}) > 1:
         say(f"one kernel: kprof-inject report{where} --kernel {quote(reports[0].summary.kernel)}")

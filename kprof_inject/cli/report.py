@@ -9,9 +9,11 @@ from pathlib import Path
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import (
+    buffer_options,
     json_option,
     launch_options,
     path_type,
@@ -30,6 +32,7 @@ from kprof_inject.timeline.choice import Choice
 @click.option("-v", "--verbose", is_flag=True, help="Show everything known about each launch.")
 @launch_options
 @scope_names_option
+@buffer_options
 @json_option
 @click.option(
     "--html",
@@ -44,13 +47,15 @@ def command(
     verbose: bool,
     choice: Choice,
     names_path: Path | None,
+    said: BufferDescription,
     as_json: bool,
     html_path: Path | None,
     redact: bool,
 ) -> None:
     """Show what limits the launches of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
-    host_buffer), what to try, whether to trust the figures, and where a CTA's time goes."""
-    capture = open_capture(place, names_path, redact=redact)
+    host_buffer, or another profiler's that numpy.save wrote), what to try, whether to trust the figures, and where a
+    CTA's time goes."""
+    capture = open_capture(place, names_path, said, redact=redact)
     say(origin_line(capture, time.time_ns()))
     experiments = experiments_at(place)
     reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say, choice)]

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import loss_lines, write_and_say
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import (
+    buffer_options,
     choice_options,
     layout_option,
     path_type,
@@ -33,6 +35,7 @@ from kprof_inject.timeline.choice import Choice
 @choice_options
 @layout_option
 @scope_names_option
+@buffer_options
 @redact_option
 @click.pass_context
 def command(
@@ -42,12 +45,13 @@ def command(
     choice: Choice,
     layout: str | None,
     names_path: Path | None,
+    said: BufferDescription,
     redact: bool,
 ) -> None:
-    """Decode a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's host_buffer) and write a trace, or
-    a table of its scopes."""
+    """Decode a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's host_buffer, or
+    another profiler's that numpy.save wrote) and write a trace, or a table of its scopes."""
     trace = trace_file(ctx, output or (place.parent if place.is_file() else place) / "trace.json", layout)
-    timelines = decode_capture(open_capture(place, names_path, redact=redact), say, choice)
+    timelines = decode_capture(open_capture(place, names_path, said, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
     write_and_say(trace, timelines)

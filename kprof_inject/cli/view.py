@@ -10,6 +10,7 @@ from shlex import quote
 
 import click
 
+from kprof_inject.capture.foreign_buffer import is_saved_array
 from kprof_inject.capture.proton_header import is_proton_buffer
 from kprof_inject.cli.captures import loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
@@ -104,6 +105,10 @@ def _trace_of(place: Path) -> TraceToShow:
         raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
     if place.is_file() and is_proton_buffer(place):
         raise KprofError(f"{place} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
+    if is_saved_array(place):
+        raise KprofError(
+            f"{place} is a buffer", hint="first make a trace of it: kprof-inject trace --buffer-format ..."
+        )
     return TraceToShow(place.name, open_trace(place))
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kprof_inject.capture.experiments import ExperimentRecord
+from kprof_inject.capture.foreign_buffer import NOTHING_SAID, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch, redacted
 from kprof_inject.capture.proton_buffer import read_proton_buffer, read_scope_names
 from kprof_inject.capture.proton_header import is_proton_buffer
@@ -20,7 +21,8 @@ from kprof_inject.export.registry import is_format
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.timeline import Timeline, decode_launch
+from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, is_meant, is_workspace, read_experiments
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
@@ -36,33 +38,52 @@ _FORK_BYTES = 28_000_000
 _SCOPE_BYTES = 240
 
 
-def open_capture(place: Path, names_path: Path | None = None, *, redact: bool = False) -> Capture:
-    """A capture's folder; a workspace: then its last capture; or a file with Proton's ``host_buffer``, for which
-    ``names_path`` may have the names of its scopes. ``redact`` makes it fit for others to see. Raises ``KprofError``
-    for anything else."""
-    capture = _opened(place, names_path)
+def open_capture(
+    place: Path,
+    names_path: Path | None = None,
+    said: BufferDescription = NOTHING_SAID,
+    *,
+    redact: bool = False,
+) -> Capture:
+    """A capture's folder; a workspace: then its last capture; a file with Proton's ``host_buffer``, for which
+    ``names_path`` may have the names of its scopes; or another profiler's buffer that NumPy saved, of which something
+    may be ``said``. ``redact`` makes it fit for others to see. Raises ``KprofError`` for anything else."""
+    capture = _opened(place, names_path, said)
     return redacted(capture) if redact else capture
 
 
-def _opened(place: Path, names_path: Path | None) -> Capture:
+def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
+    if is_saved_array(place):
+        _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
+        return read_saved_buffer(place, said)
+    if said != NOTHING_SAID:
+        _refuse(
+            place, place, "--buffer-format, --names and --buffer-units are for what numpy.save wrote", "leave them out"
+        )
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
     if not (place.exists() or is_meant(place)):
-        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a Proton buffer")
+        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a buffer")
     if not is_meant(place):
         hint = (
             "this is what a capture was written as; give the capture, or its workspace"
             if is_format(place)
-            else "save one: host_buffer.numpy().tofile(PATH)"
+            else "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
         )
         raise KprofError(f"{place} is no Proton buffer", hint=hint)
-    if names_path is not None:
-        raise KprofError(
-            f"--scope-names is for a file with Proton's host_buffer, and {place} is none",
-            hint="leave it out: a capture has the names of its scopes",
-            exit_code=2,
-        )
+    _refuse(
+        names_path,
+        place,
+        "--scope-names is for a file with Proton's host_buffer",
+        "leave it out: a capture has the names of its scopes",
+    )
     return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+
+
+def _refuse(given: object, place: Path, what: str, hint: str) -> None:
+    """Raises ``KprofError`` if something was ``given`` that is for other places."""
+    if given is not None:
+        raise KprofError(f"{what}, and {place} is none", hint=hint, exit_code=2)
 
 
 def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
@@ -142,6 +163,6 @@ def _run(launches: Sequence[Launch], given_bytes: int) -> Run:
 
 def _decoded(launch: Launch) -> Iterator[Timeline | KprofError]:
     try:
-        yield decode_launch(launch)
+        yield timeline_of(launch)
     except KprofError as error:
         yield error

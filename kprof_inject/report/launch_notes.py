@@ -19,18 +19,19 @@ from kprof_inject.timeline.waves import Ending, Waves
 _NOTABLE = 1.25
 
 
-def spread_notes(scopes: Sequence[ScopeSummary]) -> Iterator[str]:
-    """A line for each scope in which warps, CTAs or SMs stand out, and one for all that is even."""
+def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = "CTA") -> Iterator[str]:
+    """A line for each scope in which warps, CTAs or SMs stand out, and one for all that is even. ``warp`` and ``cta``
+    are what these are called."""
     even: list[GroupSpread] = []
-    rest = "all warps, CTAs and SMs"
+    rest = f"all {warp}s, {cta}s and SMs"
     for scope in scopes:
-        spreads = _comparable(scope)
+        spreads = _comparable(scope, warp, cta)
         notable = {noun: spread for noun, spread in spreads.items() if _factor(spread) >= _NOTABLE}
         even += [spread for noun, spread in spreads.items() if noun not in notable]
         parts = [f"{noun}s {_range(spread, noun)} the median" for noun, spread in notable.items()]
         balance = scope.cta_balance
         if balance and balance.median_imbalance >= _NOTABLE:
-            parts.append(f"in a CTA the slowest warp {ratio(balance.median_imbalance)} the mean of the warps")
+            parts.append(f"in a {cta} the slowest {warp} {ratio(balance.median_imbalance)} the mean of the {warp}s")
         if parts:
             yield f"spread of {scope.scope}: {'; '.join(parts)}"
             rest = "all else"
@@ -41,8 +42,8 @@ def spread_notes(scopes: Sequence[ScopeSummary]) -> Iterator[str]:
         yield f"spread: {rest} within {percent(furthest)} of the median of their scope"
 
 
-def _comparable(scope: ScopeSummary) -> dict[str, GroupSpread]:
-    spreads = {"warp": scope.warp_spread, "CTA": scope.cta_spread, "SM": scope.sm_spread}
+def _comparable(scope: ScopeSummary, warp: str, cta: str) -> dict[str, GroupSpread]:
+    spreads = {warp: scope.warp_spread, cta: scope.cta_spread, "SM": scope.sm_spread}
     return {noun: spread for noun, spread in spreads.items() if spread and spread.groups > 1 and spread.median_ns}
 
 
@@ -67,6 +68,8 @@ _CLOCK_NOTES = {
     ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure "
     "it by. All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
     "totals and shares are over {over}",
+    ClockSource.TIMER: "clock: none to fit: every record is a reading of the globaltimer, in nanoseconds, as exact as "
+    "its steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
 }
 # By the slots' source.
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
@@ -88,11 +91,11 @@ def launch_notes(summary: LaunchSummary) -> Iterator[str]:
     yield _record_cost(summary)
     yield from _iterations(summary)
     yield from _between_iterations(summary)
-    yield from spread_notes(summary.scopes)
+    yield from spread_notes(summary.scopes, summary.warp_name, summary.cta_name)
     if summary.waves:
         yield from _waves(summary.waves, summary.ending)
     elif summary.ctas:
-        yield "waves: unknown, and so are tail and idle SMs: no timer says when each CTA began"
+        yield f"waves: unknown, and so are tail and idle SMs: no timer says when each {summary.cta_name} began"
     yield from _missing(summary)
 
 
@@ -102,8 +105,9 @@ def _clock(summary: LaunchSummary) -> str:
         mhz=summary.clock_mhz,
         percent=100 * summary.clock_error,
         residual_ns=summary.residual_ns,
+        cta=summary.cta_name,
         assumption="the device's nominal rate" if known else "for the device's nominal rate is unknown too",
-        over="all warps of their partition" if summary.partitions else "all warps",
+        over="all warps of their partition" if summary.partitions else f"all {summary.warp_name}s",
         doubt=f"{100 * summary.clock_error:.0f} %" if known else "any factor",
     )
 
@@ -199,22 +203,17 @@ def _why_idle(ending: Ending) -> str:
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
-        of_all = 100 * summary.records_lost / summary.records_written
-        yield (
-            f"lost: {summary.records_lost} of {summary.records_written} records ({of_all:.0f} %): the ring keeps the "
-            f"newest{_whose(summary.lost)}; totals and shares are of these alone. --fit runs once more with rings that "
-            "keep them all"
-        )
+        yield _lost(summary)
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
         yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, in no row above"
         if summary.open_starts:
-            yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts)}"
+            yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts, summary)}"
         if summary.stray_ends:
-            yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends)}"
+            yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends, summary)}"
     if summary.records_damaged:
         yield (
             f"damaged: {summary.records_damaged} of {summary.records_written} entries left out, for they are none of "
-            f"this kernel's records{_whose(summary.damaged)}"
+            f"this kernel's records{_whose(summary.damaged, summary)}"
         )
     if summary.ctas_never_ran:
         yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
@@ -222,10 +221,25 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, for the header contradicts itself"
 
 
-def _whose(faults: RecordFaults | None) -> str:
+def _lost(summary: LaunchSummary) -> str:
+    lost, written = summary.records_lost, summary.records_written
+    of_all, whose = f"{100 * lost / written:.0f}", _whose(summary.lost, summary)
+    if summary.is_foreign:
+        return (
+            f"lost: {lost} of {written} records ({of_all} %): there was no room for the last{whose}; totals and shares "
+            "are of these alone. Give the buffer more room"
+        )
+    return (
+        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares are of "
+        "these alone. --fit runs once more with rings that keep them all"
+    )
+
+
+def _whose(faults: RecordFaults | None, summary: LaunchSummary) -> str:
     if faults is None:
         return ""
+    warp, cta = summary.warp_name, summary.cta_name
     return (
-        f", in {counted(faults.warps, 'warp')} of {counted(faults.ctas, 'CTA')}, most in warp "
-        f"{faults.worst_warp} of CTA {faults.worst_cta} ({faults.worst_records} of {faults.worst_written})"
+        f", in {counted(faults.warps, warp)} of {counted(faults.ctas, cta)}, most in {warp} "
+        f"{faults.worst_warp} of {cta} {faults.worst_cta} ({faults.worst_records} of {faults.worst_written})"
     )

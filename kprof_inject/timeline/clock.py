@@ -151,6 +151,8 @@ class ClockSource(StrEnum):
     """The device's nominal rate: the launch was too short for its readings, or made no record."""
     NOMINAL = "nominal"
     """The same, and nothing else is known: no timer was read."""
+    TIMER = "timer"
+    """No clock: every record is a reading of the timer itself, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +272,28 @@ def nominal_clock(sm: NDArray[np.int64], first_cycles: NDArray[np.int64], nomina
         base_ns=np.full(len(sms), begin_ns),
         curves=flat_curves(len(sms)),
         source=ClockSource.NOMINAL,
+    )
+
+
+def timer_clock(sms: NDArray[np.int64]) -> ClockFit:
+    """Of a launch whose records are readings of the timer: a cycle is a nanosecond of it. ``sms`` are its SMs,
+    ascending."""
+    zeros = np.zeros(len(sms), dtype=np.int64)
+    return ClockFit(
+        rate_ns=1.0,
+        rate_error=0.0,
+        residual_ns=0.0,
+        worst_ns=0.0,
+        between_ns=0.0,
+        timer_step_ns=0,
+        readings=0,
+        readings_left_out=0,
+        counters_guessed=0,
+        sms=sms,
+        base_cycles=zeros,
+        base_ns=zeros,
+        curves=flat_curves(len(sms)),
+        source=ClockSource.TIMER,
     )
 
 

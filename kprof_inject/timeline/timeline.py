@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +84,16 @@ def _running(distances: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.rint(np.concatenate((np.zeros(1), np.cumsum(distances)))).astype(np.int64)
 
 
+class Blocks(Protocol):
+    """A launch's scopes, block by block, as often as they are iterated."""
+
+    def __iter__(self) -> Iterator[NDArray[np.void]]: ...
+
+    def with_launch(self, launch: Launch) -> Blocks:
+        """The same with ``launch`` for the equal one that it has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeBlocks:
     """The second pass over a launch's records: its scopes, block by block, read from its buffer as often as they are
@@ -105,6 +116,9 @@ class ScopeBlocks:
             block = self._block(decoder, rows)
             if block.size:
                 yield block
+
+    def with_launch(self, launch: Launch) -> ScopeBlocks:
+        return replace(self, launch=launch)
 
     def _block(self, decoder: RecordDecoder, rows: slice) -> NDArray[np.void]:
         ctas = decoder.ctas
@@ -182,9 +196,12 @@ class Timeline:
     """Where the launch begins: its CTAs and its records."""
     last_ns: int
     """Where it ends."""
-    _blocks: ScopeBlocks
+    _blocks: Blocks
     partitions: tuple[PartitionScopes, ...] = ()
     """There are none unless the kernel is warp specialised."""
+    overlaps: NDArray[np.int64] | None = None
+    """For each scope of ``table``, on how many lanes it stands, from that of ``lanes`` on, because it crosses others of
+    its kind in a warp. None where none does: no warp of a Proton kernel is twice in one scope."""
     _choice: Choice = EVERYTHING
 
     def __repr__(self) -> str:
@@ -214,7 +231,7 @@ class Timeline:
 
     def with_launch(self, launch: Launch) -> Timeline:
         """The same with ``launch`` for the equal one that it has."""
-        blocks = replace(self._blocks, launch=launch)
+        blocks = self._blocks.with_launch(launch)
         return replace(self, launch=launch, table=launch.kernel.scopes, _blocks=blocks)
 
     @property

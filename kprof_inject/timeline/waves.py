@@ -189,9 +189,9 @@ def launch_duration_ns(timeline: Timeline) -> int:
 
 
 def waves_of(timeline: Timeline) -> Waves | None:
-    """None if no CTA ran, or if no timer was read that says when they did."""
+    """None if no CTA ran, or if no timer was read that says when they began and ended."""
     ctas, told_slots = timeline.ctas, timeline.launch.kernel.with_records.ctas_per_sm
-    if not ctas.size or timeline.clock.source == ClockSource.NOMINAL:
+    if not ctas.size or timeline.clock.source in (ClockSource.NOMINAL, ClockSource.TIMER):
         return None
     residence = _residence(ctas)
     slots, slots_source = _slots(residence, told_slots)

@@ -382,7 +382,7 @@ def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, c
     (kprof.folder / "passwd").write_bytes(content)
     ended = kprof(command, "passwd")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    hint = "save one: host_buffer.numpy().tofile(PATH)"
+    hint = "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
     assert ended.stderr == f"error: passwd is no Proton buffer\nhint: {hint}\n"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -91,7 +91,15 @@ def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     rules = RULES if evidence.slopes is None else {**RULES, **RULES_ON_EXPERIMENTS}
     if not evidence.summary.ctas:
         return tuple(Judgement(rule, (), _NO_CTA) for rule in rules)
-    return tuple(_judgement(name, list(rule(evidence))) for name, rule in rules.items())
+    judgements = tuple(_judgement(name, list(rule(evidence))) for name, rule in rules.items())
+    return tuple(map(_without_remedy, judgements)) if evidence.summary.is_foreign else judgements
+
+
+def _without_remedy(judgement: Judgement) -> Judgement:
+    """What helps where we record helps with nobody else's buffer."""
+    if judgement.unjudged is None:
+        return judgement
+    return replace(judgement, unjudged=replace(judgement.unjudged, remedy=""))
 
 
 def _judgement(rule: str, said: Sequence[Finding | Unjudged]) -> Judgement:

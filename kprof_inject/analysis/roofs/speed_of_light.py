@@ -75,6 +75,8 @@ class SpeedOfLight:
 
 def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
     """Of one launch. ``ran`` is what it executed, or why nobody knows."""
+    if summary.is_foreign:
+        return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not tell what the kernel does", ""))
     target = _target(timeline.launch.kernel)
     rates = rates_of(target)
     if rates is None:

@@ -15,11 +15,14 @@ _CHUNK_CTAS = 1 << 16
 
 
 def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterator[Counters]:
-    """How many CTAs were active at a time: a counter for all SMs, then one for each SM. A CTA (of ``CTA_COLUMNS``) is
-    active from its begin to the end of copying its records. Nothing if there are none."""
+    """How many CTAs were active at a time: a counter for all SMs, then one for each SM that is known. A CTA (of
+    ``CTA_COLUMNS``) is active from its begin to the end of copying its records. Nothing if there are none."""
     if not ctas.size:
         return
     yield Counters(pid, ["all SMs"], "CTAs", *_active(ctas, np.zeros(len(ctas), dtype=np.int64), clock))
+    ctas = ctas[ctas["sm"] >= 0]
+    if not ctas.size:
+        return
     order = np.argsort(ctas["sm"], kind="stable")
     begins = np.flatnonzero(np.diff(ctas["sm"][order], prepend=-1))
     # As many whole SMs at a time as make up a chunk, and at least one.

@@ -12,6 +12,7 @@ from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.export.drawing.scene import Arg, Arrows, EventKind, Events, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import ScopeFlag
 from kprof_inject.timeline.partitions import partition_names
 from kprof_inject.timeline.timeline import Timeline
@@ -134,6 +135,7 @@ class _WarpEvents:
             _scope_kind(scope, partitions.get(index, "")) for index, scope in enumerate(placed.timeline.table.scopes)
         ]
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
+        self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
     def parts(self) -> Iterator[Part]:
         """What was lost comes first: it was the oldest."""
@@ -168,7 +170,7 @@ class _WarpEvents:
             group=np.repeat(np.arange(len(first)), lengths),
             start_order=block["start_record"].astype(np.int64),
             end_order=block["end_record"].astype(np.int64),
-            args=tuple(_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None)),
+            args=tuple(_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles)),
         )
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
@@ -205,14 +207,17 @@ def _scope_kind(scope: ScopeInfo, partition: str) -> EventKind:
     return EventKind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
 
 
-def _scope_args(block: NDArray[np.void], is_slice: Mask | None) -> Iterator[Arg]:
+def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:
     """Of a mark, only where it stands: the time from its start to its end is the record's own. ``net_ns`` is without
-    what records cost; so is ``self_ns``, which is left out where no other scope took any of it."""
+    what records cost; so is ``self_ns``, which is left out where no other scope took any of it. Where nobody read an
+    SM's counter, there are no cycles."""
     iteration = block["iteration"].astype(np.int64)
     has_inner = block["self_ns"] != block["duration_ns"]
-    yield Arg("start_cycles", block["start_cycles"])
+    if has_cycles:
+        yield Arg("start_cycles", block["start_cycles"])
     yield Arg("iteration", iteration, iteration >= 0)
-    yield Arg("cycles", block["end_cycles"] - block["start_cycles"], is_slice)
+    if has_cycles:
+        yield Arg("cycles", block["end_cycles"] - block["start_cycles"], is_slice)
     yield Arg("net_ns", block["duration_ns"], is_slice)
     yield Arg("self_ns", block["self_ns"], has_inner if is_slice is None else has_inner & is_slice)
     for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):

@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.scene import Numbers, Picked, TextColumn
+from kprof_inject.timeline.overlaps import lanes_of_rows
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
+
+_PlaceName = Callable[[Numbers, Numbers, Numbers], TextColumn]
+"""Of SMs, CTAs and warps."""
 
 _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
@@ -111,7 +115,7 @@ class SmLayout:
     """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_WarpNumbers(timeline, _sm_and_cta), timeline.lanes, _sm_first)
+        return _WarpTracks(_WarpNumbers(timeline, _sm_and_cta), timeline, _Nouns.of(timeline).sm_first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class CtaLayout:
     """As ``SmLayout``, ordered by CTA and warp."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_WarpNumbers(timeline, _cta), timeline.lanes, _cta_first)
+        return _WarpTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline).cta_first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,8 @@ class ScopeLayout:
             f"{scope.name} ({partitions[index]})" if index in partitions else scope.name
             for index, scope in enumerate(timeline.table.scopes)
         ]
-        return _ScopeTracks(_WarpNumbers(timeline, _sm_and_cta), [*names, _INCOMPLETE])
+        warps = _WarpNumbers(timeline, _sm_and_cta)
+        return _ScopeTracks(warps, timeline, [*names, _INCOMPLETE], _Nouns.of(timeline).sm_first)
 
 
 BY_SM: TrackLayout = SmLayout()
@@ -141,28 +146,54 @@ LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (BY_SM, CtaLayout(), Sc
 """By the names that users know them by."""
 
 
-def _sm_first(sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
-    return "SM ", sm, " CTA ", cta, " warp ", warp
+@dataclass(frozen=True, slots=True)
+class _Nouns:
+    """What a launch's threads are called by. SMs have no place in a name where nobody knows them."""
+
+    cta: str
+    warp: str
+    has_sms: bool
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> _Nouns:
+        kernel = timeline.launch.kernel
+        return cls(kernel.cta_name, kernel.warp_name, bool((timeline.ctas["sm"] >= 0).all()))
+
+    def sm_first(self, sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
+        place: TextColumn = (f"{self.cta} ", cta, f" {self.warp} ", warp)
+        return ("SM ", sm, " ", *place) if self.has_sms else place
+
+    def cta_first(self, sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
+        place: TextColumn = (f"{self.cta} ", cta, f" {self.warp} ", warp)
+        return (*place, ", SM ", sm) if self.has_sms else place
 
 
-def _cta_first(sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
-    return "CTA ", cta, " warp ", warp, ", SM ", sm
+def _lane_count(timeline: Timeline) -> int:
+    if timeline.overlaps is None:
+        return int(timeline.lanes.max(initial=0)) + 1
+    return int((timeline.lanes + timeline.overlaps).max(initial=1))
+
+
+def _own_lanes(scopes: NDArray[np.void], timeline: Timeline) -> Numbers:
+    """What stands beside others of its kind is on a further lane."""
+    if timeline.overlaps is None:
+        return np.zeros(len(scopes), dtype=np.int64)
+    return lanes_of_rows(scopes, timeline.overlaps)
 
 
 class _WarpTracks:
     """A thread for each warp and lane."""
 
-    def __init__(
-        self, warps: _WarpNumbers, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], TextColumn]
-    ) -> None:
+    def __init__(self, warps: _WarpNumbers, timeline: Timeline, name: _PlaceName) -> None:
         self._warps = warps
-        self._lanes = lanes
-        self._per_warp = int(lanes.max(initial=0)) + 1
+        self._timeline = timeline
+        self._per_warp = _lane_count(timeline)
         self._name = name
         self.count = warps.count * self._per_warp
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        return self._warps.of_scopes(scopes) * self._per_warp + self._lanes[_numbers(scopes, "scope")]
+        lane = self._timeline.lanes[_numbers(scopes, "scope")] + _own_lanes(scopes, self._timeline)
+        return self._warps.of_scopes(scopes) * self._per_warp + lane
 
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return self._warps.of_rows(incomplete) * self._per_warp
@@ -181,15 +212,27 @@ class _WarpTracks:
 
 
 class _ScopeTracks:
-    """A thread for each of these names and each warp; a scope's is that at its index, the last is for what was lost."""
+    """A thread for each of these names, on as many lanes as its scope takes, and each warp; a scope's is that at its
+    index, the last is for what was lost."""
 
-    def __init__(self, warps: _WarpNumbers, names: list[str]) -> None:
+    def __init__(self, warps: _WarpNumbers, timeline: Timeline, names: list[str], place: _PlaceName) -> None:
         self._warps = warps
-        self._names = names
-        self.count = warps.count * len(names)
+        self._timeline = timeline
+        self._place = place
+        lanes = np.ones(len(names), dtype=np.int64)
+        if timeline.overlaps is not None:
+            lanes[:-1] = timeline.overlaps
+        self._first = np.cumsum(lanes) - lanes
+        self._names = [
+            f"{name} (beside {lane})" if lane else name
+            for name, count in zip(names, lanes.tolist(), strict=True)
+            for lane in range(count)
+        ]
+        self.count = warps.count * len(self._names)
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
-        return _numbers(scopes, "scope") * self._warps.count + self._warps.of_scopes(scopes)
+        which = self._first[_numbers(scopes, "scope")] + _own_lanes(scopes, self._timeline)
+        return which * self._warps.count + self._warps.of_scopes(scopes)
 
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
@@ -197,4 +240,4 @@ class _ScopeTracks:
     def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
         which, warp = np.divmod(numbers, max(self._warps.count, 1))
         if numbers.size:
-            yield numbers, (Picked(self._names, which), ": ", *_sm_first(*self._warps.places(warp)))
+            yield numbers, (Picked(self._names, which), ": ", *self._place(*self._warps.places(warp)))

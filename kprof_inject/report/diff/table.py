@@ -108,7 +108,7 @@ def _work(diff: KernelDiff) -> Iterator[str]:
 def _records(diff: KernelDiff) -> Iterator[str]:
     for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
         if missing := sum(launch.records_missing for launch in launches):
-            yield f"lost: {missing} records of {side}. run --fit keeps them all"
+            yield f"lost: {missing} records of {side}. run --fit keeps them all; other profilers' buffers need room"
     if any(scope.basis == MEAN.name for scope in diff.scopes):
         yield "records are missing, and totals with them: scopes are compared by the mean of those that are whole"
     known = {launch.record_cost_known for launch in diff.sides.launches}

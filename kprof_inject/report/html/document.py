@@ -141,6 +141,8 @@ def launch_meta(report: LaunchReport, kernel_name: str, place_name: str, shown: 
         "duration_ns": summary.duration_ns if summary.ctas else None,
         "clock_ghz": timeline.clock.clock_hz / 1e9,
         "clock_source": summary.clock_source,
+        "cta_name": summary.cta_name,
+        "warp_name": summary.warp_name,
         "scope_count": timeline.scope_count,
         "shown_scopes": shown.scopes,
         "shown_ctas": len(timeline.ctas) if shown.ctas is None else int(shown.ctas.sum()),

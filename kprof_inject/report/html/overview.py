@@ -24,6 +24,7 @@ _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
     ClockSource.ASSUMED: "assumed: the timer readings cannot tell",
     ClockSource.NOMINAL: "assumed: no timer was read",
+    ClockSource.TIMER: "the globaltimer itself, in nanoseconds",
 }
 _VERSIONS = {"tool": "kprof-inject", "triton": "Triton", "torch": "PyTorch", "python": "Python"}
 
@@ -63,8 +64,8 @@ _BUILD: dict[str, Callable[[Kernel, KernelResources], str]] = {
 def _launch(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     metadata = timeline.launch.kernel.metadata
     yield "kernel", summary.kernel
-    yield "grid", f"{' x '.join(map(str, summary.grid))}, {counted(summary.ctas, 'CTA')} ran"
-    yield "warps", f"{summary.warps} in each CTA{_recorded(timeline, summary)}"
+    yield "grid", f"{' x '.join(map(str, summary.grid))}, {counted(summary.ctas, summary.cta_name)} ran"
+    yield f"{summary.warp_name}s", f"{summary.warps} in each {summary.cta_name}{_recorded(timeline, summary)}"
     yield "stages", _number(metadata.get("num_stages"))
     yield "CTAs in a cluster", _number(metadata.get("num_ctas") if metadata.get("num_ctas") != 1 else None)
     yield "span", time_text(summary.duration_ns if summary.ctas else None)
@@ -88,7 +89,8 @@ def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     if isinstance(target, dict):
         yield "target", f"{target.get('backend', '')}:{target.get('arch', '')}"
     measured = f" ± {100 * clock.rate_error:.2f} %" if clock.source == ClockSource.FITTED else ""
-    yield "clock", f"{summary.clock_mhz:.0f} MHz{measured}, {_CLOCK_SOURCES[clock.source]}"
+    rate = "" if summary.is_foreign else f"{summary.clock_mhz:.0f} MHz{measured}, "
+    yield "clock", f"{rate}{_CLOCK_SOURCES[clock.source]}"
     yield "nominal clock", "" if summary.nominal_mhz is None else f"{summary.nominal_mhz:.0f} MHz"
     if clock.source == ClockSource.FITTED:
         yield "timer readings", f"{clock.readings}, within {clock.residual_ns:.0f} ns of the fit (rms)"
@@ -104,6 +106,8 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     if summary.subtracted_ns and summary.warp_time_ns:
         taken = summary.subtracted_ns / summary.warp_time_ns
         yield "subtracted", f"{percent(taken)} of the warps' time"
+    if summary.is_foreign:
+        return
     size = f", {_thousands(mode.buffer_bytes)} bytes for each CTA" if mode.buffer_bytes else ""
     yield "buffer", f"{mode.buffer} memory{size}"
     yield "clock bits", f"{mode.clock_bits}{', stores moved' if mode.sched_stores else ''}"

@@ -78,12 +78,14 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[
     if summary.ctas:
         yield f"{short_time(summary.duration_ns)} on the device"
     slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
-    yield f"{counted(summary.ctas, 'CTA')}{slots}, {counted(summary.warps, 'warp')}"
+    yield f"{counted(summary.ctas, summary.cta_name)}{slots}, {counted(summary.warps, summary.warp_name)}"
     yield _device(report)
 
 
 def _device(report: LaunchReport) -> str:
     summary = report.summary
+    if summary.is_foreign:
+        return "timed by the globaltimer"
     name = report.launch.device_name.removeprefix("NVIDIA ") or "SMs"
     if summary.clock_source != ClockSource.FITTED:
         return f"{name}, assumed to run at {summary.clock_mhz:.0f} MHz"

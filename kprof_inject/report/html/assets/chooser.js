@@ -5,14 +5,19 @@ import { counted, formatNs } from "#format";
 
 const CLOCKS = { fitted: "SM clock", assumed: "assumed SM clock", nominal: "assumed SM clock" };
 
+/** Another profiler's records are times of the globaltimer, and no SM's clock is known. */
+function clockOf({ clock_source: source, clock_ghz: ghz }) {
+  return source === "timer" ? "globaltimer" : `${CLOCKS[source] ?? "SM clock"} ${Math.round(ghz * 1000)} MHz`;
+}
+
 /** @param {HTMLElement} place @param {Object} meta of the launch */
 export function showTitle(place, meta) {
   const facts = [
     meta.place,
     `grid ${meta.grid.join("×")}`,
-    counted(meta.warps_per_cta, "warp"),
+    counted(meta.warps_per_cta, meta.warp_name),
     `span ${formatNs(meta.duration_ns)}`,
-    `${CLOCKS[meta.clock_source] ?? "SM clock"} ${Math.round(meta.clock_ghz * 1000)} MHz`,
+    clockOf(meta),
     meta.device,
   ];
   place.replaceChildren(

@@ -48,6 +48,11 @@ export function formatShare(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
+/** Not every profiler tells which SM a CTA ran on. */
+export function smName(sm) {
+  return sm < 0 ? "SM ?" : `SM ${sm}`;
+}
+
 /** `1 warp`, `2 warps`. */
 export function counted(count, noun) {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;

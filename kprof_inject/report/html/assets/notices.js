@@ -14,7 +14,9 @@ export function notices({ meta, scopes }) {
   }
   const { lost } = scopes.incomplete;
   const records = lost.reduce((sum, count) => sum + count, 0);
-  if (records) {
+  if (records && meta.clock_source === "timer") {
+    said.push(`For ${counted(records, "record")} the buffer had no room: they came last.`);
+  } else if (records) {
     said.push(
       `${counted(records, "record")} of ${counted(lost.filter(Boolean).length, "warp")} were overwritten before they ` +
         "could be saved; the hatched windows show where. A run with --fit keeps all.",

@@ -65,6 +65,8 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [],
   const meta = {
     scopes: table,
     warps,
+    cta_name: "CTA",
+    warp_name: "warp",
     partitions: [],
     partition_of_warp: warps.map(() => ""),
     function_of_warp: warps.map(() => ""),

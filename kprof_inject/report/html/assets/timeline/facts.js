@@ -1,6 +1,6 @@
 /** What is known of one scope, CTA or window, as pairs of a label and a text. */
 
-import { formatCount, formatNs, formatShare } from "#format";
+import { formatCount, formatNs, formatShare, smName } from "#format";
 
 const CROSSES = 1;
 const CUT = 2;
@@ -19,11 +19,14 @@ export function scopeFacts(model, index) {
   if (!isMark) {
     facts.push(["duration", formatNs(scopes.duration[index])]);
     if (scopes.self[index] !== scopes.duration[index]) facts.push([selfName, formatNs(scopes.self[index])]);
-    facts.push(["as recorded", `${formatNs(elapsed)}, ${formatCount(scopes.cycles[index])} cycles`]);
+    // Another profiler counts no cycles.
+    const cycles = meta.clock_source === "timer" ? "" : `, ${formatCount(scopes.cycles[index])} cycles`;
+    facts.push(["as recorded", `${formatNs(elapsed)}${cycles}`]);
   }
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
-  facts.push(["where", `SM ${scopes.sm[index]}, CTA ${scopes.cta[index]}, warp ${scopes.warp[index]}`]);
+  const { cta_name: cta, warp_name: warp } = meta;
+  facts.push(["where", `${smName(scopes.sm[index])}, ${cta} ${scopes.cta[index]}, ${warp} ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);
   if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
@@ -52,17 +55,19 @@ export function ctaFacts({ ctas }, row) {
     ["at work", formatNs(ctas.end[row] - ctas.begin[row])],
     ["begins at", formatNs(ctas.begin[row])],
     ["copying records", formatNs(ctas.copied[row] - ctas.end[row])],
-    ["where", `SM ${ctas.sm[row]}`],
+    ["where", smName(ctas.sm[row])],
   ];
 }
 
 /** @param {number} row of `incomplete` */
-export function lostFacts({ scopes }, row) {
+export function lostFacts({ meta, scopes }, row) {
   const { lost, written, lostStart, lostEnd } = scopes.incomplete;
+  const records = `${formatCount(lost[row])} of ${formatCount(written[row])} records`;
+  const isForeign = meta.clock_source === "timer";
   return [
-    ["overwritten", `${formatCount(lost[row])} of ${formatCount(written[row])} records: the ring keeps the newest`],
+    isForeign ? ["not kept", `${records}: there was no room`] : ["overwritten", `${records}: the ring keeps the newest`],
     ["window", formatNs(lostEnd[row] - lostStart[row])],
-    ["to keep them", "run with --fit"],
+    ["to keep them", isForeign ? "give the buffer more room" : "run with --fit"],
   ];
 }
 

@@ -1,5 +1,6 @@
 /** What stands beside the rows: their names, and the scrollbar. */
 
+import { counted, smName } from "#format";
 import { GUTTER, RULER, SCROLLBAR, thumbOf } from "#timeline/layout";
 import { CTA, FLIGHT, LEVEL, SM, WARP, rowAt } from "#timeline/rows";
 
@@ -36,15 +37,16 @@ const NAME = {
   [SM]: (canvas, { model, open }, group, y, look) => {
     const count = model.groups.start[group + 1] - model.groups.start[group];
     arrow(canvas, 9, y + 10, open.sms.has(group), look);
-    text(canvas, `SM ${model.groups.sm[group]}`, 20, y + 10.5, look.css.ink, `600 12px ${look.font}`);
-    right(canvas, `${count} CTA${count === 1 ? "" : "s"}`, y + 10.5, look);
+    text(canvas, smName(model.groups.sm[group]), 20, y + 10.5, look.css.ink, `600 12px ${look.font}`);
+    right(canvas, counted(count, model.meta.cta_name), y + 10.5, look);
   },
   [CTA]: (canvas, { model, open }, cta, y, look) => {
     arrow(canvas, 9 + INDENT, y + 10, open.ctas.has(cta), look);
-    text(canvas, `CTA ${model.ctas.cta[cta]}`, 20 + INDENT, y + 10.5, look.css.ink, `12px ${look.font}`);
+    text(canvas, `${model.meta.cta_name} ${model.ctas.cta[cta]}`, 20 + INDENT, y + 10.5, look.css.ink, `12px ${look.font}`);
   },
   [WARP]: (canvas, { model }, track, y, look) => {
-    text(canvas, `warp ${model.warpOf(track)}`, 20 + 2 * INDENT, y + 10, look.css["quiet-ink"], `12px ${look.font}`);
+    const name = `${model.meta.warp_name} ${model.warpOf(track)}`;
+    text(canvas, name, 20 + 2 * INDENT, y + 10, look.css["quiet-ink"], `12px ${look.font}`);
     drawPartition(canvas, model, track, y, look);
     model.laneOfLevel.forEach((lane, level) => {
       const isFirst = lane > 0 && model.laneOfLevel[level - 1] !== lane;

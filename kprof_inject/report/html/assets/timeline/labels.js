@@ -82,8 +82,8 @@ function flightText({ meta, flights }, row, look, isLit) {
   return [meta.flight_works[flights.work[row]], -1, ink, flights.inFlight[row]];
 }
 
-function ctaText({ ctas }, row, look) {
-  return ["CTA", ctas.cta[row], look.ctaInk, ctas.end[row] - ctas.begin[row]];
+function ctaText({ meta, ctas }, row, look) {
+  return [meta.cta_name, ctas.cta[row], look.ctaInk, ctas.end[row] - ctas.begin[row]];
 }
 
 const TEXT = { [SM]: ctaText, [CTA]: ctaText, [WARP]: scopeText, [FLIGHT]: flightText };

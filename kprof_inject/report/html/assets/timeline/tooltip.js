@@ -51,7 +51,7 @@ export class Tooltip {
     }
     if (lost !== undefined) return [element("strong", { text: "lost records" }), factList(lostFacts(model, lost))];
     if (cta !== undefined)
-      return [element("strong", { text: `CTA ${model.ctas.cta[cta]}` }), factList(ctaFacts(model, cta))];
+      return [element("strong", { text: `${model.meta.cta_name} ${model.ctas.cta[cta]}` }), factList(ctaFacts(model, cta))];
     return null;
   }
 }

@@ -1,7 +1,7 @@
 /** The SMs over time: which of them had CTAs at work, in which wave, and which have nothing to do in the end. */
 
 import { element } from "#dom";
-import { counted, formatNs, formatShare, shortNs } from "#format";
+import { counted, formatNs, formatShare, shortNs, smName } from "#format";
 import { areTold, atWork, durationSpread, itemsAt, ORDERS, residentsOf } from "#views/heat_map_data";
 import { heightOf, LEFT, lookOf, paint, RIGHT, TOP } from "#views/heat_map_paint";
 import { unpacked } from "#views/packed";
@@ -158,7 +158,7 @@ function linesOf({ row, ns, items }, { picture, residents }, ctas) {
   });
   const span = picture.end_ns - since;
   return [
-    `SM ${picture.sms[row]} at ${formatNs(ns - since)}: ${counted(items.length, "CTA")} at work`,
+    `${smName(picture.sms[row])} at ${formatNs(ns - since)}: ${counted(items.length, "CTA")} at work`,
     ...named,
     ...(items.length > MOST_NAMED ? [`and ${items.length - MOST_NAMED} more`] : []),
     `this SM: ${counted(picture.counts[row], "CTA")}, done ${formatNs(picture.end_ns - picture.done_ns[row])} before the end` +

@@ -1,6 +1,6 @@
 /** Draws the SMs over time. */
 
-import { shortNs } from "#format";
+import { shortNs, smName } from "#format";
 import { mixed } from "#theme";
 import { linear, timeText, wholeTicks } from "#views/axis";
 import { durationShade } from "#views/heat_map_data";
@@ -166,7 +166,7 @@ function paintRowNames(draw, { picture, order, rowHeight }, look) {
   draw.textAlign = "right";
   draw.textBaseline = "middle";
   order.forEach((row, place) => {
-    if (place % every === 0) draw.fillText(`SM ${picture.sms[row]}`, LEFT - 8, TOP + (place + 0.5) * rowHeight);
+    if (place % every === 0) draw.fillText(smName(picture.sms[row]), LEFT - 8, TOP + (place + 0.5) * rowHeight);
   });
 }
 

@@ -1,0 +1,165 @@
+"""The buffers of transformer_nuggets' profiler for CuTe DSL: one slice for each unit, with entries of whole scopes.
+
+Facts: drisspg/transformer_nuggets, transformer_nuggets/cute/profiler/README.md and ops.py at
+13679ae51a924c5474c2539a17fd5e76865bb71b (slices; the count of its atomic mode, which goes on when the slice is full;
+static and token mode, which choose their slots themselves), host.py beside them at
+348c663c1bd88f9a40285dc84054e48eeb9123d6 (what an empty slot is; the compact form: an anchor of 64 bits, then entries of
+8 bits of tag, 24 bits of duration, 32 bits of ``%globaltimer``). All times are nanoseconds of that timer. In earlier
+versions the buffer was one slice for all blocks. A scope that never ended may stand there with its start alone: it
+cannot be told from one that took no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.foreign.entries import (
+    OPEN_COLUMNS,
+    SPAN_COLUMNS,
+    UNIT_COLUMNS,
+    UNKNOWN_SM,
+    Spans,
+    of_one_launch,
+)
+from kprof_inject.errors import KprofError
+from kprof_inject.quantities import counted
+
+_ENTRY_WORDS = 4
+_TAGS = 256
+# Of a block's threads and the lanes that a user makes up, there are fewer.
+_MOST_LANES = 1 << 15
+_LONGEST_NS = 1 << 62
+_MOST_SCOPES = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Cute:
+    """Entries of start, duration, tag and lane (``tid``), for all modes alike."""
+
+    cta_name: ClassVar[str] = "unit"
+    unit_name: ClassVar[str] = "lane"
+    takes_units: ClassVar[bool] = True
+
+    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
+        slices = _slices(words.view(np.int64), units, _ENTRY_WORDS)
+        room = (slices.shape[1] - 1) // _ENTRY_WORDS
+        entries = slices[:, 1:].reshape(-1, _ENTRY_WORDS)
+        start_ns, duration_ns, tag, lane = entries.T
+        unit = np.arange(len(entries)) // room
+        used = (start_ns != 0) | (duration_ns != 0)
+        sound = used & (start_ns > 0) & (start_ns < _LONGEST_NS) & (duration_ns >= 0) & (duration_ns < _LONGEST_NS)
+        sound &= (tag >= 0) & (tag < max(names, _TAGS)) & (lane >= 0) & (lane < 1 << 31)
+        timed = np.flatnonzero(sound)
+        sound[timed] = of_one_launch(start_ns[timed]) & of_one_launch(start_ns[timed] + duration_ns[timed])
+        found = _Found(unit, start_ns, duration_ns, tag, lane, used, sound)
+        # Only the atomic mode counts; the others leave 0, or what fitted. What no launch comes to is damaged.
+        counts = np.where(np.abs(slices[:, 0]) < _MOST_SCOPES, slices[:, 0], 0)
+        return _spans(found, lost=np.maximum(counts - room, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class CuteCompact:
+    """Entries of a single word. All of a unit are in one lane."""
+
+    cta_name: ClassVar[str] = "unit"
+    unit_name: ClassVar[str] = "lane"
+    takes_units: ClassVar[bool] = True
+
+    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
+        slices = _slices(words.view(np.int64), units, 1)
+        anchors = slices[:, 0]
+        is_anchor = anchors > 0
+        is_anchor[is_anchor] = of_one_launch(anchors[is_anchor])
+        entries = np.ascontiguousarray(slices[:, 1:]).view(np.uint64).reshape(-1)
+        unit = np.arange(len(entries)) // (slices.shape[1] - 1)
+        low = (entries & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        anchor = anchors[unit]
+        # What is less than the anchor was read after the lower half had overflowed.
+        start_ns = (anchor & ~0xFFFFFFFF) + low + np.where(low < anchor & 0xFFFFFFFF, 1 << 32, 0)
+        duration_ns = (entries >> np.uint64(32) & np.uint64(0xFFFFFF)).astype(np.int64)
+        tag = (entries >> np.uint64(56)).astype(np.int64)
+        used = entries != 0
+        found = _Found(unit, start_ns, duration_ns, tag, np.zeros_like(unit), used, used & is_anchor[unit])
+        return _spans(found, lost=np.zeros(len(slices), dtype=np.int64))
+
+
+def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[np.int64]:
+    """Shape (unit, word): a first word, then whole entries."""
+    size, rest = divmod(len(words), units)
+    if rest or size <= entry_words or (size - 1) % entry_words:
+        raise KprofError(
+            f"a buffer of {len(words)} words is none of {counted(units, 'unit')}: each takes one word, and "
+            f"{entry_words} for each scope that there is room for",
+            hint="say how many units it has (--buffer-units, or units in its description), and save it whole",
+        )
+    return words.reshape(units, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The slots of all slices; ``unit`` is the slice. Those ``used`` were written, those ``sound`` make sense."""
+
+    unit: NDArray[np.int64]
+    start_ns: NDArray[np.int64]
+    duration_ns: NDArray[np.int64]
+    tag: NDArray[np.int64]
+    lane: NDArray[np.int64]
+    used: NDArray[np.bool_]
+    sound: NDArray[np.bool_]
+
+
+def _spans(found: _Found, lost: NDArray[np.int64]) -> Spans:
+    used = np.flatnonzero(found.used)
+    sound = found.sound[used]
+    cta, lane = _places(found.unit[used], np.where(sound, found.lane[used], 0), sound, len(lost))
+    keys, unit = np.unique(cta * _MOST_LANES + lane, return_inverse=True)
+    units = np.zeros(len(keys), dtype=UNIT_COLUMNS)
+    units["cta"], units["warp"] = np.divmod(keys, _MOST_LANES)
+    units["sm"] = UNKNOWN_SM
+    units["damaged"] = np.bincount(unit[~sound], minlength=len(keys))
+    units["lost"] = _lost_of_units(unit, found.unit[used], lost, len(keys))
+    units["written"] = np.bincount(unit, minlength=len(keys)) + units["lost"]
+
+    kept = used[sound]
+    spans = np.zeros(len(kept), dtype=SPAN_COLUMNS)
+    spans["unit"], spans["event"] = unit[sound], found.tag[kept]
+    spans["start_ns"] = found.start_ns[kept]
+    spans["end_ns"] = found.start_ns[kept] + found.duration_ns[kept]
+    # Slots may be filled in any order. Of scopes that begin together, the longest is taken to stand around the others.
+    spans["place"] = -found.duration_ns[kept]
+    silent = len(lost) - len(np.unique(found.unit[used])) if len(lost) > 1 else 0
+    elsewhere = int(lost.sum() - units["lost"].sum())
+    return Spans(units, spans, np.zeros(0, dtype=OPEN_COLUMNS), silent, elsewhere)
+
+
+def _lost_of_units(
+    unit: NDArray[np.int64], slice_of: NDArray[np.int64], lost: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """What each unit lost. Where several share a slice, its count does not say whose entries found no room."""
+    slices = np.zeros(count, dtype=np.int64)
+    slices[unit] = slice_of
+    alone = np.bincount(slices, minlength=len(lost)) == 1
+    return np.where(alone[slices], lost[slices], 0)
+
+
+def _places(
+    unit: NDArray[np.int64], lane: NDArray[np.int64], sound: NDArray[np.bool_], units: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The CTA and the lane of each entry. Of a single slice, a lane is what the kernel's author numbered: blocks, as in
+    the profiler's own example. Of several, lanes that no two units share are numbered anew in each."""
+    if units == 1:
+        return lane, np.zeros_like(lane)
+    pairs = np.unique(np.stack([unit[sound], lane[sound]], axis=1), axis=0)
+    if len(np.unique(pairs[:, 1])) < len(pairs) and (not len(pairs) or pairs[:, 1].max() < _MOST_LANES):
+        return unit, lane
+    begins = np.searchsorted(pairs[:, 0], pairs[:, 0])
+    keys = pairs[:, 0] << 32 | pairs[:, 1]
+    rank = np.arange(len(pairs)) - begins
+    at = np.searchsorted(keys, unit << 32 | lane)
+    known = np.zeros(len(unit), dtype=np.int64)
+    known[sound] = rank[at[sound]]
+    return unit, known

@@ -1,0 +1,58 @@
+"""FlashInfer's buffer: header, then an entry for each record, by stride.
+
+Facts: flashinfer-ai/flashinfer, include/flashinfer/profiler.cuh at 40db3fadfd5f361882dcd4cc797bd8867b7893a2 (header,
+stride, ``globaltimer_lo``; the tag: 20 bits of group, numbered through all blocks, 10 bits of event, 2 bits of start,
+end, instant), flashinfer/profiler/__init__.py at 004903ca828922834e51d1a3ac30640cca7758eb (an empty slot is 0; the
+later tag: 8 bits of SM, 12 bits of block and group, 10 and 2 bits as before). The later header file writes the block
+alone where that decoder reads block and group; so the group is told by the place of an entry here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.foreign.entries import UNKNOWN_SM, Points
+from kprof_inject.capture.foreign.strided import SIDES, Tags, grid_of, points_of
+
+_EMPTY = 0
+_SIDE_MASK = 0x3
+_EVENT_SHIFT, _EVENT_MASK = 2, 0x3FF
+_GROUP_SHIFT = 12
+_BLOCK_MASK = 0xFFF
+_SM_SHIFT = 24
+_HINT = (
+    "is it a buffer of FlashInfer, zeroed before one launch, and saved whole? numpy.save(PATH, buffer.cpu().numpy())"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FlashInfer:
+    """Of the two forms of its tag, that which fits more entries. An instant does not move on: the group's next entry
+    replaces it."""
+
+    cta_name: ClassVar[str] = "CTA"
+    unit_name: ClassVar[str] = "group"
+    takes_units: ClassVar[bool] = False
+
+    def read(self, words: NDArray[np.uint64], units: int, names: int) -> Points:
+        grid = grid_of(words, _HINT)
+        return points_of(words[1:], grid, _EMPTY, partial(_tags, grid.groups))
+
+
+def _tags(groups: int, tags: NDArray[np.int64], group: NDArray[np.int64]) -> Tags:
+    side = SIDES[tags & _SIDE_MASK]
+    without_sm = tags >> _GROUP_SHIFT == group
+    block = tags >> _GROUP_SHIFT & _BLOCK_MASK
+    with_sm = (block == group // groups & _BLOCK_MASK) | (block == group & _BLOCK_MASK)
+    has_sm = int(with_sm.sum()) > int(without_sm.sum())
+    return Tags(
+        tags >> _EVENT_SHIFT & _EVENT_MASK,
+        side,
+        tags >> _SM_SHIFT if has_sm else np.full(len(tags), UNKNOWN_SM),
+        (side >= 0) & (with_sm if has_sm else without_sm),
+    )

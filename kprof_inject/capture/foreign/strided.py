@@ -1,0 +1,92 @@
+"""Buffers to which every group writes one entry after another, a stride apart: FlashInfer's, and those made after it.
+
+The groups of all blocks write side by side: a row has one entry of each. So the place of an entry tells its group, and
+its row the order of writing. An entry is a tag of 32 bits, and above it the lower 32 bits of ``%globaltimer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.capture.foreign.entries import POINT_COLUMNS, UNIT_COLUMNS, UNKNOWN_SM, Points, Side, unwrapped
+from kprof_inject.errors import KprofError
+
+_MOST_GROUPS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How many blocks ran, and how many groups of each record."""
+
+    blocks: int
+    groups: int
+
+    @property
+    def stride(self) -> int:
+        return self.blocks * self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """What the tags of some entries say. ``sm`` is the SM of each, or ``UNKNOWN_SM``; those that are not ``sound`` are
+    none of this profiler's."""
+
+    event: NDArray[np.int64]
+    side: NDArray[np.int64]
+    sm: NDArray[np.int64]
+    sound: NDArray[np.bool_]
+
+
+def grid_of(words: NDArray[np.uint64], hint: str) -> Grid:
+    """The first word: blocks in its lower half, groups above. Raises ``KprofError`` if that cannot be."""
+    if not len(words):
+        raise KprofError("the buffer is empty", hint=hint)
+    blocks, groups = int(words[0]) & 0xFFFFFFFF, int(words[0]) >> 32
+    if not (blocks and 0 < groups <= _MOST_GROUPS and blocks * groups < len(words)):
+        raise KprofError(
+            f"the header makes no sense: {blocks} blocks of {groups} groups, in a buffer of {len(words)} words",
+            hint=hint,
+        )
+    return Grid(blocks, groups)
+
+
+def points_of(
+    words: NDArray[np.uint64],
+    grid: Grid,
+    empty: int,
+    tags_of: Callable[[NDArray[np.int64], NDArray[np.int64]], Tags],
+    sm_of_block: NDArray[np.int64] | None = None,
+) -> Points:
+    """``words`` are the entries without header; those that equal ``empty`` were never written. ``tags_of`` takes the
+    tags and the groups (numbered through all blocks) that they stand at. ``sm_of_block``, where the buffer has it,
+    tells the SM of blocks without a sound entry, too."""
+    place = np.flatnonzero(words != np.uint64(empty))
+    group = place % grid.stride
+    # A group's entries, in the order of writing.
+    order = np.argsort(group, kind="stable")
+    entries, group = words[place[order]], group[order]
+    tags = tags_of((entries & np.uint64(0xFFFFFFFF)).astype(np.int64), group)
+
+    ran, unit = np.unique(group, return_inverse=True)
+    units = np.zeros(len(ran), dtype=UNIT_COLUMNS)
+    units["cta"], units["warp"] = np.divmod(ran, grid.groups)
+    units["written"] = np.bincount(unit, minlength=len(ran))
+    units["damaged"] = np.bincount(unit[~tags.sound], minlength=len(ran))
+    if sm_of_block is None:
+        sm_of_block = np.full(grid.blocks, UNKNOWN_SM)
+        sm_of_block[group[tags.sound] // grid.groups] = tags.sm[tags.sound]
+    units["sm"] = sm_of_block[units["cta"]]
+
+    kept = np.flatnonzero(tags.sound)
+    points = np.zeros(len(kept), dtype=POINT_COLUMNS)
+    points["unit"], points["event"], points["side"] = unit[kept], tags.event[kept], tags.side[kept]
+    points["ns"] = unwrapped(unit[kept].astype(np.int64), (entries[kept] >> np.uint64(32)).astype(np.uint32))
+    return Points(units, points, grid.blocks - len(np.unique(units["cta"])))
+
+
+SIDES = np.array([Side.START, Side.END, Side.INSTANT, -1], dtype=np.int64)
+"""FlashInfer's, by the lowest two bits of a tag."""

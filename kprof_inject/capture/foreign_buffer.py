@@ -1,0 +1,208 @@
+"""A buffer of another profiler, from ``numpy.save`` or as an array, as a capture of one launch.
+
+Such a buffer does not say whose it is, nor what its events are called: that is told by options, or by a JSON file
+beside it (``BufferDescription``).
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta, Struct, structs
+from numpy.typing import NDArray
+
+from kprof_inject.capture.encoding import decode
+from kprof_inject.capture.foreign.entries import Entries, Profiler, Recorded
+from kprof_inject.capture.foreign.registry import PROFILERS, profiler_of
+from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.model import Capture, Kernel, Launch, Origin, Process
+from kprof_inject.capture.schema import ProcessRecord
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.errors import KprofError
+from kprof_inject.files import read_regular
+
+ENDINGS = (".npy", ".npz")
+_WORD_BYTES = 8
+# More than any of these profilers has bits for.
+_MOST_EVENTS = 1 << 12
+_MOST_DESCRIPTION_BYTES = 1 << 20
+_FORMATS = ", ".join(PROFILERS)
+_HOW = f"say which profiler wrote it: --buffer-format, or format in a .json file beside it; known are {_FORMATS}"
+_SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
+_UNKNOWN = "unknown"
+# What NumPy and what it reads with raise for damaged files.
+_UNREADABLE = (ValueError, EOFError, SyntaxError, OverflowError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+
+
+class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a buffer does not tell of itself; also the form of the JSON file beside it. None is what nobody said."""
+
+    format: str | None = None
+    """A name of ``PROFILERS``."""
+    names: list[str] | dict[int, str] | None = None
+    """What events are called, by their numbers. Others are called ``scope N``."""
+    kernel: str | None = None
+    """What the file is called, if nobody says."""
+    units: Annotated[int, Meta(ge=1)] | None = None
+    """Of a profiler whose buffers are cut into slices: how many there are."""
+    unit_name: str | None = None
+    """What the author calls what such a slice is of: ``Block``, ``Warp``."""
+
+    def over(self, other: BufferDescription) -> BufferDescription:
+        """What is said here, and else what ``other`` says."""
+        said = {name: value for name, value in structs.asdict(self).items() if value is not None}
+        return structs.replace(other, **said)
+
+    def name_of(self) -> Mapping[int, str]:
+        """By the event's number."""
+        return dict(enumerate(self.names)) if isinstance(self.names, list) else self.names or {}
+
+
+NOTHING_SAID = BufferDescription()
+
+
+def is_saved_array(path: Path) -> bool:
+    """Whether it is called as NumPy's files are."""
+    return path.suffix in ENDINGS and path.is_file()
+
+
+def read_saved_buffer(path: Path, said: BufferDescription = NOTHING_SAID) -> Capture:
+    """Open a buffer that was saved with NumPy. ``said`` goes before what the file beside it (its name and ``.json``)
+    says. Raises ``KprofError`` if neither tells the format, or the file is none of it."""
+    beside = path.with_name(f"{path.name}.json")
+    if beside.is_file():
+        text = read_regular(beside, _MOST_DESCRIPTION_BYTES)
+        said = said.over(decode(text, BufferDescription, str(beside), hint="see docs/other-profilers.md"))
+    try:
+        return read_buffer_array(_saved(path), said, path)
+    except KprofError as error:
+        raise KprofError(f"{path}: {error.what}", hint=error.hint, exit_code=error.exit_code) from None
+
+
+def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = None) -> Capture:
+    """The same of an array: of NumPy, or whatever NumPy makes one of. ``path`` is where it is from."""
+    if said.format is None:
+        raise KprofError("an array does not say what it is", hint=_HOW, exit_code=2)
+    profiler = profiler_of(said.format)
+    if not profiler.takes_units and (said.units is not None or said.unit_name is not None):
+        raise KprofError(
+            f"a buffer of {said.format} is not cut into units: its header tells its CTAs and groups",
+            hint="leave units out",
+            exit_code=2,
+        )
+    names = said.name_of()
+    if wrong := [event for event in names if not 0 <= event < _MOST_EVENTS]:
+        raise KprofError(f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}", exit_code=2)
+    words = _words(array)
+    entries = profiler.read(words, said.units or 1, max(names, default=-1) + 1)
+    _require_entries(entries, said.format)
+    return _capture(entries, profiler, said, names, path or Path("buffer"), words.nbytes)
+
+
+def _require_entries(entries: Entries, format_name: str) -> None:
+    """Raises ``KprofError`` if there are none, or if most make no sense: another profiler's look like that."""
+    units = entries.units
+    damaged, kept = int(units["damaged"].sum()), int((units["written"] - units["lost"]).sum())
+    if not kept or 2 * damaged > kept:
+        raise KprofError(
+            f"{damaged} of {kept} entries are none of {format_name}'s" if kept else "nothing was recorded in it",
+            hint=f"take the buffer after the launch, and say whose it is; known are {_FORMATS}",
+        )
+
+
+def _saved(path: Path) -> NDArray[Any]:
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found:
+            if len(found.files) != 1:
+                raise KprofError(f"it holds {len(found.files)} arrays, and a buffer is one", hint=_SAVE_AGAIN)
+            array: NDArray[Any] = found[found.files[0]]
+            return array
+    except (*_UNREADABLE, OSError, MemoryError) as error:
+        raise KprofError(f"NumPy cannot read it: {error}", hint=_SAVE_AGAIN) from None
+
+
+def _words(array: Any) -> NDArray[np.uint64]:
+    try:
+        found = np.ascontiguousarray(array).reshape(-1)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise KprofError(f"NumPy makes no array of it: {error}", hint="give it from the host: buffer.cpu()") from None
+    if found.dtype.kind not in "iu" or found.nbytes % _WORD_BYTES:
+        raise KprofError(
+            f"a buffer is of whole words of 64 bits, and this array has {found.size} items of {found.dtype}",
+            hint=_SAVE_AGAIN,
+        )
+    return found.astype(found.dtype.newbyteorder("<"), copy=False).view("<u8")
+
+
+def _capture(
+    entries: Entries, profiler: Profiler, said: BufferDescription, names: Mapping[int, str], path: Path, size: int
+) -> Capture:
+    table, scope_of_event = _table(entries, names)
+    origin = Origin(path.stem, 0, None, "", "", (), (), ())
+    kernel = _kernel(entries, profiler, said, table, path)
+    launch = Launch(
+        kernel=kernel,
+        origin=origin,
+        index=0,
+        grid=(len(np.unique(entries.units["cta"])) + entries.silent_ctas, 1, 1),
+        device=0,
+        stream=0,
+        host_ns=0,
+        folder=path.parent,
+        file=path.name,
+        buffer_bytes=size,
+        graph=False,
+        recorded=Recorded(entries, scope_of_event),
+    )
+    return Capture(path, (Process(origin, ProcessRecord(pid=0), (launch,), True, {}, 0),))
+
+
+def _table(entries: Entries, names: Mapping[int, str]) -> tuple[ScopeTable, NDArray[np.int16]]:
+    """The scopes in the order of their events, instants behind; those of one name are one. Names that never occur are
+    in it, too. With it the scope of each event."""
+    kinds = sorted(entries.kinds() | {(event, False) for event in names}, key=lambda kind: (kind[1], kind[0]))
+    occurs_as_instant = {event for event, is_instant in entries.kinds() if is_instant}
+    ranges = {event for event, is_instant in entries.kinds() if not is_instant}
+    kinds = [kind for kind in kinds if kind[1] or kind[0] in ranges or kind[0] not in occurs_as_instant]
+    found: dict[tuple[str, bool], int] = {}
+    scope_of_event = np.full((max((event for event, _ in kinds), default=0) + 1, 2), -1, dtype=np.int16)
+    for event, is_instant in kinds:
+        name = names.get(event, f"scope {event}")
+        scope_of_event[event, int(is_instant)] = found.setdefault((name, is_instant), len(found))
+    return ScopeTable(tuple(_scopes(found))), scope_of_event
+
+
+def _scopes(found: Mapping[tuple[str, bool], int]) -> Iterator[ScopeInfo]:
+    for name, is_instant in found:
+        yield ScopeInfo(name, name, ScopeKind.INSTANT if is_instant else ScopeKind.UNKNOWN, "", (), -1)
+
+
+def _kernel(entries: Entries, profiler: Profiler, said: BufferDescription, table: ScopeTable, path: Path) -> Kernel:
+    numbers = np.unique(entries.units["warp"]).tolist()
+    count = numbers[-1] + 1
+    name = said.kernel or path.stem
+    return Kernel(
+        variant=path.stem,
+        name=name,
+        num_warps=count,
+        stride_bytes=_WORD_BYTES,
+        # That of Proton's buffers, and this is none: ``Launch.recorded`` goes before it.
+        layout="timed",
+        scope_ids={},
+        scopes=table,
+        sm_clock_hz=0.0,
+        mode=Mode(buffer=_UNKNOWN, warps=() if len(numbers) == count else tuple(numbers)),
+        metadata={"num_warps": count, "target": {"backend": _UNKNOWN, "arch": _UNKNOWN}},
+        # Of the kernel there are no files.
+        folder=path,
+        cta_name=said.unit_name or profiler.cta_name,
+        warp_name=profiler.unit_name,
+    )

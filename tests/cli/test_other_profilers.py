@@ -1,0 +1,74 @@
+"""``report``, ``trace`` and ``diff`` of buffers that other profilers wrote."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+from command_line import CommandLine
+from foreign_buffers import Mark, Scope, flashinfer, sm_profiler
+
+T = 1_790_000_000_000_000_000
+
+
+def save_sm_profiler(kprof: CommandLine, name: str, load_ns: int) -> None:
+    ran = {
+        (block, group): [
+            Scope(0, T + block, T + block + 4 * load_ns),
+            Scope(1, T + block + 32, T + block + 32 + load_ns),
+        ]
+        for block in range(4)
+        for group in range(2)
+    }
+    np.save(kprof.folder / name, sm_profiler(4, 2, 2, ran, [0, 1, 2, 3], {(1, 1): 5}))
+
+
+def test_a_report_says_what_was_timed_and_what_nobody_can_know(kprof: CommandLine) -> None:
+    save_sm_profiler(kprof, "a.npy", 320)
+    ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all, load", "-v", "--html", "a.html")
+    assert ended.exit_code == 0
+    assert "4 CTAs, 2 groups   timed by the globaltimer" in ended.stdout
+    assert "LIMIT  not known: another profiler's buffer does not tell what the kernel does" in ended.stdout
+    assert "assumed" not in ended.stdout and "--at" not in ended.stdout and "--fit" not in ended.stdout
+    assert "clock: none to fit: every record is a reading of the globaltimer" in ended.stdout
+    assert "lost: 3 of 19 records (16 %): there was no room for the last, in 1 group of 1 CTA" in ended.stdout
+    launch = json.loads(
+        kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all,load", "--json").stdout
+    )
+    scopes = {scope["scope"]: (scope["count"], scope["total_ns"], scope["p50_ns"]) for scope in launch[0]["scopes"]}
+    assert scopes == {"all": (8, 8 * 1280, 1280), "load": (8, 8 * 320, 320)}
+    assert '"warp_name":"group"' in kprof.read("a.html").replace(" ", "")
+
+
+def test_a_table_has_what_the_buffer_has(kprof: CommandLine) -> None:
+    marks = [[[Mark(0, 0, 100), Mark(1, 2, 150), Mark(0, 1, 200)]]]
+    np.savez(kprof.folder / "b.npz", flashinfer(1, marks, [17]))
+    (kprof.folder / "b.npz.json").write_text('{"format": "flashinfer", "names": ["work", "tick"], "kernel": "decode"}')
+    ended = kprof("trace", "b.npz", "-o", "b.csv")
+    assert ended.exit_code == 0
+    rows = list(csv.DictReader(kprof.read("b.csv").splitlines()))
+    assert [(row["kernel"], row["name"], row["kind"], row["sm"], row["start_ns"], row["end_ns"]) for row in rows] == [
+        ("decode", "work", "scope", "17", "100", "200"),
+        ("decode", "tick", "mark", "17", "150", "150"),
+    ]
+
+
+def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
+    save_sm_profiler(kprof, "a.npy", 320)
+    save_sm_profiler(kprof, "b.npy", 640)
+    options = ("--buffer-format", "sm-profiler", "--names", "all,load", "--renamed", "a=b", "--json")
+    compared = json.loads(kprof("diff", "a.npy", "b.npy", *options).stdout)
+    assert "load" in json.dumps(compared)
+
+
+def test_what_does_not_fit_is_said(kprof: CommandLine) -> None:
+    save_sm_profiler(kprof, "a.npy", 320)
+    ended = kprof("report", "a.npy")
+    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (2, "error: a.npy: an array does not say what it is")
+    ended = kprof("report", "a.npy", "--buffer-format", "flashinfer")
+    assert ended.exit_code == 1 and "entries are none of flashinfer's" in ended.stderr
+    ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--scope-names", "a.json")
+    assert ended.exit_code == 2 and "--scope-names is for a file with Proton's host_buffer" in ended.stderr
+    ended = kprof("view", "a.npy")
+    assert ended.exit_code == 1 and "kprof-inject trace" in ended.stderr

@@ -1,0 +1,54 @@
+"""Traces of other profilers' buffers, by the trace processor: every scope is there, and none is torn by another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from foreign_buffers import Mark, Scope, cute, triton_distributed
+from trace_processor.processor import query_many
+
+import kprof_inject
+from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export.registry import write_trace
+from kprof_inject.results import Results
+
+T = 1_790_000_000_000_000_000
+SLICES = (
+    "SELECT slice.name AS name, ts, dur, thread.name AS thread FROM slice JOIN thread_track ON"
+    " thread_track.id = track_id JOIN thread USING (utid) WHERE category = 'scope'"
+)
+FAULTS = "SELECT name FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
+
+
+def tokens() -> Results:
+    """Scopes open across iterations: they cross each other, and that around them holds them all."""
+    held = [Scope(1, T + 100 * turn, T + 100 * turn + 250) for turn in range(6)]
+    slots = {0: (Scope(0, T, T + 1000), 0), **{turn + 1: (scope, 0) for turn, scope in enumerate(held)}}
+    return kprof_inject.read_buffer(
+        cute(8, [slots, slots]), format="cute", names=["all", "held"], units=2, unit_name="Block"
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("ending", ["json", "pftrace"])
+def test_scopes_that_overlap_their_own_kind_keep_their_times(tmp_path: Path, ending: str, layout: str) -> None:
+    path = tmp_path / f"trace.{ending}"
+    made = tokens()
+    write_trace(path, made.timelines, layout)
+    slices, faults = query_many(path, [SLICES, FAULTS])
+    assert not faults
+    first = min(row["ts"] for row in slices if isinstance(row["ts"], int))
+    shown = Counter((row["name"], row["ts"] - first, row["dur"]) for row in slices if isinstance(row["ts"], int))
+    assert shown == {("all", 0, 1000): 2, **{("held", 100 * turn, 250): 2 for turn in range(6)}}
+    # Who has no SM has none in a name.
+    assert all("Block" in str(row["thread"]) and "SM" not in str(row["thread"]) for row in slices)
+
+
+def test_groups_are_called_so_and_stand_by_their_sm(tmp_path: Path) -> None:
+    marks = [[[Mark(0, 0, 100), Mark(0, 1, 200)] for _ in range(2)] for _ in range(2)]
+    made = kprof_inject.read_buffer(triton_distributed(2, marks, [5, 3]), format="triton-distributed", names=["work"])
+    slices = query_many(made.export(tmp_path / "trace.json"), [SLICES])[0]
+    names = [f"SM {sm} CTA {cta} group {group}" for cta, sm in enumerate([5, 3]) for group in range(2)]
+    assert sorted(str(row["thread"]) for row in slices) == sorted(names)

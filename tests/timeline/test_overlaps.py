@@ -1,0 +1,80 @@
+"""Scopes that cross their own kind, and records that are paired as brackets, against looking at each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from foreign_buffers import Mark, flashinfer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
+from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.overlaps import crossing_own_kind, lanes_beside, lanes_of_rows
+from kprof_inject.timeline.timeline import Timeline
+
+spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 20)), max_size=25)
+
+
+@given(spans)
+def test_on_one_lane_nothing_overlaps_and_no_lane_is_wasted(made: list[tuple[int, int, int]]) -> None:
+    key, start, length = np.array(made, dtype=np.int64).reshape(-1, 3).T
+    end = start + length
+    lanes = lanes_beside(key, start, end)
+    for place in range(len(key)):
+        beside = (key == key[place]) & (start <= start[place]) & (end > start[place])
+        beside[place] = False
+        same = beside & (lanes == lanes[place])
+        assert not same.any()
+        # All lanes below its own were taken when it began.
+        assert set(range(int(lanes[place]))) <= set(lanes[beside].tolist())
+
+
+records = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0, 1])), min_size=1, max_size=24)
+
+
+@given(st.lists(records, min_size=1, max_size=3))
+@settings(deadline=None)
+def test_records_are_paired_as_a_stack_for_each_scope_would(units: list[list[tuple[int, int]]]) -> None:
+    marks = [[[Mark(event, side, 100 + 10 * place) for place, (event, side) in enumerate(unit)]] for unit in units]
+    expected, open_starts, stray_ends = set(), 0, 0
+    for cta, ((*unit,),) in enumerate(marks):
+        stacks: dict[int, list[int]] = {0: [], 1: []}
+        for mark in unit:
+            if mark.side == 0:
+                stacks[mark.event].append(mark.ns)
+            elif stacks[mark.event]:
+                expected.add((cta, mark.event, stacks[mark.event].pop(), mark.ns))
+            else:
+                stray_ends += 1
+        open_starts += sum(map(len, stacks.values()))
+    said = BufferDescription(format="flashinfer", names=["a", "b"])
+    timeline = timeline_of(read_buffer_array(flashinfer(1, marks), said).launches[0])
+    rows = timeline.scopes
+    assert set(rows[["cta", "scope", "start_ns", "end_ns"]].tolist()) == expected
+    assert (int(timeline.open_starts.sum()), int(timeline.stray_ends.sum())) == (open_starts, stray_ends)
+    _require_drawable(timeline)
+
+
+def _require_drawable(timeline: Timeline) -> None:
+    """No two scopes of a unit and a lane cross, and no two that are open at once have a level of the page in common."""
+    rows = timeline.scopes
+    lanes = timeline.lanes[rows["scope"]]
+    if timeline.overlaps is not None:
+        lanes = lanes + lanes_of_rows(rows, timeline.overlaps)
+    for one in range(len(rows)):
+        for other in range(one):
+            a, b = rows[other], rows[one]
+            if (a["cta"], a["warp"]) != (b["cta"], b["warp"]):
+                continue
+            crosses = a["start_record"] < b["start_record"] < a["end_record"] < b["end_record"]
+            assert not (crosses and lanes[one] == lanes[other])
+            is_open = b["start_record"] < a["end_record"]
+            assert not (
+                is_open and timeline.lanes[a["scope"]] == timeline.lanes[b["scope"]] and a["depth"] == b["depth"]
+            )
+
+
+def test_nested_scopes_of_a_kind_do_not_cross() -> None:
+    start, end = np.array([0, 1, 4, 6]), np.array([3, 2, 7, 8])
+    assert crossing_own_kind(np.zeros(4, dtype=np.int16), start, end, 2).tolist() == [True, False]
+    assert crossing_own_kind(np.zeros(2, dtype=np.int16), start[:2], end[:2], 2).tolist() == [False, False]
