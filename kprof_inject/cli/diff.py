@@ -128,7 +128,7 @@ def _captures(
 def _say_origins(captures: dict[str, list[Capture]]) -> None:
     for side, found in captures.items():
         for capture in found:
-            say(f"{side}: {origin_line(capture, time.time_ns())}")
+            say(f"{side}: {origin_line(capture, time.time_ns()) or capture.folder}")
     a, b = ({capture.folder.resolve() for capture in found} for found in captures.values())
     if a & b:
         say("A and B are the same capture: no difference can be found")

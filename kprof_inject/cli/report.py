@@ -56,7 +56,8 @@ def command(
     host_buffer, or another profiler's that numpy.save wrote), what to try, whether to trust the figures, and where a
     CTA's time goes."""
     capture = open_capture(place, names_path, said, redact=redact)
-    say(origin_line(capture, time.time_ns()))
+    if origin := origin_line(capture, time.time_ns()):
+        say(origin)
     experiments = experiments_at(place)
     reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say, choice)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
