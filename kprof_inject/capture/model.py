@@ -331,10 +331,10 @@ def shown_line(line: str) -> str:
 
 
 class SourceText:
-    """The lines of a kernel's source that scopes name as ``file:line``, as far as the capture has the files."""
+    """The lines of a kernel's source that scopes name as ``file:line``, of those files that there are: texts by path."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._texts = sources_of(kernel)
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
         self._lines: dict[str, list[str]] = {}
 
     def line(self, source: str) -> str:

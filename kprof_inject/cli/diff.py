@@ -21,11 +21,12 @@ from kprof_inject.cli.options import (
     redact_option,
     scope_names_option,
 )
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
+from kprof_inject.report.diff.structure import change_json, change_lines, changes_between
 from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
@@ -77,9 +78,15 @@ def command(
     """Say what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
 
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote. Of a WORKSPACE alone, the last two captures are compared."""
+    that numpy.save wrote. With one WORKSPACE alone, its last two captures are compared. Two .ttgir files are
+    compared by what the compiler made of each source line."""
     if other is None:
         place, other = _last_two(place)
+    if _is_module(place) and _is_module(other):
+        if limit_text is not None or html_path is not None:
+            raise click.UsageError("--fail-above and --html are for captures; .ttgir files have no times")
+        _print_changes(place, other, as_json)
+        return
     limit = None if limit_text is None else parse_limit(limit_text)
     sides = dict(zip(_SIDES, ((place, *more_a), (other, *more_b)), strict=True))
     captures = {side: _captures(side, places, names_path, said, redact) for side, places in sides.items()}
@@ -98,6 +105,19 @@ def command(
         print_diff_tables(diff, table_console())
     if limit is not None and _crosses(diff, limit, choice):
         ctx.exit(1)
+
+
+def _is_module(place: Path) -> bool:
+    return place.suffix == ".ttgir"
+
+
+def _print_changes(a: Path, b: Path, as_json: bool) -> None:
+    changes = changes_between(a, b)
+    if as_json:
+        click.echo(json.dumps([change_json(change) for change in changes], indent=1))
+        return
+    for line in change_lines(changes):
+        click.echo(printable_lines(line))
 
 
 def _last_two(place: Path) -> tuple[Path, Path]:

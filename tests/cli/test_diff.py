@@ -226,3 +226,17 @@ def test_nothing_else_is_written(kprof: CommandLine, before: Path) -> None:
     assert [path for path in sorted(kprof.folder.rglob("*")) if path.relative_to(kprof.folder).parts[0] != "home"] == [
         path for path in there if path.relative_to(kprof.folder).parts[0] != "home"
     ]
+
+
+def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: CommandLine) -> None:
+    a = REPO / "ttgir_fixtures/3.6.0/cuda-90/matmul.ttgir"
+    (kprof.folder / "b.ttgir").write_text(a.read_text().replace("{num = 2 : i32}", "{num = 0 : i32}"))
+    ended = kprof("diff", a, "b.ttgir")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert ended.stdout == "load: asked for 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n"
+    (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)
+    assert (first["id"], first["kind"], first["loop"], first["line"]) == ("ahead", "load", "loop[0]", 49)
+    assert kprof("diff", a, a).stdout == "the compiler made the same of both\n"
+    assert kprof("diff", a, "b.ttgir", "--fail-above", "5%").exit_code == 2
+    (kprof.folder / "broken.ttgir").write_text("module {")
+    assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")

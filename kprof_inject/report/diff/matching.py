@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kprof_inject.capture.model import Kernel, SourceText, without_folders
+from kprof_inject.capture.model import Kernel, SourceText, sources_of, without_folders
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs
@@ -168,7 +168,7 @@ class Matching:
 
 
 def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
-    text, partitions = SourceText(kernel), partition_names(kernel.scopes)
+    text, partitions = SourceText(sources_of(kernel)), partition_names(kernel.scopes)
     return tuple(
         ScopeIdentity(
             scope.name,

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from kprof_inject.analysis.structure.changes import Change, structural_changes
-from kprof_inject.capture.model import Kernel, SourceText, ttgir_of, without_folders
+from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of, without_folders
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import KprofError
+from kprof_inject.files import read_text
 from kprof_inject.quantities import listed, percent, short_time
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import code_of
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import snapshot_beside
 
 _MOST_PLACES = 6
 _WHOLE = "the whole kernel"
@@ -49,7 +52,7 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     modules = [_module(side.kernel) for side in (diff.a, diff.b)]
     if modules[0] is None or modules[1] is None:
         return None
-    texts = [SourceText(side.kernel) for side in (diff.a, diff.b)]
+    texts = [SourceText(sources_of(side.kernel)) for side in (diff.a, diff.b)]
     changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
     places = _Places(diff, modules[0], modules[1])
     by_part: dict[str, list[Change]] = {}
@@ -70,6 +73,13 @@ def _module(kernel: Kernel) -> Module | None:
 
 def _code_at(text: SourceText, point: SourcePoint) -> str:
     return code_of(text, f"{point.file}:{point.line}")
+
+
+def changes_between(a: Path, b: Path) -> list[Change]:
+    """What changed from one ``.ttgir`` file to another. Raises ``KprofError`` if one cannot be read."""
+    modules = [parse(read_text(path), str(path)) for path in (a, b)]
+    texts = [SourceText(snapshot_beside(path)) for path in (a, b)]
+    return structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
 
 
 def _build_changes(diff: KernelDiff) -> Iterator[Change]:
@@ -179,6 +189,26 @@ def _weighed(part: ChangedPart) -> str:
     return f": {'; '.join(told)}" if told else ""
 
 
+def change_lines(changes: Sequence[Change]) -> Iterator[str]:
+    """Of changes that no times belong to."""
+    if not changes:
+        yield "the compiler made the same of both"
+    for text, places in _together(changes).items():
+        yield f"{text}{_at(places)}"
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "id": change.id,
+        "text": change.text,
+        "kind": change.kind,
+        "loop": change.loop or None,
+        "file": change.source.file if change.source else None,
+        "line": change.source.line if change.source else None,
+    }
+
+
 def structure_json(structure: Structure | None) -> dict[str, Any] | None:
     """As JSON values; None if there is none."""
     if structure is None:
@@ -188,16 +218,7 @@ def structure_json(structure: Structure | None) -> dict[str, Any] | None:
             {
                 "part": part.name,
                 "explained": part.explained,
-                "changes": [
-                    {
-                        "id": change.id,
-                        "text": change.text,
-                        "kind": change.kind,
-                        "file": change.source.file if change.source else None,
-                        "line": change.source.line if change.source else None,
-                    }
-                    for change in part.changes
-                ],
+                "changes": list(map(change_json, part.changes)),
             }
             for part in structure.parts
         ],

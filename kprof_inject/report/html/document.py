@@ -9,7 +9,7 @@ from typing import Any
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import PartitionSummary
-from kprof_inject.capture.model import SourceText, place_names, without_folders
+from kprof_inject.capture.model import SourceText, place_names, sources_of, without_folders
 from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed
@@ -170,7 +170,7 @@ def _partition(partition: PartitionSummary) -> dict[str, Any]:
 
 def _scopes(report: LaunchReport) -> list[dict[str, Any]]:
     """The scope table."""
-    timeline, text = report.timeline, SourceText(report.launch.kernel)
+    timeline, text = report.timeline, SourceText(sources_of(report.launch.kernel))
     return [
         {
             "name": scope.name,
