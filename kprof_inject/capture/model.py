@@ -331,7 +331,7 @@ def shown_line(line: str) -> str:
 
 
 class SourceText:
-    """The lines of a kernel's source that scopes name as ``file:line``, of those files that there are: texts by path."""
+    """The lines of a kernel's source that scopes name as ``file:line``; ``texts`` are by path, and may not be all."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts

@@ -18,6 +18,7 @@ from kprof_inject.version import __version__
 _GROUPS = {
     "Find out what limits a kernel": {
         "profile": "Run a program and say what limits its kernels: all steps in one go.",
+        "compare": "Run a program under two settings; say what changed, and why.",
         "causal": "Delay each part of a kernel in turn, to see which ones matter.",
         "demo": "Profile a shipped example; without a GPU, replay a recorded capture.",
     },

@@ -1,0 +1,193 @@
+"""``kprof-inject compare``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TypeVar
+
+import click
+
+from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.options import (
+    PROGRAM_SETTINGS,
+    at_option,
+    json_option,
+    kernel_option,
+    path_type,
+    program_argument,
+)
+from kprof_inject.errors import KprofError
+from kprof_inject.pipeline.sides import Rounds, Side, first_slower, profile_in_turn, require_usable
+from kprof_inject.report.diff.changes import ChangeVerdict
+from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
+from kprof_inject.report.diff.page import write_diff_page
+from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
+from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.program import require_startable
+from kprof_inject.select.selectors import parse_selectors
+
+_Setting = TypeVar("_Setting")
+
+
+@click.command("compare", context_settings=PROGRAM_SETTINGS)
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=path_type(),
+    default="kprof_compare",
+    show_default=True,
+    help="The folder in which each side has its workspace.",
+)
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    metavar="PYTHON",
+    help="The interpreter of a side: the first one is A's, the next one B's. One alone is B's.",
+)
+@click.option(
+    "--triton",
+    "tritons",
+    multiple=True,
+    type=path_type(),
+    metavar="FOLDER",
+    help="A folder with another Triton: pip install --no-deps --target FOLDER triton==3.9.0. Like --python.",
+)
+@click.option(
+    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable that B alone has. Repeatable."
+)
+@click.option(
+    "--arg", "arguments", multiple=True, metavar="TEXT", help="An argument that B's program alone gets. Repeatable."
+)
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="Of more than two --python or --triton, find the first that is slower than the first one, and explain that.",
+)
+@click.option("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="How often each side is run.")
+@at_option
+@kernel_option
+@click.option(
+    "--launches",
+    default="0:20",
+    show_default=True,
+    metavar="SPEC",
+    help="Which launches of each kernel to keep, as in profile. A change takes several to be told from chance.",
+)
+@click.option("--fail-above", "limit_text", metavar="LIMIT", help="End with exit code 1 as diff does.")
+@click.option(
+    "--html", "html_path", type=path_type(), metavar="FILE", help="Write the comparison as one HTML page, too."
+)
+@json_option
+@program_argument
+@click.pass_context
+def command(
+    ctx: click.Context,
+    folder: Path,
+    pythons: tuple[str, ...],
+    tritons: tuple[Path, ...],
+    environment: tuple[str, ...],
+    arguments: tuple[str, ...],
+    bisect: bool,
+    rounds: int,
+    selectors: tuple[str, ...],
+    kernel: str,
+    launches: str,
+    limit_text: str | None,
+    html_path: Path | None,
+    as_json: bool,
+    program: tuple[str, ...],
+) -> None:
+    """Profile PROGRAM under two settings in turn, and say what changed from A to B, and why.
+
+    The sides differ in their interpreter, their Triton, their environment or the program's arguments. Each has a
+    workspace of its own."""
+    parse_selectors(selectors)
+    parse_launches(launches)
+    limit = None if limit_text is None else parse_limit(limit_text)
+    require_startable(program)
+    sides = _sides(folder, pythons, tritons, _variables(environment), arguments, bisect=bisect)
+    require_usable(sides)
+    runs = Rounds(rounds, selectors, kernel, launches, program)
+    a, b = sides[0], sides[-1]
+    if bisect:
+        found = first_slower(len(sides), lambda number: _is_slower(_compared(sides[0], sides[number], runs)))
+        if found is None:
+            say(f"{b.name} is not slower than {a.name}: there is nothing to find")
+        else:
+            a, b = sides[found - 1], sides[found]
+            say(f"{b.name} is the first that is slower than {sides[0].name}; the one before it is {a.name}")
+    diff = _compared(a, b, runs)
+    _show(diff, (a.name, b.name), html_path, as_json=as_json)
+    if limit is not None and (crossed := list(crossings(diff, limit, ()))):
+        for crossing in crossed:
+            say(f"--fail-above {100 * limit:g}%: {crossing}")
+        ctx.exit(1)
+
+
+def _compared(a: Side, b: Side, runs: Rounds) -> CaptureDiff:
+    return diff_captures(*profile_in_turn((a, b), runs, say))
+
+
+def _show(diff: CaptureDiff, names: tuple[str, str], html_path: Path | None, *, as_json: bool) -> None:
+    if html_path is not None:
+        write_diff_page(html_path, diff, names)
+        say(f"wrote {html_path}")
+    if as_json:
+        click.echo(json.dumps(diff_json(diff), indent=1))
+    else:
+        print_diff_tables(diff, table_console())
+
+
+def _is_slower(diff: CaptureDiff) -> bool:
+    return any(kernel.launch.verdict is ChangeVerdict.SLOWER for kernel in diff.kernels)
+
+
+def _variables(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for name, separator, _ in pairs:
+        if not name or not separator:
+            raise KprofError(
+                f"cannot read the variable {name!r}", hint="write --env NAME=VALUE, such as --env N=4", exit_code=2
+            )
+    return {name: value for name, _, value in pairs}
+
+
+def _sides(
+    folder: Path,
+    pythons: Sequence[str],
+    tritons: Sequence[Path],
+    variables: dict[str, str],
+    arguments: tuple[str, ...],
+    *,
+    bisect: bool,
+) -> list[Side]:
+    """A and B, or, to be bisected, all that were named, in their order."""
+    most = max(len(pythons), len(tritons), 2)
+    if not (pythons or tritons or variables or arguments):
+        raise click.UsageError("nothing tells B from A: give --python, --triton, --env or --arg")
+    if most > 2 and not bisect:
+        raise click.UsageError(f"there are {most} settings: give --bisect to find the first that is slower")
+    if bisect and most < 3:
+        raise click.UsageError("--bisect takes at least three --python or --triton")
+    sides = []
+    for number in range(most):
+        python, triton = _of_side(pythons, number, most), _of_side(tritons, number, most)
+        letter = ascii_uppercase[number] if number < len(ascii_uppercase) else f"side {number + 1}"
+        told = ", ".join(str(setting) for setting in (python, triton) if setting)
+        own = (variables, arguments) if number else ({}, ())
+        name = f"{letter} ({told})" if told else letter
+        sides.append(Side(name, folder / letter, python or sys.executable, triton and triton.absolute(), *own))
+    return sides
+
+
+def _of_side(settings: Sequence[_Setting], number: int, most: int) -> _Setting | None:
+    """One setting alone is the last side's; else each has its own."""
+    if len(settings) == 1:
+        return settings[0] if number == most - 1 else None
+    return settings[number] if number < len(settings) else None

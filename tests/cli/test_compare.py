@@ -1,0 +1,83 @@
+"""``compare``: a program under two settings, on the fake GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+
+from kprof_inject.pipeline.sides import first_slower
+
+PROGRAM = """
+import os, sys
+from fake_gpu.program import gpu  # isort: skip  (before Triton)
+import torch
+from fake_gpu.kernels import scale
+
+x = torch.arange(1, 17, dtype=torch.float32)
+for n in range(6):
+    scale[(16,)](x, torch.zeros_like(x), n + int(os.environ.get("LONGER", 0)) + len(sys.argv))
+print("the program's own output")
+"""
+
+
+def compare(folder: Path, *words: str) -> Ended:
+    (folder / "program.py").write_text(PROGRAM)
+    environment = {**clean_environment(folder), "PYTHONPATH": python_path(PROGRAMS.parent)}
+    command = [sys.executable, "-m", "kprof_inject", "compare", "--rounds", "1", *words, "--", "program.py"]
+    return run_child(command, folder, env=environment)
+
+
+def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
+    words = ("--env", "LONGER=4000", "--at", "func", "--fail-above", "5%", "--json")
+    ended = compare(tmp_path, *words)
+    assert ended.exit_code == 1
+    (kernel,) = json.loads(ended.stdout)["kernels"]
+    assert (kernel["kernel"], kernel["verdict"]) == ("scale", "slower")
+    assert kernel["structure"] == {"parts": [], "unexplained": None} or kernel["structure"]["parts"] == []
+    assert ended.stderr.count("the program's own output") == 4
+    assert "kprof-inject: A: round 1 of 1" in ended.stderr and "kprof-inject: B: round 1 of 1" in ended.stderr
+    assert "--fail-above 5%: scale is slower by more than 5 %" in ended.stderr
+    assert sorted(path.name for path in (tmp_path / "kprof_compare").iterdir()) == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "nothing tells B from A"),
+        (["--env", "LONGER"], "write --env NAME=VALUE"),
+        (["--python", "a", "--python", "b", "--python", "c"], "give --bisect to find the first that is slower"),
+        (["--bisect", "--env", "A=1"], "--bisect takes at least three"),
+        (["--triton", "nowhere"], "pip install --no-deps --target"),
+        (["--python", "./nowhere"], "cannot start ./nowhere: No such file or directory"),
+        (["--env", "A=1", "--launches", "many"], "cannot read the launches 'many'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_runs(
+    kprof: CommandLine, words: list[str], complaint: str
+) -> None:
+    kprof.write("program.py", "raise SystemExit('it ran')")
+    ended = kprof("compare", *words, "--", "program.py")
+    assert ended.exit_code in (1, 2)
+    assert complaint in ended.stderr
+    assert "it ran" not in ended.stderr and not (kprof.folder / "kprof_compare").exists()
+
+
+@pytest.mark.parametrize("first", range(1, 9))
+def test_halving_finds_the_first_slower_side(first: int) -> None:
+    asked: list[int] = []
+
+    def is_slower(number: int) -> bool:
+        asked.append(number)
+        return number >= first
+
+    assert first_slower(9, is_slower) == first
+    assert len(asked) <= 5
+
+
+def test_where_the_last_is_not_slower_there_is_nothing_to_find() -> None:
+    assert first_slower(9, lambda _: False) is None
