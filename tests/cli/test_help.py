@@ -14,6 +14,7 @@ import kprof_inject
 
 COMMANDS = [
     "causal",
+    "compare",
     "dump",
     "list",
     "insert",

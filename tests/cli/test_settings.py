@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_pointed_at(kprof: CommandLine, line: str, what: str,
 def test_a_setting_of_no_resemblance_lists_them_all(kprof: CommandLine) -> None:
     kprof.write("pyproject.toml", settings("zzz = 1"))
     hint = kprof("strip", SOFTMAX).stderr.splitlines()[-1]
-    assert hint.startswith("hint: the settings are at, budget, buffer, buffer-bytes, ")
+    assert hint.startswith("hint: the settings are arg, at, bisect, budget, buffer, buffer-bytes, ")
     assert {"kernel", "launches", "output", "trace"} <= set(hint.removeprefix("hint: the settings are ").split(", "))
 
 
