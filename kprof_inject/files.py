@@ -160,7 +160,7 @@ def open_regular(path: Path, within: Path | None = None) -> io.FileIO:
         raise KprofError(f"cannot read {path}: {error}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise KprofError(f"cannot read {path}: it is no regular file")
+        raise KprofError(f"cannot read {path}: it is not a regular file")
     return io.FileIO(descriptor, "rb")
 
 
@@ -196,7 +196,7 @@ def decode_text(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise KprofError(
-            f"this is no text file: byte {error.start} is not UTF-8",
+            f"this is not a text file: byte {error.start} is not UTF-8",
             where=_position_of_byte(data, error.start, name),
             hint="give a .ttgir file as Triton writes it (see 'kprof-inject dump')",
         ) from None

@@ -210,7 +210,7 @@ class Workspace:
         return _begun(self.folder / "captures")
 
     def last_capture_folder(self) -> Path:
-        """Raises ``KprofError`` if there is no capture yet."""
+        """Raises ``KprofError`` if there is not a capture yet."""
         if folders := self.capture_folders():
             return folders[-1]
         step = f"run{named(self.folder)}" if self.plans_folder.exists() else f"profile{into(self.folder)}"
@@ -232,7 +232,7 @@ class Workspace:
         if kernels := self.kernels():
             return kernels
         hint = f"dump them: kprof-inject dump{into(self.folder)} -- PROG"
-        raise KprofError(f"{self.folder} holds no kernels", hint=hint)
+        raise KprofError(f"{self.folder} contains no kernels", hint=hint)
 
     def kernel(self, variant: str) -> DumpedKernel:
         return self.kernel_of(variant, self._read(self.kernels_folder / variant / KERNEL_FILE, DumpedKernelRecord))

@@ -268,7 +268,7 @@ def test_a_kernel_s_file_that_is_a_pipe_is_refused_at_once(tmp_path: Path, name:
     workspace, kernel = with_kernel(tmp_path)
     (kernel.ttgir_path.parent / name).unlink()
     os.mkfifo(kernel.ttgir_path.parent / name)
-    with pytest.raises(KprofError, match=rf"cannot read .*{name}: it is no regular file"):
+    with pytest.raises(KprofError, match=rf"cannot read .*{name}: it is not a regular file"):
         workspace.kernel_sources(workspace.kernels()[0].variant)
         kernel.ttgir()
 

@@ -48,7 +48,7 @@ def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
 
 
 def too_short(summary: LaunchSummary) -> Unjudged | None:
-    """That nothing is known of a launch's end, for it fits into one step of the timer."""
+    """That nothing is known about a launch's end, for it fits into one step of the timer."""
     if summary.ending is not None:
         return None
     return Unjudged("the launch is too short for the timer", "give it more work")

@@ -45,7 +45,7 @@ def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAI
     except msgspec.ValidationError as error:
         raise KprofError(f"{where}: {_at_its_field(str(error))}", hint=hint) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise KprofError(f"{where}: this is no JSON: {printable(str(error))}", hint=hint) from None
+        raise KprofError(f"{where}: this is not JSON: {printable(str(error))}", hint=hint) from None
     except RecursionError:
         raise KprofError(f"{where}: this JSON is nested too deeply", hint=hint) from None
 

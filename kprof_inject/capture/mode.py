@@ -49,7 +49,7 @@ def parse_warps(text: str) -> tuple[int, ...]:
         found = _WARP.fullmatch(part)
         if found is None:
             raise KprofError(
-                f"{part.strip()!r} is no warp" if part.strip() else "a warp is missing",
+                f"{part.strip()!r} is not a warp number" if part.strip() else "a warp is missing",
                 where=Position("--warps", 1, column, text),
                 hint="name warps by number, from 0, with commas between: --warps 0,4",
                 exit_code=2,

@@ -176,7 +176,7 @@ def _names_of_json(text: str, path: Path) -> dict[int, str]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise KprofError(f"{path} is no JSON: {error}", hint=_HINT) from None
+        raise KprofError(f"{path} is not JSON: {error}", hint=_HINT) from None
     if isinstance(values, dict):
         values = values.get("scope_ids", values)
     try:

@@ -62,7 +62,9 @@ def read_capture(folder: Path) -> Capture:
     """Open a capture; buffers are read when they are asked for. Raises ``KprofError`` if it is none, or if what it
     holds is not what was saved."""
     if not is_capture(folder):
-        raise KprofError(f"{folder} is no capture", hint="make one: kprof-inject profile -- PROG, or run after insert")
+        raise KprofError(
+            f"{folder} is not a capture", hint="make one: kprof-inject profile -- PROG, or run after insert"
+        )
     files = [ProcessFiles.open(path.parent) for path in sorted(folder.glob(f"*/{PROCESS_FILE}"))]
     _require_one_run(folder, [file.process for file in files])
     first = files[0].process

@@ -50,7 +50,7 @@ def loss_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
         place = f"{names[launch.place]}: " if names[launch.place] else ""
         yield f"{place}{launch.kernel.name}, launch {launch.index}: {'; '.join(missing)}"
     if len(lacking) > _MOST_LAUNCHES:
-        yield f"something is missing of {counted(len(lacking) - _MOST_LAUNCHES, 'more launch')}, too"
+        yield f"records are also missing from {counted(len(lacking) - _MOST_LAUNCHES, 'more launch')}"
 
 
 def _missing(timeline: Timeline) -> Iterator[str]:
@@ -79,8 +79,8 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
         yield from _doubts(launches)
         return
     yield (
-        f"{_crowd(launches)} on {len(axes)} axes. Each starts at a zero of its own: "
-        "where launches of different axes stand to each other is not known"
+        f"{_crowd(launches)} on {len(axes)} axes. Each starts at its own zero: "
+        "how launches on different axes relate in time is not known"
     )
     for members in axes.values():
         names = list(dict.fromkeys(launch.place_name for launch in members))
@@ -114,7 +114,7 @@ def _doubts(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
     shown = [launch.timeline for launch in launches if launch.timeline.scope_count]
     if untimed := sum(timeline.clock.source == ClockSource.NOMINAL for timeline in shown):
         without = f"{counted(untimed, 'launch')} without timer readings"
-        yield f"{without}: placed at the host's call, with an error that is unknown"
+        yield f"{without}: placed at the host's call, with an unknown error"
     contradicted = (
         launch.place_name for launch in launches if launch.clock.relation and launch.clock.relation.contradicted
     )

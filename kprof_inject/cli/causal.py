@@ -87,19 +87,19 @@ class _Printed:
     type=click.FloatRange(min=0.1, max=3600),
     default=20.0,
     show_default=True,
-    help="How long to time each kernel at most; it ends earlier when all slopes are known to 0.03.",
+    help="The longest time to spend on each kernel; it ends earlier once all slopes are known to 0.03.",
 )
 @click.option(
     "--launches",
     default="first",
     show_default=True,
     metavar="SPEC",
-    help="With which launch of each kernel to experiment: the first of these, as in run.",
+    help="Which launch of each kernel to experiment with: the first of these, as in run.",
 )
 @click.option(
     "--no-replay",
     is_flag=True,
-    help="Launch no kernel more often than the program does: its own launches take turns.",
+    help="Do not relaunch kernels: use the program's own launches in turn.",
 )
 @click.option("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
 @click.option(

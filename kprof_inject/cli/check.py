@@ -42,7 +42,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")
     if not is_installed("triton"):
-        raise KprofError("check needs Triton, and it is not installed", hint=install_command("triton"))
+        raise KprofError("check needs Triton, which is not installed", hint=install_command("triton"))
     checks: list[ModuleCheck] = []
     with CompilerProcess() as compiler:
         for file in [file for place in places or (DEFAULT_WORKSPACE,) for file in _files_at(place)]:

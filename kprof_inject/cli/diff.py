@@ -33,9 +33,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, is_workspace
 
 _SIDES = ("A", "B")
-_MORE = (
-    "Another capture of {side}'s side, such as of another process: shows what they differ by themselves. Repeatable."
-)
+_MORE = "Another capture of {side}'s side, such as of another process: shows how much they vary. Repeatable."
 
 
 @click.command("diff")

@@ -147,9 +147,9 @@ def _say_fault(error: Exception) -> None:
             file.write(f"{shlex.join(sys.argv)}\n\n{details}\n{_versions()}")
     except OSError:
         click.echo(details, err=True)
-        say(f"a fault of kprof-inject's own: {what}; please report it with the lines above")
+        say(f"an internal error of kprof-inject: {what}; please report it with the lines above")
     else:
-        say(f"a fault of kprof-inject's own: {what}; please report it with {file.name}, which has the details")
+        say(f"an internal error of kprof-inject: {what}; please report it with {file.name}, which has the details")
 
 
 def _versions() -> str:

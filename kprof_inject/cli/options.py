@@ -157,7 +157,7 @@ def json_option(function: Function) -> Function:
 
 
 _NUMBERS = {
-    "launches": ("--launch", "launches of each kernel: numbers as the table has them, such as 0,4-7,12-"),
+    "launches": ("--launch", "launches of each kernel, by number, such as 0,4-7,12-"),
     "sms": ("--sm", "SMs, by number, such as 0,4-7,12-"),
     "ctas": ("--cta", "CTAs, by number"),
     "warps": ("--warp", "warps of each CTA, by number"),
@@ -180,7 +180,7 @@ def choice_options(function: Function) -> Function:
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_scopes,
-        help="Only scopes of this name, as the table has it; * and ? stand for others. Repeatable. [default: all]",
+        help="Only scopes with this name, as in the table; * and ? are wildcards. Repeatable. [default: all]",
     )(with_choice)
     for name in reversed(_NUMBERS):
         decorated = _number_option(name)(decorated)
@@ -209,7 +209,7 @@ def scope_names_option(function: Function) -> Function:
         "names_path",
         type=path_type(),
         metavar="FILE",
-        help="For a BUFFER of Proton: what its scope ids are called; the kernel's .ttgir with its records, or JSON.",
+        help="For a Proton BUFFER: the names of its scope ids; the kernel's .ttgir with its records, or JSON.",
     )(function)
 
 
@@ -259,8 +259,7 @@ def layout_option(function: Function) -> Function:
     return click.option(
         "--layout",
         type=click.Choice(LAYOUT_NAMES),
-        help="What a drawing has below each other: an SM's warps, a CTA's, or those that ran the same scope. "
-        "[default: sm]",
+        help="How a drawing orders its rows: by SM, by CTA, or by scope. [default: sm]",
     )(function)
 
 

@@ -70,7 +70,7 @@ def capture_options(function: Function) -> Function:
             "--max-launches",
             type=click.IntRange(min=0),
             default=0,
-            help="Keep at most this many launches, for each process; what was left out is counted. Not for last. "
+            help="Keep at most this many launches per process; those left out are counted. Not for last. "
             "[default: no limit]",
         ),
         click.option(
@@ -78,13 +78,13 @@ def capture_options(function: Function) -> Function:
             type=click.IntRange(min=1),
             default=1 << 30,
             show_default=True,
-            help="Keep at most this many bytes of buffers on disk, for each process. A launch that would take more by "
+            help="Keep at most this many bytes of buffers on disk per process. A launch that would take more by "
             "itself gets smaller rings.",
         ),
         click.option(
             "--no-replay",
             is_flag=True,
-            help="Launch no kernel more often than the program does.",
+            help="Do not relaunch kernels to time them.",
         ),
         click.option(
             "--replay",
@@ -130,7 +130,7 @@ def mode_options(function: Function) -> Function:
         click.option(
             "--sched-stores",
             is_flag=True,
-            help="Have Proton move the stores of records to where they disturb less.",
+            help="Let Proton move the records' stores to where they disturb less.",
         ),
         click.option(
             "--clock",

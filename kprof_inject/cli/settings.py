@@ -105,13 +105,13 @@ def _read(folder: Path) -> Settings | None:
     except tomllib.TOMLDecodeError as error:
         raise _broken(name, text, str(error)) from None
     except UnicodeDecodeError as error:
-        raise KprofError(f"{name} is no TOML: byte {error.start} is not UTF-8") from None
+        raise KprofError(f"{name} is not TOML: byte {error.start} is not UTF-8") from None
     except OSError as error:
         raise KprofError(f"cannot read {name}: {error.strerror}") from None
     values = tools.get("kprof-inject", {}) if isinstance(tools, dict) else {}
     settings = Settings(name, text, values)
     if not isinstance(values, dict):
-        raise settings.error("kprof-inject", "the settings are no table", "write [tool.kprof-inject]")
+        raise settings.error("kprof-inject", "the settings are not a table", "write [tool.kprof-inject]")
     return settings
 
 

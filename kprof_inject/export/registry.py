@@ -83,7 +83,7 @@ class TableFormat:
         if layout is not None:
             drawings = [other for other, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
             raise KprofError(
-                f"--layout is for drawings, and a {ending} file is none",
+                f"--layout is for drawings, and a {ending} file is not one",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
                 exit_code=2,
             )
@@ -198,7 +198,7 @@ def _ending(path: Path) -> str:
     if ending := _known_ending(path):
         return ending
     raise KprofError(
-        f"the name {path.name} does not say in which format to write",
-        hint=f"let it end in one of {', '.join(_FORMATS)}",
+        f"the name {path.name} does not say which format to write",
+        hint=f"end it in one of {', '.join(_FORMATS)}",
         exit_code=2,
     )

@@ -70,7 +70,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
             if is_format(place)
             else "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
         )
-        raise KprofError(f"{place} is no Proton buffer", hint=hint)
+        raise KprofError(f"{place} is not a Proton buffer", hint=hint)
     _refuse(
         names_path,
         place,
@@ -83,7 +83,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
 def _refuse(given: object, place: Path, what: str, hint: str) -> None:
     """Raises ``KprofError`` if something was ``given`` that is for other places."""
     if given is not None:
-        raise KprofError(f"{what}, and {place} is none", hint=hint, exit_code=2)
+        raise KprofError(f"{what}, and {place} is not one", hint=hint, exit_code=2)
 
 
 def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
@@ -108,13 +108,13 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
             timelines.append(decoded)
         else:
             failures.append(decoded)
-            say(f"passed over a launch: {decoded.what}")
+            say(f"skipped a launch: {decoded.what}")
     for line in _missing(capture):
         say(line)
     if failures and not timelines:
         raise failures[0]
     if not timelines:
-        raise KprofError(f"{capture.folder} holds no launch", hint="capture again: kprof-inject run")
+        raise KprofError(f"{capture.folder} contains no launches", hint="capture again: kprof-inject run")
     choice.require_ctas([timeline.ctas for timeline in timelines])
     if choice == EVERYTHING:
         return timelines
@@ -129,9 +129,9 @@ def _missing(capture: Capture) -> Iterator[str]:
             yield f"left out {counted(count, 'launch')} of process {process.pid}: {reason}"
         if process.damaged_readings:
             damaged = counted(process.damaged_readings, "damaged line")
-            yield f"passed over {damaged} of {CLOCK_FILE} of process {process.pid}"
+            yield f"skipped {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
-            yield f"process {process.pid} was ended before it could finish its capture; this is what it had saved"
+            yield f"process {process.pid} ended before it could finish its capture; this is what it had saved"
 
 
 def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:

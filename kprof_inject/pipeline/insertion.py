@@ -87,7 +87,7 @@ def changed_sources(snapshot: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def insert_module(view: ModuleView, selectors: Sequence[Selector], style: Style = USUAL_STYLE) -> Insertion:
-    """Plan one module. Raises ``KprofError`` if a selector finds nothing."""
+    """Plan one module. Raises ``KprofError`` if a selector matches nothing."""
     done = _planned(view, selectors, style)
     require_sites(selectors, done)
     return done
@@ -153,13 +153,13 @@ def _planned(view: ModuleView, selectors: Sequence[Selector], style: Style) -> I
 
 
 def require_sites(selectors: Sequence[Selector], insertion: Insertion) -> None:
-    """Raise for the first selector that finds nothing in this module, and say what it could have meant."""
+    """Raise for the first selector that matches nothing in this module, and say what it could have meant."""
     for error in empty_handed(selectors, [insertion]):
         raise error
 
 
 def empty_handed(selectors: Sequence[Selector], insertions: Sequence[Insertion]) -> Iterator[KprofError]:
-    """Of each selector that finds nothing in any of these modules: why, and what it could have meant."""
+    """Of each selector that matches nothing in any of these modules: why, and what it could have meant."""
     for selector in selectors:
         found = [
             (insertion.view, selection.findings)
@@ -177,7 +177,7 @@ def _nothing_found(
     for view, findings in found:
         for missed in findings.missed:
             return KprofError(
-                f"the selector {selector.text!r} finds no place for a record: {missed.operation.name} is "
+                f"the selector {selector.text!r} matches no place for a record: {missed.operation.name} is "
                 f"{missed.reason}",
                 where=view.module.position(missed.operation.start),
                 hint="select the operation, the loop or the function around it",
@@ -185,18 +185,18 @@ def _nothing_found(
     if not found:
         names = sorted({insertion.view.kernel for insertion in insertions})
         return KprofError(
-            f"the selector {selector.text!r} is for kernels called {selector.kernel!r}, and there is none",
+            f"the selector {selector.text!r} is for kernels named {selector.kernel!r}, and there are none",
             hint=f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}",
         )
     dropped = [str(dropped) for _, findings in found for dropped in findings.dropped]
     why = f": {', '.join(dropped)}" if dropped else ""
     known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
     return KprofError(
-        f"the selector {selector.text!r} finds nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
+        f"the selector {selector.text!r} matches nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
         hint=_suggestions(selector.site, known),
     )
 
 
 def _suggestions(site: str, known: Sequence[str]) -> str:
     elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
-    return f"{did_you_mean(site, known)}what there is to select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"
+    return f"{did_you_mean(site, known)}you can select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"

@@ -65,7 +65,7 @@ def run(
     exit_code, reports = capture(workspace, folder, choice, mode, program, program_input)
     for state in reports.kernels:
         if state.state == "left alone":
-            say(f"{state.name} ran as it was: {state.reason}")
+            say(f"{state.name} ran unchanged: {state.reason}")
         elif state.reason:
             say(f"{state.name}: {state.reason}")
     for autotuned in reports.choices:
@@ -116,7 +116,7 @@ def run_and_fit(
     still = fitted_buffer(read_capture(folder).launches, fit.mode)
     if still is not None:
         _say_losses(still.losses, say)
-        say("records were lost again: the program does not do the same in each run, or the buffer was made smaller")
+        say("records were lost again: the program does something else in each run, or the buffer was made smaller")
     return folder, exit_code
 
 
@@ -163,11 +163,11 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
 def say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
-        say(f"a fault of kprof-inject's own, which the program did not notice: {error}")
+        say(f"an internal error of kprof-inject, which the program did not notice: {error}")
     for command in reports.unreached[:_MOST_UNREACHED]:
-        say(f"a Python process was started without us, and none of its launches is here: {command}")
+        say(f"a Python process could not be reached, so its launches are missing: {command}")
     if len(reports.unreached) > _MOST_UNREACHED:
-        say(f"so were {len(reports.unreached) - _MOST_UNREACHED} more")
+        say(f"and {len(reports.unreached) - _MOST_UNREACHED} more")
 
 
 def _say_replays(reports: Reports, say: Say) -> None:
@@ -175,9 +175,9 @@ def _say_replays(reports: Reports, say: Say) -> None:
     if done:
         names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MOST_NAMES)
         seconds = sum(replay.seconds for replay in done)
-        say(f"launched {names} again to time what records cost, which took {seconds:.1f} s")
+        say(f"launched {names} again to time the records, which took {seconds:.1f} s")
     for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
-        say(f"{replay.kernel} was not launched again to time what records cost, because {replay.refusal}")
+        say(f"{replay.kernel} was not relaunched to time the records, because {replay.refusal}")
 
 
 def _say_losses(losses: Iterable[Need], say: Say) -> None:
@@ -199,7 +199,7 @@ def _nothing_saved(
     if seen and not exit_code:
         return KprofError(
             f"none of the {seen} launches with records was kept: --launches {choice.launches.text}",
-            hint="launches are counted from 0 for each variant of a kernel, without those of autotuners",
+            hint="launches are counted from 0 for each variant of a kernel, not counting those of autotuners",
         )
     return nothing_happened("launched no kernel with records", exit_code, reports, choice.kernel, program)
 
@@ -213,18 +213,18 @@ def nothing_happened(
     if reports.errors:
         return KprofError(
             f"the program {what}: {reports.errors[0]}{crashed}",
-            hint="this is a fault of kprof-inject or of the version of Triton; please report it",
+            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
             exit_code=code,
         )
     if not reports.joined:
-        hint = "it must be Python, and read PYTHONPATH: no -I or -E, no cleaned environment"
-        return KprofError(f"no Python process of the program joined{crashed}", hint=hint, exit_code=code)
+        hint = "the program must run Python and keep PYTHONPATH: no -I, no -E, no cleaned environment"
+        return KprofError(f"kprof-inject reached no Python process of the program{crashed}", hint=hint, exit_code=code)
     left_alone = [state for state in reports.kernels if state.state == "left alone"]
     if left_alone:
         reasons = "; ".join(f"{state.name}: {state.reason}" for state in left_alone)
         return KprofError(
             f"the program {what}{crashed}: {reasons}",
-            hint="the kernels ran as they were; take that away, select less, or choose another --buffer",
+            hint="the kernels ran unchanged; fix that, select less, or choose another --buffer",
             exit_code=code,
         )
     if others := sorted({state.name for state in reports.kernels if state.state == "passed over"}):
@@ -236,7 +236,7 @@ def nothing_happened(
     if reports.gpu is False:
         return KprofError(
             f"the program {what}{crashed}: torch sees no GPU on this machine",
-            hint="run it where there is one; 'kprof-inject demo' works without",
+            hint="run it on a machine with a GPU; 'kprof-inject demo' works without one",
             exit_code=code,
         )
     if exit_code and not reports.triton_versions and is_run_by_us(program) and (missing := missing_to_run()):
@@ -248,9 +248,9 @@ def nothing_happened(
     if exit_code:
         return KprofError(
             f"the program {what}: it ended with exit code {exit_code}",
-            hint="its own messages are above; make it run by itself first",
+            hint="its messages are above; check that it runs on its own first",
             exit_code=code,
         )
     if not reports.triton_versions:
-        return KprofError("the program never imported Triton", hint="give the program that launches the kernels")
-    return KprofError(f"the program {what}", hint="check that it reaches its kernels as it does by itself")
+        return KprofError("the program never imported Triton", hint="name the program that launches the kernels")
+    return KprofError(f"the program {what}", hint="check that it launches its kernels when you run it on its own")

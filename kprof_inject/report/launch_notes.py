@@ -34,7 +34,7 @@ def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = 
             parts.append(f"in a {cta} the slowest {warp} {ratio(balance.median_imbalance)} the mean of the {warp}s")
         if parts:
             yield f"spread of {scope.scope}: {'; '.join(parts)}"
-            rest = "all else"
+            rest = "everything else"
     if even:
         furthest = max(
             max(spread.greatest_ns / spread.median_ns - 1, 1 - spread.least_ns / spread.median_ns) for spread in even
@@ -66,7 +66,7 @@ _CLOCK_NOTES = {
     "launch is too short, or no record stands around the whole kernel. Durations may be off by {doubt}; "
     "totals and shares are over all warps",
     ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure "
-    "it by. All times may be off by {doubt}, and each SM's first record is taken for the launch's begin; "
+    "it by. All times may be off by {doubt}, and each SM's first record is taken as the launch's start; "
     "totals and shares are over {over}",
     ClockSource.TIMER: "clock: none to fit: every record is a reading of the globaltimer, in nanoseconds, as exact as "
     "its steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
@@ -164,7 +164,7 @@ def _series(series: IterationSeries) -> str:
 
 
 def _of_steady(times: float | None) -> str:
-    return "" if times is None else f" ({ratio(times)} the steady one)"
+    return "" if times is None else f" ({ratio(times)} a steady one)"
 
 
 def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
@@ -188,8 +188,8 @@ def _waves(waves: Waves, ending: Ending | None) -> Iterator[str]:
     if waves.idle_sm_share is None or waves.idle_slot_share is None:
         return
     yield (
-        f"idle: over the whole launch, these SMs have no CTA for {percent(waves.idle_sm_share)} of the time on "
-        f"average; {percent(waves.idle_slot_share)} of their room for CTAs stays empty"
+        f"idle: over the whole launch, these SMs run no CTA for {percent(waves.idle_sm_share)} of the time on "
+        f"average; {percent(waves.idle_slot_share)} of their CTA slots stay empty"
     )
 
 
@@ -205,15 +205,15 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
         yield _lost(summary)
     if unpaired := sum(scope.without_partner for scope in summary.scopes):
-        yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, in no row above"
+        yield f"unpaired: {counted(unpaired, 'record')} whose start or end is missing, not in the table above"
         if summary.open_starts:
             yield f"  starts without an end: {summary.open_starts.records}{_whose(summary.open_starts, summary)}"
         if summary.stray_ends:
             yield f"  ends without a start: {summary.stray_ends.records}{_whose(summary.stray_ends, summary)}"
     if summary.records_damaged:
         yield (
-            f"damaged: {summary.records_damaged} of {summary.records_written} entries left out, for they are none of "
-            f"this kernel's records{_whose(summary.damaged, summary)}"
+            f"damaged: {summary.records_damaged} of {summary.records_written} entries left out, because they are "
+            f"not this kernel's records{_whose(summary.damaged, summary)}"
         )
     if summary.ctas_never_ran:
         yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
@@ -227,11 +227,11 @@ def _lost(summary: LaunchSummary) -> str:
     if summary.is_foreign:
         return (
             f"lost: {lost} of {written} records ({of_all} %): there was no room for the last{whose}; totals and shares "
-            "are of these alone. Give the buffer more room"
+            "cover only these. Give the buffer more room"
         )
     return (
-        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares are of "
-        "these alone. --fit runs once more with rings that keep them all"
+        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares "
+        "cover only these. --fit runs once more with rings that keep them all"
     )
 
 

@@ -24,7 +24,7 @@ def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
     left_out = ""
     if count := speed_of_light.unknown:
         left_out = f"; without {counted(count, 'operation')} under conditions or in loops that were not counted"
-    yield f"speed of light: the least part of its cycles that a scope needs {'; '.join(parts)}{left_out}"
+    yield f"speed of light: the least share of its cycles that each scope needs {'; '.join(parts)}{left_out}"
 
 
 def flight_notes(flights: Flights) -> Iterator[str]:
@@ -43,4 +43,4 @@ def flight_notes(flights: Flights) -> Iterator[str]:
             line += f"; {size_text(round(flights.needed_bytes))} would fill the loop's roof at this latency"
         yield line
     for operation, reason in flights.unpaired.items():
-        yield f"in flight: nothing is known of {operation}, for {reason}"
+        yield f"in flight: nothing is known about {operation}, for {reason}"

@@ -81,4 +81,4 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
                 f"{percent(abs(moved.value))} {more} with a delay of no cycles; its slope is that of the changed kernel"
             )
     if not slopes.experiment.spins:
-        yield "what a delay takes by itself could not be measured here: each is taken at its word"
+        yield "how long a delay really takes could not be measured here: each is taken at its nominal length"

@@ -28,7 +28,7 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
             hint="install kprof-inject where the program runs, and call it there",
         )
     if kernel.target is None:
-        raise KprofError("nobody knows what it was compiled for", hint="dump it again")
+        raise KprofError("its target is not known", hint="dump it again")
     with tempfile.TemporaryDirectory(prefix="kprof-text-") as cache, knobs.cache.scope():
         knobs.cache.dir = cache
         path = Path(cache, f"{kernel.file_name}.ttgir")

@@ -254,7 +254,7 @@ def _answer(task: CompilerTask, written: Path) -> Any:
     except Exception as error:  # noqa: BLE001 (whatever it is, the other files are still to be seen)
         return KprofError(
             f"{type(error).__name__}: {error}",
-            hint="this is a fault of kprof-inject or of the version of Triton; please report it",
+            hint="this is a bug in kprof-inject or in this version of Triton; please report it",
         )
     finally:
         for stream in (sys.stdout, sys.stderr):

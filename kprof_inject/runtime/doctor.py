@@ -105,7 +105,7 @@ def compiler() -> Iterator[CheckResult]:
     if clock_reads == _RECORDS:
         yield CheckResult("compiler", Status.OK, fact)
     else:
-        advice = "Proton's lowering in this Triton is not as we know it; use another version"
+        advice = "Proton's lowering in this Triton is not the known one; use another version"
         yield CheckResult("compiler", Status.PROBLEM, fact, advice)
 
 
@@ -127,7 +127,9 @@ def current_folder() -> Iterator[CheckResult]:
             pass
     except OSError as error:
         fact = f"{here} cannot be written to: {error.strerror}"
-        yield CheckResult("current folder", Status.PROBLEM, fact, "go elsewhere, or name a workspace with -o")
+        yield CheckResult(
+            "current folder", Status.PROBLEM, fact, "change to another folder, or name a workspace with -o"
+        )
         return
     free = shutil.disk_usage(here).free
     fact = f"{here}, {free / (1 << 30):.1f} GiB free"
@@ -145,7 +147,7 @@ try:
 except ImportError:
     pass
 """
-_OUT_OF_REACH = "nothing to do, but a program under python -I, -E or -S, or with a cleaned environment, is out of reach"
+_OUT_OF_REACH = "nothing to do; programs under python -I, -E or -S, or with a cleaned environment, cannot be reached"
 _LIMIT_S = 120
 
 _INTERFERING = {
@@ -180,9 +182,7 @@ def hook() -> Iterator[CheckResult]:
         yield CheckResult("start-up hook", Status.MISSING, fact, f"install kprof-inject for {sys.executable}")
     elif reports.errors:
         fact = f"a Python process reported: {reports.errors[0]}"
-        yield CheckResult(
-            "start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: install it again"
-        )
+        yield CheckResult("start-up hook", Status.PROBLEM, fact, "this Triton or kprof-inject is broken: reinstall it")
     else:
         joined = "".join(f" and joined Triton {found}" for found in sorted(reports.triton_versions))
         yield CheckResult("start-up hook", Status.OK, f"a Python process reported{joined}", _OUT_OF_REACH)
@@ -245,5 +245,5 @@ def _findings_of(what: str, check: Check) -> list[CheckResult]:
     try:
         return list(check())
     except Exception as error:  # noqa: BLE001 (a broken installation may fail in any way)
-        fact = f"cannot be looked at: {type(error).__name__}: {error}"
-        return [CheckResult(what, Status.PROBLEM, fact, "it is broken, or unknown to kprof-inject: please report it")]
+        fact = f"cannot be checked: {type(error).__name__}: {error}"
+        return [CheckResult(what, Status.PROBLEM, fact, "it is broken or unknown to kprof-inject: please report it")]

@@ -84,7 +84,7 @@ def _warning(original: Callable[..., Any]) -> Callable[..., None]:
 
 @functools.cache
 def _warn_once() -> None:
-    say("the program's proton.start() does nothing here; run it by itself for Proton's own profile")
+    say("the program's proton.start() does nothing here; run the program on its own for Proton's profile")
 
 
 _STEPS = {

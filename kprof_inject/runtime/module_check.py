@@ -53,7 +53,7 @@ def module_target(module: Module) -> Target:
     known = _KNOWN.fullmatch(found[1])
     if known is None:
         raise KprofError(
-            f"the target {found[1]!r} is none that kprof-inject can compile for",
+            f"the target {found[1]!r} is not one that kprof-inject can compile for",
             where=module.position(root.start),
             hint='it takes "cuda:90" and the like, and "hip:gfx942" and the like',
         )
@@ -116,7 +116,7 @@ def disagreement(module: Module, triton: Sequence[NestedName]) -> KprofError | N
             return KprofError(
                 f"kprof-inject reads {_words(place)} here, and Triton {_words(theirs)}",
                 where=module.position(offset),
-                hint="this is a fault of kprof-inject's grammar; please report it with this file",
+                hint="this is a bug in kprof-inject's grammar; please report it with this file",
             )
         before = offset
     return None
@@ -298,7 +298,7 @@ def _require_partners(module: Module) -> None:
             raise KprofError(
                 f"the record {name} has no {partner}",
                 where=module.position(offset),
-                hint="take all records out with 'kprof-inject strip', and insert them anew",
+                hint="remove all records with 'kprof-inject strip', and insert them again",
             )
 
 

@@ -56,7 +56,7 @@ _OPTIONAL = {
 }
 """What more there is with it."""
 
-_WITHOUT = "captures and .ttgir files can be read without; programs that run with this Python need it"
+_WITHOUT = "not needed to read captures and .ttgir files; programs that run with this Python need it"
 _GET_TORCH = "https://pytorch.org/get-started"
 
 
@@ -114,7 +114,7 @@ def triton() -> Iterator[CheckResult]:
     try:
         module = import_module("triton")
     except ImportError as error:
-        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: install it again")
+        yield CheckResult("Triton", Status.MISSING, f"cannot be imported: {error}", "it is broken: reinstall it")
         return
     from kprof_inject.runtime.versions import installed_version
 
@@ -148,7 +148,7 @@ def torch() -> Iterator[CheckResult]:
     try:
         module = import_module("torch")
     except ImportError as error:
-        advice = f"it is broken: install it again: {_GET_TORCH}"
+        advice = f"it is broken: reinstall it: {_GET_TORCH}"
         yield CheckResult("torch", Status.MISSING, f"cannot be imported: {error}", advice)
         return
     built_for = [
@@ -160,4 +160,4 @@ def torch() -> Iterator[CheckResult]:
         yield CheckResult("torch", Status.OK, f"{module.__version__}, built for {' and '.join(built_for)}")
     else:
         advice = f"to run on a GPU, install a build for it: {_GET_TORCH}"
-        yield CheckResult("torch", Status.WARNING, f"{module.__version__}, built for the CPU alone", advice)
+        yield CheckResult("torch", Status.WARNING, f"{module.__version__}, built for CPU only", advice)

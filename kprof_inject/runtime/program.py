@@ -164,7 +164,7 @@ class _CopiedInput:
 
     def _keep(self, data: bytes) -> None:
         if self._kept_bytes + len(data) > MOST_KEPT_BYTES:
-            self._keep_nothing(f"it took more than {MOST_KEPT_BYTES} bytes from its stdin, which are too many to keep")
+            self._keep_nothing(f"it read more than {MOST_KEPT_BYTES} bytes from stdin, which is too much to keep")
             return
         try:
             if self._kept is None:
@@ -173,7 +173,7 @@ class _CopiedInput:
             self._kept.flush()
             self._kept_bytes += len(data)
         except OSError as error:
-            self._keep_nothing(f"what it took from its stdin could not be kept: {error.strerror}")
+            self._keep_nothing(f"its stdin could not be kept: {error.strerror}")
 
     def _keep_nothing(self, refusal: str) -> None:
         self.refusal = refusal
@@ -213,7 +213,7 @@ def require_startable(command: Sequence[str]) -> None:
 
 
 def _cannot_start(program: str, reason: str | None) -> KprofError:
-    return KprofError(f"cannot start {program}: {reason}", hint="give the program after --, as you run it")
+    return KprofError(f"cannot start {program}: {reason}", hint="put the program after --, as you would run it")
 
 
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:

@@ -71,7 +71,7 @@ class WorkspacePlans:
             self._leave_alone(variant, f"Triton {dumped_by} dumped it, and this is {triton.__version__}; dump again")
             return None
         if is_compile_worker():
-            self._leave_alone(variant, "a worker process of Inductor's compiled it; set compile_threads to 1")
+            self._leave_alone(variant, "an Inductor worker process compiled it; set compile_threads to 1")
             return None
         if Path(self.session.workspace) not in Path(knobs.cache.dir).absolute().parents:
             plain()  # the program named its cache itself, and may look for what it finds there without us

@@ -74,7 +74,7 @@ def _loops(view: ModuleView) -> Iterator[Candidate]:
             what = f"loop in {partition}" if partition else "loop"
             what += _copies(ahead[loop.operation]) if loop.operation in ahead else ""
             found.setdefault((f"loop{loop.subscript}", what, depth), []).append(site)
-            found.setdefault((f"iter{loop.subscript}", "its iterations", depth), []).append(site)
+            found.setdefault((f"iter{loop.subscript}", "iterations", depth), []).append(site)
     for (selector, what, depth), sites in found.items():
         yield Candidate(selector, what, _lines(sites), len(sites), depth)
 

@@ -40,8 +40,8 @@ _WORD = re.compile(r"\S+")
 # All else means something in a selector: marker(GLOB)=NAME.
 _NAME = re.compile(r"""[^\s"'\\=#()*?\[\]\x00-\x1f\x7f]+""")
 
-_HINT_ALONE = "on a line of its own stands begin NAME, end [NAME] or mark NAME"
-_HINT_BEHIND_CODE = "behind a statement stands one word, its name; behind for or while also loop [NAME] or iter [NAME]"
+_HINT_ALONE = "on a line of its own: begin NAME, end [NAME] or mark NAME"
+_HINT_BEHIND_CODE = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
     """Raise ``KprofError`` for a comment without a marker's head that nevertheless was meant as a marker."""
     if _LOOKS_LIKE_MARKER.fullmatch(comment.text):
         raise KprofError(
-            "this comment looks like a marker, but is none",
+            "this comment looks like a marker, but is not one",
             where=Position(file, comment.line, comment.column, line_text),
-            hint="a marker begins with '# kprof:', in small letters and with the colon right behind",
+            hint="a marker begins with '# kprof:', in small letters and with the colon right after it",
         )
 
 
@@ -95,7 +95,7 @@ def instructions_in(comment: Comment, file: str, line_text: str) -> Iterator[Ins
             said_any = True
             yield _instruction(words, comment)
     if not said_any:
-        raise KprofError("this marker comment says nothing", where=position(0), hint=_hint(comment))
+        raise KprofError("this marker comment is empty", where=position(0), hint=_hint(comment))
 
 
 def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruction:
@@ -104,7 +104,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
         raise KprofError(
             f"{verb!r} must stand on a line of its own",
             where=where,
-            hint="put the comment on a line above or below; behind a statement stands its name alone",
+            hint="put the comment on a line above or below; after a statement, give only its name",
         )
     if verb in _VERBS_BEHIND_CODE and comment.is_alone:
         raise not_behind_loop(verb, where)
@@ -123,7 +123,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
 def not_behind_loop(verb: str, where: Position) -> KprofError:
     """The refusal of ``loop`` or ``iter`` anywhere else than behind the header of a loop."""
     return KprofError(
-        f"{verb!r} must stand behind the header of a for or while",
+        f"{verb!r} must come after the header of a for or while",
         where=where,
         hint="put the comment at the end of the line that the loop begins on",
     )
@@ -314,7 +314,7 @@ class _Reader:
             raise KprofError(
                 "no statement begins on this line",
                 where=instruction.where,
-                hint="put the comment behind a statement, or begin and end around several",
+                hint="put the comment after a statement, or begin and end around several",
             )
         self._add_range(instruction, self._function_at(statements[0].lineno, instruction), statements)
 

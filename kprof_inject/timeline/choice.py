@@ -97,7 +97,7 @@ def _parse_range(part: str, where: Position) -> _Range:
     found = _RANGE.fullmatch(part)
     if found is None:
         raise KprofError(
-            f"{part.strip()!r} is no number and no range" if part.strip() else "a number is missing",
+            f"{part.strip()!r} is neither a number nor a range" if part.strip() else "a number is missing",
             where=where,
             hint="numbers from 0 and ranges, with commas between, such as 0,4-7,12-",
             exit_code=2,
@@ -171,7 +171,7 @@ class Choice:
     def wanted(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
         """Those of the ``launches`` that are to be decoded.
 
-        Raises ``KprofError`` if a part of the choice finds nothing in them, and says what there is."""
+        Raises ``KprofError`` if a part of the choice matches nothing in them, and says what there is."""
         if not launches:
             return ()
         for glob in self.kernels:
@@ -187,8 +187,8 @@ class Choice:
         wanted = tuple(launch for launch in left if self.keeps_launch(launch))
         if not wanted:
             raise KprofError(
-                "each of these is in a launch, but no launch has them all",
-                hint="give fewer of --cta, --warp and --scope at a time",
+                "some launch has each of these, but no launch has them all",
+                hint="combine fewer of --cta, --warp and --scope",
             )
         return wanted
 
@@ -205,11 +205,11 @@ class Choice:
         sms = _sms(ran)
         if self.sms is not None and not self.sms.meets(sms):
             hint = f"there are SMs {sms}" if sms.bounds else "no CTA ran"
-            raise KprofError(f"--sm {self.sms} finds nothing", hint=hint)
+            raise KprofError(f"--sm {self.sms} matches nothing", hint=hint)
         if self.ctas is not None:
             there = _sms([ctas[self.ctas.among(ctas["cta"])] for ctas in ran])
             raise KprofError(
-                f"--cta {self.ctas} finds nothing{f' with --sm {self.sms}' if self.sms else ''}",
+                f"--cta {self.ctas} matches nothing{f' with --sm {self.sms}' if self.sms else ''}",
                 hint=f"these CTAs ran on SMs {there}" if there.bounds else "these CTAs never ran",
             )
 
@@ -258,7 +258,7 @@ def _require_number(
     for launch in launches:
         by_kernel.setdefault(launch.kernel.name, []).append(has(launch))
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
-    raise KprofError(f"{option} {chosen} finds nothing", hint=f"there are {what} {listed(known, _MOST_NAMES)}")
+    raise KprofError(f"{option} {chosen} matches nothing", hint=f"there are {what} {listed(known, _MOST_NAMES)}")
 
 
 def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:
@@ -267,4 +267,4 @@ def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str
         return
     known = list(dict.fromkeys(names))
     there = f"there are {what} {listed(known, _MOST_NAMES)}" if known else f"there are no {what}"
-    raise KprofError(f"{option} {glob} finds nothing", hint=did_you_mean(glob, known).rstrip() or there)
+    raise KprofError(f"{option} {glob} matches nothing", hint=did_you_mean(glob, known).rstrip() or there)

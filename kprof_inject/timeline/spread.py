@@ -236,7 +236,7 @@ def turns_of(
 def series_of(
     turns: Sequence[NDArray[np.int32]], durations_ns: Sequence[NDArray[np.signedinteger]]
 ) -> IterationSeries | None:
-    """The series of one scope from its iterations' turns and durations, both in the same parts; None if no number is
+    """The series of one scope from iterations' turns and durations, both in the same parts; None if no number is
     known. Takes 8 bytes for each iteration beside what it is given."""
     parts = list(zip(turns, durations_ns, strict=True))
     lengths = np.concatenate([-turn[turn < 0] for turn in turns])

@@ -214,7 +214,7 @@ def _occupancy(clean: KernelResources, with_records: KernelResources) -> Iterato
         return
     moved, overlaps = ("fell", "less") if after < before else ("rose", "more")
     what = f"occupancy {moved} from {before} to {after} CTAs per SM"
-    yield _Finding(Level.CAREFUL, f"{what}: the kernel overlaps {overlaps} than it does by itself")
+    yield _Finding(Level.CAREFUL, f"{what}: the kernel overlaps {overlaps} than without records")
 
 
 def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelResources) -> _Finding:

@@ -238,7 +238,7 @@ def test_a_line_that_was_not_cut_but_garbled_is_an_error(tmp_path: Path, line: b
     with pytest.raises(KprofError, match=r"launches\.jsonl:1: the checksum is missing"):
         read_capture(tmp_path)
     make_format_1(tmp_path)
-    with pytest.raises(KprofError, match=r"launches\.jsonl:1: (this is no JSON|\$: expected object)"):
+    with pytest.raises(KprofError, match=r"launches\.jsonl:1: (this is not JSON|\$: expected object)"):
         read_capture(tmp_path)
 
 

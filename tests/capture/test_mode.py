@@ -30,7 +30,12 @@ def test_warps_are_named_by_number(text: str, warps: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "what", "column"),
-    [("0,x", "'x' is no warp", 3), ("-1", "'-1' is no warp", 1), ("0,,1", "a warp is missing", 3), ("0-3", "'0-3'", 1)],
+    [
+        ("0,x", "'x' is not a warp number", 3),
+        ("-1", "'-1' is not a warp number", 1),
+        ("0,,1", "a warp is missing", 3),
+        ("0-3", "'0-3'", 1),
+    ],
 )
 def test_what_is_no_warp_is_a_usage_error(text: str, what: str, column: int) -> None:
     with pytest.raises(KprofError, match=what) as caught:

@@ -144,7 +144,7 @@ def test_without_a_figure_nothing_is_said(tmp_path: Path, names: list[str]) -> N
 
 def test_a_damaged_file_in_a_capture_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "record_costs.json").write_text("{")
-    with pytest.raises(KprofError, match=r"record_costs\.json: this is no JSON"):
+    with pytest.raises(KprofError, match=r"record_costs\.json: this is not JSON"):
         capture(tmp_path, names=["H200"])
 
 

@@ -86,7 +86,7 @@ KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
         (KERNEL_JSON, {"mode": MODE | {"warps": [2]}}, "$.mode.warps: expected warps of the 2 that a CTA has"),
         (KERNEL_JSON, {"sm_clock_hz": 198_000_000}, "$.sm_clock_hz: expected 0 or the clock of a GPU, got 1.98e+08"),
         (KERNEL_JSON, {"sm_clock_hz": 19.8e9}, "$.sm_clock_hz: expected 0 or the clock of a GPU, got 1.98e+10"),
-        (KERNEL_JSON, {"sm_clock_hz": float("nan")}, "this is no JSON: JSON is malformed: invalid character (byte "),
+        (KERNEL_JSON, {"sm_clock_hz": float("nan")}, "this is not JSON: JSON is malformed: invalid character (byte "),
         (KERNEL_JSON, {"layout": "untimed"}, "$.layout: expected timed, which Triton 3.6.0 writes, got untimed"),
         (KERNEL_JSON, {"layout": "spiral"}, "$.layout: invalid enum value 'spiral'"),
         (KERNEL_JSON, {"scope_ids": {"256": "kernel"}}, "key in $.scope_ids: expected int <= 255"),
@@ -164,8 +164,8 @@ BUFFER, TTGIR, SOURCES = "p0/launch-000001.bin", "p0/kernels/v0/kernel.ttgir", "
 @pytest.mark.parametrize(
     ("put", "what"),
     [
-        (_pipe, "it is no regular file"),
-        (Path.mkdir, "it is no regular file"),
+        (_pipe, "it is not a regular file"),
+        (Path.mkdir, "it is not a regular file"),
         (_device, "leads out of"),
         (_link_out, "leads out of"),
     ],

@@ -185,7 +185,7 @@ def test_a_file_that_takes_too_long_is_given_up(kprof: CommandLine) -> None:
     ("target", "what"),
     [
         ("", "the module does not say what it was compiled for"),
-        ('ttg.target = "metal:9", ', "the target 'metal:9' is none that kprof-inject can compile for"),
+        ('ttg.target = "metal:9", ', "the target 'metal:9' is not one that kprof-inject can compile for"),
     ],
 )
 def test_a_module_without_a_target_of_ours(kprof: CommandLine, target: str, what: str) -> None:

@@ -68,7 +68,7 @@ def test_without_a_kernel_there_is_nothing_to_do(kprof: CommandLine, command: st
     shutil.rmtree(kprof.folder / "ws/kernels")
     ended = kprof(command, "ws")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.errors() == ["error: ws holds no kernels"]
+    assert ended.errors() == ["error: ws contains no kernels"]
 
 
 def test_a_workspaces_kernels_are_checked_as_they_will_run(kprof: CommandLine) -> None:

@@ -88,7 +88,7 @@ def test_without_triton_and_torch(kprof: CommandLine) -> None:
             r"3\.99\.0, \S+: Triton 3\.99\.0 lacks .*triton\.compiler\.compiler\.compile.*",
         ),
         ("raise ImportError('no libtriton')", "missing", r"cannot be imported: no libtriton"),
-        ("raise RuntimeError('half installed')", "problem", r"cannot be looked at: RuntimeError: half installed"),
+        ("raise RuntimeError('half installed')", "problem", r"cannot be checked: RuntimeError: half installed"),
     ],
 )
 def test_a_triton_that_we_cannot_work_with(kprof: CommandLine, text: str, status: str, fact: str) -> None:

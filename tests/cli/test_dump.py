@@ -186,7 +186,7 @@ def test_a_workspace_without_kernels_says_how_to_get_some(kprof: CommandLine) ->
     (kprof.folder / "ws").mkdir()
     kprof.write("ws/workspace.json", '{"version": 1}')
     assert kprof("insert", "ws").stderr.splitlines() == [
-        "error: ws holds no kernels",
+        "error: ws contains no kernels",
         "hint: dump them: kprof-inject dump -o ws -- PROG",
     ]
 

@@ -69,7 +69,7 @@ def test_kernel_and_launch_can_be_named(kprof: CommandLine) -> None:
     assert explained(kprof, CAPTURE, "--kernel", "matmul*", "--launch", "29")["kernel"]["launch"] == 29
     ended = kprof("explain", CAPTURE, "--kernel", "other")
     assert ended.exit_code == 1
-    assert ended.errors() == ["error: --kernel other finds nothing"]
+    assert ended.errors() == ["error: --kernel other matches nothing"]
 
 
 def test_questions_have_one_figure_each(kprof: CommandLine) -> None:
@@ -101,7 +101,7 @@ def test_without_a_launch_there_is_nothing_to_explain(kprof: CommandLine) -> Non
         path.write_text("")
     ended = kprof("explain", "capture")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert "holds no launch" in ended.stderr
+    assert "contains no launches" in ended.stderr
 
 
 def test_a_name_that_no_terminal_shows_is_printed_as_what_it_is(kprof: CommandLine) -> None:

@@ -121,7 +121,7 @@ def test_a_program_that_can_be_run_is_no_workspace(kprof: CommandLine) -> None:
         (["run", "--buffer-bytes", "8", "kprof_out", "prog.py"], "8 is not in the range"),
         (["run", "--buffer-bytes", "many", "kprof_out", "prog.py"], "'many' is not a valid integer"),
         (["run", "--clock", "16", "kprof_out", "prog.py"], "'16' is not one of '32', '64'"),
-        (["run", "--warps", "0,x", "kprof_out", "prog.py"], "--warps:1:3: error: 'x' is no warp"),
+        (["run", "--warps", "0,x", "kprof_out", "prog.py"], "--warps:1:3: error: 'x' is not a warp number"),
         (["profile", "--launches", "5:3", "prog.py"], "--launches:1:3: error: no launch is in 5:3"),
         ([], "Usage: kprof-inject"),
     ],

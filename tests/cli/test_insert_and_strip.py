@@ -161,13 +161,13 @@ def test_bytes_that_are_no_text(kprof: CommandLine) -> None:
     (kprof.folder / "kernel.cubin").write_bytes(b"\x7fELF\xff")
     ended = kprof("insert", "kernel.cubin")
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == "kernel.cubin:1:5: error: this is no text file: byte 4 is not UTF-8"
+    assert ended.stderr.splitlines()[0] == "kernel.cubin:1:5: error: this is not a text file: byte 4 is not UTF-8"
 
 
 def test_bytes_on_stdin_that_are_no_text(kprof: CommandLine) -> None:
     ended = kprof("insert", "-", "-o", "out.ttgir", stdin=b"// caf\xe9\n" + SOFTMAX.encode())
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[0] == "<stdin>:1:7: error: this is no text file: byte 6 is not UTF-8"
+    assert ended.stderr.splitlines()[0] == "<stdin>:1:7: error: this is not a text file: byte 6 is not UTF-8"
     assert not (kprof.folder / "out.ttgir").exists()
 
 
@@ -191,8 +191,8 @@ def test_a_selector_that_finds_nothing_names_what_there_is(kprof: CommandLine, s
     ended = kprof("insert", softmax, "--at", "func", "--at", "loop[7]", "-o", "out.ttgir")
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
-        "error: the selector 'loop[7]' finds nothing in softmax_kernel",
-        "hint: did you mean loop[1] or loop[0]? what there is to select: func, loop[0], iter[0], loop[1], iter[1], "
+        "error: the selector 'loop[7]' matches nothing in softmax_kernel",
+        "hint: did you mean loop[1] or loop[0]? you can select: func, loop[0], iter[0], loop[1], iter[1], "
         "parts, op(tt.load), op(tt.reduce), op(arith.subf), op(math.exp), op(arith.divf), op(tt.store)",
     ]
     assert not (kprof.folder / "out.ttgir").exists()

@@ -14,7 +14,9 @@ def test_without_a_gpu_it_says_so_and_writes_no_trace(kprof: CommandLine) -> Non
     ended = kprof("profile", "--at", "scale/func", "--trace", "trace.json", "--", CROSS_COMPILE)
     assert ended.exit_code == 1
     assert ended.errors() == ["error: the program launched no kernel with records: torch sees no GPU on this machine"]
-    assert ended.stderr.splitlines()[-1] == "hint: run it where there is one; 'kprof-inject demo' works without"
+    assert (
+        ended.stderr.splitlines()[-1] == "hint: run it on a machine with a GPU; 'kprof-inject demo' works without one"
+    )
     # The program's own lines, of the clean run and of the one with records, and no table.
     assert [values["records"] for values in ended.json_lines()] == [[], [], [], [], [], ["func"]]
     assert sorted(os.listdir(kprof.folder)) == ["home", "kprof_out"]
@@ -53,7 +55,7 @@ def test_both_runs_read_the_same_and_have_the_workspace_to_themselves(kprof: Com
     assert first == second == "some words"
     assert refused.startswith("insert 1 error: kprof_out is in use by process ")
     assert listed == "list 0  True"
-    unreached = f"a Python process was started without us, and none of its launches is here: {sys.executable} -I"
+    unreached = f"a Python process could not be reached, so its launches are missing: {sys.executable} -I"
     assert ended.stderr.count(unreached) == 1
 
 
@@ -73,14 +75,14 @@ def test_a_selector_that_finds_nothing_beside_one_that_does_is_a_warning(kprof: 
     warnings = [line for line in ended.stderr.splitlines() if "warning" in line]
     assert len(warnings) == 1
     assert warnings[0].startswith(
-        "kprof-inject: warning: the selector 'scale/loop' finds nothing in scale; what there is"
+        "kprof-inject: warning: the selector 'scale/loop' matches nothing in scale; what there is"
     )
 
 
 def test_where_no_selector_finds_anything_the_program_is_run_once(kprof: CommandLine) -> None:
     ended = kprof("profile", "--at", "scale/loop", "--at", "other/func", "--", CROSS_COMPILE)
     assert ended.exit_code == 1
-    assert ended.errors() == ["error: the selector 'scale/loop' finds nothing in scale"]
+    assert ended.errors() == ["error: the selector 'scale/loop' matches nothing in scale"]
     assert len(ended.json_lines()) == 3
 
 
@@ -94,7 +96,7 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
 def test_a_layout_is_for_drawings(kprof: CommandLine) -> None:
     ended = kprof("profile", "--trace", "scopes.csv", "--layout", "cta", "--", CROSS_COMPILE)
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .csv file is none"
+    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .csv file is not one"
     assert os.listdir(kprof.folder) == ["home"]
 
 
@@ -110,8 +112,8 @@ def test_a_layout_of_the_settings_stops_no_table(kprof: CommandLine) -> None:
     [
         ("--at", "lop", "--at:1:1: error: cannot read the selector 'lop'"),
         ("--launches", "-1", "--launches:1:1: error: there is no launch -1"),
-        ("--warps", "x", "--warps:1:1: error: 'x' is no warp"),
-        ("--trace", "trace.txt", "error: the name trace.txt does not say in which format to write"),
+        ("--warps", "x", "--warps:1:1: error: 'x' is not a warp number"),
+        ("--trace", "trace.txt", "error: the name trace.txt does not say which format to write"),
     ],
 )
 def test_a_wrong_option_is_found_before_the_program_starts(

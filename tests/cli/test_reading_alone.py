@@ -114,7 +114,7 @@ def test_the_doctor_warns(ended: Ended) -> None:
 
 def test_check_says_once_what_is_missing(ended: Ended) -> None:
     assert ended["check softmax.ttgir"] == (
-        [1, "", "error: check needs Triton, and it is not installed\nhint: pip install 'triton>=3.5.1'\n"]
+        [1, "", "error: check needs Triton, which is not installed\nhint: pip install 'triton>=3.5.1'\n"]
     )
 
 

@@ -149,7 +149,7 @@ def test_a_broken_file_is_pointed_at(kprof: CommandLine, text: str, place: str, 
 
 def test_settings_that_are_no_table(kprof: CommandLine) -> None:
     kprof.write("pyproject.toml", "[tool]\nkprof-inject = 3\n")
-    assert kprof("insert", SOFTMAX).stderr.splitlines()[0] == "pyproject.toml:2:1: error: the settings are no table"
+    assert kprof("insert", SOFTMAX).stderr.splitlines()[0] == "pyproject.toml:2:1: error: the settings are not a table"
 
 
 def test_help_is_there_whatever_the_settings_are(kprof: CommandLine) -> None:

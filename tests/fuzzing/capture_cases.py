@@ -336,7 +336,7 @@ def _check_nothing_is_silent(outcome: Outcome, sound: Outcome, how: list[str]) -
 
 
 def _refuse_constant(text: str) -> None:
-    raise AssertionError(f"{text} is no JSON")
+    raise AssertionError(f"{text} is not JSON")
 
 
 @contextlib.contextmanager

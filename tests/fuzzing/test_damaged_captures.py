@@ -15,6 +15,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def test_damage_is_refused_with_a_word_and_changes_nothing(corpus: Corpus) -> None:
-    """No traceback, no output that is no JSON, nothing written where only reading was asked, and no silence."""
+    """No traceback, no output that is not JSON, nothing written where only reading was asked, and no silence."""
     refused = sum(run_case(corpus, SEED, number)["refusal"] for number in range(CASES))
     assert CASES / 5 < refused < CASES * 4 / 5

@@ -56,7 +56,7 @@ def test_one_that_cannot_be_launched_again_says_why(runs: ProgramRuns, way: str)
     verdict = judge(kernel)
     assert verdict.level is Level.UNKNOWN
     assert REFUSED[way] in verdict.text
-    assert f"{kernel.name} was not launched again to time what records cost, because {REFUSED[way]}" in ended.stderr
+    assert f"{kernel.name} was not relaunched to time the records, because {REFUSED[way]}" in ended.stderr
 
 
 def test_what_is_only_bold_is_done_on_request(runs: ProgramRuns) -> None:

@@ -101,9 +101,9 @@ def test_a_selector_that_finds_nothing_is_refused_with_what_there_is() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel("k", LOOP + LOOP), "func", "loop[2]")
 
-    assert caught.value.what == "the selector 'loop[2]' finds nothing in k"
+    assert caught.value.what == "the selector 'loop[2]' matches nothing in k"
     assert caught.value.hint == (
-        "did you mean loop[1] or loop[0]? what there is to select: func, loop[0], iter[0], loop[1], iter[1]"
+        "did you mean loop[1] or loop[0]? you can select: func, loop[0], iter[0], loop[1], iter[1]"
     )
 
 
@@ -111,7 +111,7 @@ def test_a_selector_of_another_kernel_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel("k"), "other/func")
 
-    assert caught.value.what == "the selector 'other/func' is for kernels called 'other', and there is none"
+    assert caught.value.what == "the selector 'other/func' is for kernels named 'other', and there are none"
     assert caught.value.hint == "there is k"
 
 
@@ -210,7 +210,7 @@ def test_a_workspace_without_kernels_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(KprofError) as caught:
         inserted(workspace)
-    assert caught.value.what == f"{workspace.folder} holds no kernels"
+    assert caught.value.what == f"{workspace.folder} contains no kernels"
     assert caught.value.hint == f"dump them: kprof-inject dump -o {workspace.folder} -- PROG"
 
 
@@ -221,8 +221,8 @@ def test_selectors_that_find_nothing_in_any_kernel_are_refused_and_keep_the_plan
     with pytest.raises(KprofError) as caught:
         inserted(workspace, "loop[1]", "other/func")
 
-    assert caught.value.what == "the selector 'loop[1]' finds nothing in add, mul"
-    assert caught.value.hint == "did you mean loop[0]? what there is to select: func, loop[0], iter[0]"
+    assert caught.value.what == "the selector 'loop[1]' matches nothing in add, mul"
+    assert caught.value.hint == "did you mean loop[0]? you can select: func, loop[0], iter[0]"
     assert workspace.scope_table("add-0") is not None
 
 
@@ -231,18 +231,18 @@ def test_selectors_that_find_nothing_in_any_kernel_are_refused_and_keep_the_plan
     [
         (
             "loop[1]",
-            "the selector 'loop[1]' finds nothing in add, mul",
-            "did you mean loop[0]? what there is to select: func, loop[0], iter[0]",
+            "the selector 'loop[1]' matches nothing in add, mul",
+            "did you mean loop[0]? you can select: func, loop[0], iter[0]",
         ),
         (
             "other/func",
-            "the selector 'other/func' is for kernels called 'other', and there is none",
+            "the selector 'other/func' is for kernels named 'other', and there are none",
             "there are add, mul",
         ),
-        ("add/loop", "the selector 'add/loop' finds nothing in add", "what there is to select: func"),
+        ("add/loop", "the selector 'add/loop' matches nothing in add", "you can select: func"),
         (
             "op(tt.return)",
-            "the selector 'op(tt.return)' finds no place for a record: tt.return is the end of its block",
+            "the selector 'op(tt.return)' matches no place for a record: tt.return is the end of its block",
             "select the operation, the loop or the function around it",
         ),
     ],
@@ -266,5 +266,5 @@ def test_the_hint_leaves_out_kernels_that_are_left_alone(tmp_path: Path) -> None
     with pytest.raises(KprofError) as caught:
         inserted(workspace, "loop[0]")
 
-    assert caught.value.what == "the selector 'loop[0]' finds nothing in add"
-    assert caught.value.hint == "what there is to select: func"
+    assert caught.value.what == "the selector 'loop[0]' matches nothing in add"
+    assert caught.value.hint == "you can select: func"

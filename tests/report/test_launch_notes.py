@@ -55,13 +55,13 @@ def test_all_that_a_reader_is_told(tmp_path: Path) -> None:
     assert notes(known_launch(tmp_path)) == [
         "clock: 2000.0 MHz ± 1.25 %, timer readings within 10 ns (rms); totals and shares are over all warps",
         "record cost: unknown; nothing was subtracted, and durations include the records' own time",
-        "iterations of iter[0]: 5; first 90 ns (9.0 x the steady one); steady 10 ns; last 20 ns (2.0 x the steady one)",
+        "iterations of iter[0]: 5; first 90 ns (9.0 x a steady one); steady 10 ns; last 20 ns (2.0 x a steady one)",
         "between iterations of loop[0]: 720 ns, 72.0 % of the loop (its self)",
         "spread: all warps, CTAs and SMs within 11.8 % of the median of their scope",
         "waves: 1.00; 2 CTAs on the 2 SMs, numbered up to 4, that ran any, with up to 1 at once on each",
         "tail: in the last 500 ns SMs run out of work, and idle for 16.7 % of the launch on average",
-        "idle: over the whole launch, these SMs have no CTA for 33.3 % of the time on average; "
-        "33.3 % of their room for CTAs stays empty",
+        "idle: over the whole launch, these SMs run no CTA for 33.3 % of the time on average; "
+        "33.3 % of their CTA slots stay empty",
     ]
 
 
@@ -75,7 +75,7 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
     assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
     assert note(replace(timeline, clock=assumed), "clock") == (
         "clock: 1980 MHz is an assumption, the device's nominal rate: there are no timer readings to measure it by. "
-        "All times may be off by 25 %, and each SM's first record is taken for the launch's begin; "
+        "All times may be off by 25 %, and each SM's first record is taken as the launch's start; "
         "totals and shares are over all warps"
     )
 
@@ -145,11 +145,11 @@ def test_scopes_of_which_nothing_was_left_are_counted(tmp_path: Path) -> None:
         ([[600, 500]], "2; first 600 ns; last 500 ns"),
         (
             [[5000, 600, 300]],
-            "3; first 5.00 µs (8.3 x the steady one); steady 600 ns; last 300 ns (0.50 x the steady one)",
+            "3; first 5.00 µs (8.3 x a steady one); steady 600 ns; last 300 ns (0.50 x a steady one)",
         ),
         (
             [[80, 80], [80, 80, 80], [80] * 64],
-            "2 to 64, median 3; first 80 ns (1.00 x the steady one); steady 80 ns; last 80 ns (1.00 x the steady one)",
+            "2 to 64, median 3; first 80 ns (1.00 x a steady one); steady 80 ns; last 80 ns (1.00 x a steady one)",
         ),
         ([[80, 0, 80]], "3; first 80 ns; steady 0 ns; last 80 ns"),
     ],
@@ -175,7 +175,7 @@ def test_the_last_wave_and_the_tail(tmp_path: Path) -> None:
     assert note(timeline, "tail") == (
         "tail: in the last 180 ns SMs run out of work, and idle for 16.4 % of the launch on average"
     )
-    assert "these SMs have no CTA for 16.4 % of the time on average;" in note(timeline, "idle")
+    assert "these SMs run no CTA for 16.4 % of the time on average;" in note(timeline, "idle")
 
 
 def test_what_a_tail_comes_of_is_told_where_it_is_two_things(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
             {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)},
             [
                 "lost: 8 of 32 records (25 %): the ring keeps the newest, in 2 warps of 1 CTA, most in warp 1 of CTA 5 "
-                "(6 of 12); totals and shares are of these alone. --fit runs once more with rings that keep them all"
+                "(6 of 12); totals and shares cover only these. --fit runs once more with rings that keep them all"
             ],
         ),
         (
@@ -223,7 +223,7 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
                 "incomplete": incomplete_rows(OPEN, STRAY),
             },
             [
-                "unpaired: 3 records whose start or end is missing, in no row above",
+                "unpaired: 3 records whose start or end is missing, not in the table above",
                 "  starts without an end: 1, in 1 warp of 1 CTA, most in warp 1 of CTA 7 (1 of 8)",
                 "  ends without a start: 2, in 1 warp of 1 CTA, most in warp 0 of CTA 7 (2 of 8)",
             ],
@@ -231,7 +231,7 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
         (
             {"records_damaged": 5, "incomplete": incomplete_rows(DAMAGED)},
             [
-                "damaged: 5 of 32 entries left out, for they are none of this kernel's records, in 1 warp of 1 CTA, "
+                "damaged: 5 of 32 entries left out, because they are not this kernel's records, in 1 warp of 1 CTA, "
                 "most in warp 0 of CTA 0 (5 of 8)"
             ],
         ),

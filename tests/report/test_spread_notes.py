@@ -27,7 +27,7 @@ def test_a_slow_warp_is_named(tmp_path: Path) -> None:
     assert notes(tmp_path, rows) == [
         "spread of kernel: warps 1.00 x (warp 0) to 1.80 x (warp 3) the median; "
         "in a CTA the slowest warp 1.64 x the mean of the warps",
-        "spread: all else within 0.0 % of the median of their scope",
+        "spread: everything else within 0.0 % of the median of their scope",
     ]
 
 
@@ -36,7 +36,7 @@ def test_a_fast_one_too(tmp_path: Path) -> None:
     assert notes(tmp_path, rows) == [
         "spread of kernel: CTAs 0.10 x (CTA 2) to 1.00 x (CTA 0) the median; "
         "SMs 0.10 x (SM 2) to 1.00 x (SM 0) the median",
-        "spread: all else within 0.0 % of the median of their scope",
+        "spread: everything else within 0.0 % of the median of their scope",
     ]
 
 
@@ -44,7 +44,7 @@ def test_a_slow_warp_that_is_another_in_each_cta_is_noticed(tmp_path: Path) -> N
     rows = [Ran(FUNC, 90 if warp == cta else 30, cta, warp) for cta in range(4) for warp in range(4)]
     assert notes(tmp_path, rows) == [
         "spread of kernel: in a CTA the slowest warp 2.0 x the mean of the warps",
-        "spread: all else within 0.0 % of the median of their scope",
+        "spread: everything else within 0.0 % of the median of their scope",
     ]
 
 

@@ -137,7 +137,7 @@ def test_too_few_launches_say_nothing(runs: FakeRuns) -> None:
     with runs.delaying(replays=NO_REPLAYS) as run:
         for _ in range(2):
             run.launch()
-    assert run.refusals() == ["the program launched it too seldom"]
+    assert run.refusals() == ["the program launched it too rarely"]
     assert not run.experiments()
 
 

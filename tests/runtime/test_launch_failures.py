@@ -22,7 +22,7 @@ from kprof_inject.runtime.launching.launches import ReplayChoice
 from kprof_inject.runtime.recording import PlannedKernel
 
 LAUNCH_BYTES = 16 * (8192 + 128)
-NO_SPACE = "the disk refused: No space left on device"
+NO_SPACE = "the disk failed: No space left on device"
 # Without ``unaffected_by_graphs`` there would be no clean build to fall back on. Two are asked of graphs that torch
 # captures, and are in test_replays.py, and two of experiments.
 NOT_HERE = {"unaffected_by_graphs", "captured_operations", "current_stream", "counted", "sm_clock_hz"}

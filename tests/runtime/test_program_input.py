@@ -153,6 +153,6 @@ def test_input_that_cannot_be_kept_is_refused_to_the_next_run_alone(
         kept.refusal
         == {
             "too much": "it took more than 5 bytes from its stdin, which are too many to keep",
-            "full disk": "what it took from its stdin could not be kept: No space left on device",
+            "full disk": "its stdin could not be kept: No space left on device",
         }[why]
     )

@@ -12,7 +12,9 @@ from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
-WARNING = "kprof-inject: the program's proton.start() does nothing here; run it by itself for Proton's own profile\n"
+WARNING = (
+    "kprof-inject: the program's proton.start() does nothing here; run the program on its own for Proton's profile\n"
+)
 
 IMPORTS = {
     "after torch": "import torch\nimport triton.profiler as proton\n",

@@ -128,7 +128,7 @@ def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns)
         scale[(16,)](x, SimpleNamespace(data_ptr=out.data_ptr, dtype=out.dtype), 3)
         run.gpu.wait()
     assert out.tolist() == [3.0] * 16
-    assert refusal(run) == "an argument of the type SimpleNamespace does not tell how much lies behind it"
+    assert refusal(run) == "an argument of the type SimpleNamespace does not say how much memory it leads to"
 
 
 def scale_at_addresses(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:

@@ -1,4 +1,4 @@
-"""What is selected without ``--at``, and what is said when a selector finds nothing."""
+"""What is selected without ``--at``, and what is said when a selector matches nothing."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_a_marker_of_which_nothing_is_left_is_not_there_to_select() -> None:
         insertion_of(TEXT, "marker(gone)", sources=marked)
 
     assert caught.value.what == (
-        f"the selector 'marker(gone)' finds nothing in k: the compiler left no operation of gone ({FILE}:6)"
+        f"the selector 'marker(gone)' matches nothing in k: the compiler left no operation of gone ({FILE}:6)"
     )
-    assert caught.value.hint == "what there is to select: func, loop[0], iter[0], parts, op(tt.store)"
+    assert caught.value.hint == "you can select: func, loop[0], iter[0], parts, op(tt.store)"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_selector_that_finds_nothing_names_the_nearest(selector: str, meant: s
     with pytest.raises(KprofError) as caught:
         insertion_of(text, selector, sources=sources)
 
-    assert caught.value.what == f"the selector {selector!r} finds nothing in k"
-    meant_words = caught.value.hint.split("? what there is to select: ")[0]
+    assert caught.value.what == f"the selector {selector!r} matches nothing in k"
+    meant_words = caught.value.hint.split("? you can select: ")[0]
     assert meant_words.removeprefix("did you mean ").split(" or ")[0] == meant
 
 
@@ -108,14 +108,14 @@ def test_a_selector_unlike_anything_has_what_there_is() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel(STORE), "line(99999)")
 
-    assert caught.value.hint == "what there is to select: func, op(tt.store)"
+    assert caught.value.hint == "you can select: func, op(tt.store)"
 
 
 def test_a_hint_does_not_name_everything() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel(*25 * (LOOP, "}")), "default")
 
-    listed = caught.value.hint.removeprefix("what there is to select: ")
+    listed = caught.value.hint.removeprefix("you can select: ")
     assert listed.endswith(" and 31 more (see 'kprof-inject list')")
     assert len(listed.split(", ")) == 20
 
@@ -141,8 +141,8 @@ def test_a_module_without_a_kernel(signature: str, end: str) -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(text)
 
-    assert caught.value.what == "the selector 'func' finds nothing in k"
-    assert caught.value.hint == "what there is to select: op(tt.store)"
+    assert caught.value.what == "the selector 'func' matches nothing in k"
+    assert caught.value.hint == "you can select: op(tt.store)"
 
 
 def test_a_function_without_a_body_is_none() -> None:

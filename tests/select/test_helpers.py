@@ -135,7 +135,7 @@ def test_a_helper_of_a_reduction_gets_no_record() -> None:
     assert "func(inner)" not in candidates(view_of_text(text, SOURCES))
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "func(inner)", sources=SOURCES)
-    assert caught.value.what == (f"the selector 'func(inner)' finds no place for a record: arith.addf is {reason}")
+    assert caught.value.what == (f"the selector 'func(inner)' matches no place for a record: arith.addf is {reason}")
     assert str(caught.value.where) == "<ttgir>:5:7"
     assert caught.value.hint == "select the operation, the loop or the function around it"
 
@@ -144,9 +144,9 @@ def test_a_name_that_no_function_has() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(CALLED, "func(ouster)", sources=SOURCES)
 
-    assert caught.value.what == "the selector 'func(ouster)' finds nothing in k"
+    assert caught.value.what == "the selector 'func(ouster)' matches nothing in k"
     assert caught.value.hint.startswith(
-        "did you mean func(outer) or func(inner)? what there is to select: func, loop[0], iter[0], func(inner), "
+        "did you mean func(outer) or func(inner)? you can select: func, loop[0], iter[0], func(inner), "
     )
 
 

@@ -96,8 +96,8 @@ def test_a_line_that_is_left_in_no_operation() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "line(6)")
 
-    assert caught.value.what == "the selector 'line(6)' finds nothing in k"
-    assert caught.value.hint == "what there is to select: func, op(tt.load)"
+    assert caught.value.what == "the selector 'line(6)' matches nothing in k"
+    assert caught.value.hint == "you can select: func, op(tt.load)"
     assert counts(plan_of(text, "line(6)", "line(5)")) == {"line(5)": 1}
 
 

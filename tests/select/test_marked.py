@@ -262,7 +262,7 @@ def test_a_marker_of_which_nothing_is_left() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "marker(store)", sources={FILE: SOURCE})
     assert caught.value.what == (
-        f"the selector 'marker(store)' finds nothing in k: the compiler left no operation of store ({FILE}:10)"
+        f"the selector 'marker(store)' matches nothing in k: the compiler left no operation of store ({FILE}:10)"
     )
 
 
@@ -272,7 +272,7 @@ def test_a_loop_of_which_nothing_is_left() -> None:
 
     assert plan(text, source, "marker").selections[0].findings.dropped == (Dropped(f"loop ({FILE}:3)", "loop"),)
     with pytest.raises(
-        KprofError, match=r"^the selector 'marker' finds nothing in k: the compiler left no loop of loop"
+        KprofError, match=r"^the selector 'marker' matches nothing in k: the compiler left no loop of loop"
     ):
         insertion_of(text, "marker", sources={FILE: source})
 
@@ -297,7 +297,7 @@ def k(x):
     )
 
     assert plan(text, source, "marker").selections[0].findings.dropped == ()
-    with pytest.raises(KprofError, match=r"^the selector 'marker' finds no place for a record: arith\.addf is"):
+    with pytest.raises(KprofError, match=r"^the selector 'marker' matches no place for a record: arith\.addf is"):
         insertion_of(text, "marker", sources={FILE: source})
 
 
@@ -389,7 +389,7 @@ def test_without_sources_there_are_no_markers() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(MODULE, "marker")
 
-    assert caught.value.what == "the selector 'marker' finds nothing in k"
+    assert caught.value.what == "the selector 'marker' matches nothing in k"
     assert plan(MODULE, "not python(", "marker").scopes == ()
 
 

@@ -118,8 +118,8 @@ def test_a_file_that_says_nothing_of_markers_is_not_parsed() -> None:
 def test_what_looks_like_a_marker_and_is_none(text: str, at: str, comment: str) -> None:
     error = refusal(text.replace("COMMENT", comment))
 
-    assert error.what == "this comment looks like a marker, but is none"
-    assert error.hint == "a marker begins with '# kprof:', in small letters and with the colon right behind"
+    assert error.what == "this comment looks like a marker, but is not one"
+    assert error.hint == "a marker begins with '# kprof:', in small letters and with the colon right after it"
     assert str(error.where) == f"k.py:{at}"
 
 
@@ -376,11 +376,11 @@ def test_ranges(body: str, expected: list[str]) -> None:
     assert marked(body) == expected
 
 
-ALONE = "on a line of its own stands begin NAME, end [NAME] or mark NAME"
-BEHIND = "behind a statement stands one word, its name; behind for or while also loop [NAME] or iter [NAME]"
-HEADER = "must stand behind the header of a for or while"
+ALONE = "on a line of its own: begin NAME, end [NAME] or mark NAME"
+BEHIND = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
+HEADER = "must come after the header of a for or while"
 BEHIND_LOOP = "put the comment at the end of the line that the loop begins on"
-OWN_LINE = "put the comment on a line above or below; behind a statement stands its name alone"
+OWN_LINE = "put the comment on a line above or below; after a statement, give only its name"
 ONE_BLOCK = "put both into one block, with the same indentation"
 NAME = "a name has no quotes, parentheses, brackets, and none of \\ = # * ?"
 BELOW = "put '# kprof: end a' below the last statement of the range, in the same block"
@@ -450,7 +450,7 @@ PYTHON = "the file must be Python that kprof-inject's own interpreter understand
             "def k():\n  if x:\n    y\n  else:  # kprof: a\n    z",
             "4:19",
             "no statement begins on this line",
-            "put the comment behind a statement, or begin and end around several",
+            "put the comment after a statement, or begin and end around several",
         ),
         # Verbs.
         (
@@ -467,8 +467,8 @@ PYTHON = "the file must be Python that kprof-inject's own interpreter understand
             "unknown verb 'lop' in a marker comment",
             f"did you mean 'loop'? {BEHIND}",
         ),
-        ("def k():\n  # kprof:\n  x", "2:3", "this marker comment says nothing", ALONE),
-        ("def k():\n  x  # kprof: ;  # noqa: F821", "2:6", "this marker comment says nothing", BEHIND),
+        ("def k():\n  # kprof:\n  x", "2:3", "this marker comment is empty", ALONE),
+        ("def k():\n  x  # kprof: ;  # noqa: F821", "2:6", "this marker comment is empty", BEHIND),
         ("def k():\n  x  # kprof: begin a", "2:15", "'begin' must stand on a line of its own", OWN_LINE),
         ("def k():\n  x  # kprof: a; end", "2:18", "'end' must stand on a line of its own", OWN_LINE),
         ("def k():\n  x  # kprof: mark", "2:15", "'mark' must stand on a line of its own", OWN_LINE),

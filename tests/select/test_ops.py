@@ -77,7 +77,7 @@ def test_the_end_of_a_block_gets_no_record() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "op(tt.return)")
     assert caught.value.what == (
-        "the selector 'op(tt.return)' finds no place for a record: tt.return is the end of its block"
+        "the selector 'op(tt.return)' matches no place for a record: tt.return is the end of its block"
     )
     assert str(caught.value.where) == "<ttgir>:5:5"
     assert caught.value.hint == "select the operation, the loop or the function around it"
@@ -102,7 +102,7 @@ def test_what_is_lowered_once_per_element_gets_no_record(owner: str) -> None:
     assert missed(plan) == [("arith.addf", reason)]
     with pytest.raises(KprofError) as caught:
         insertion_of(text, "op(scf.if)")
-    assert caught.value.what == f"the selector 'op(scf.if)' finds no place for a record: scf.if is {reason}"
+    assert caught.value.what == f"the selector 'op(scf.if)' matches no place for a record: scf.if is {reason}"
     assert str(caught.value.where) == "<ttgir>:5:7"
 
 
@@ -110,9 +110,9 @@ def test_a_name_that_no_operation_has() -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel(LOAD, STORE), "op(tt.loads)")
 
-    assert caught.value.what == "the selector 'op(tt.loads)' finds nothing in k"
+    assert caught.value.what == "the selector 'op(tt.loads)' matches nothing in k"
     assert caught.value.hint == (
-        "did you mean op(tt.load) or op(tt.store)? what there is to select: func, parts, op(tt.load), op(tt.store)"
+        "did you mean op(tt.load) or op(tt.store)? you can select: func, parts, op(tt.load), op(tt.store)"
     )
 
 
@@ -142,5 +142,5 @@ def test_asynchronous_work_and_its_waits_and_nothing_else() -> None:
 
 
 def test_without_asynchronous_work_there_is_nothing() -> None:
-    with pytest.raises(KprofError, match="the selector 'async' finds nothing in k"):
+    with pytest.raises(KprofError, match="the selector 'async' matches nothing in k"):
         insertion_of(kernel(LOAD), "async")

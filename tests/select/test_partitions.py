@@ -101,8 +101,8 @@ def test_a_kernel_without_warp_specialization_has_none(selector: str) -> None:
     with pytest.raises(KprofError) as caught:
         insertion_of(kernel(STORE), selector)
 
-    assert caught.value.what == f"the selector '{selector}' finds nothing in k"
-    assert caught.value.hint == "what there is to select: func, op(tt.store)"
+    assert caught.value.what == f"the selector '{selector}' matches nothing in k"
+    assert caught.value.hint == "you can select: func, op(tt.store)"
 
 
 def test_the_candidates_name_each_region_once() -> None:

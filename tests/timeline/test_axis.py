@@ -129,8 +129,8 @@ def test_equal_indices_without_uuids_are_not_taken_for_one_device(tmp_path: Path
     launches = placed(tmp_path)
     assert begins_ns(launches) == [0, 0]
     assert list(axis_lines(launches)) == [
-        "2 processes on 2 axes. Each starts at a zero of its own: "
-        "where launches of different axes stand to each other is not known",
+        "2 processes on 2 axes. Each starts at its own zero: "
+        "how launches on different axes relate in time is not known",
         "axis 0: process 11, device 0: not aligned: the host's clock was not read beside it",
         "axis 1: process 12, device 0: not aligned: the host's clock was not read beside it",
     ]
@@ -182,4 +182,4 @@ def test_launches_without_a_timer_are_told_of(tmp_path: Path) -> None:
     timed, other = decode_all(tmp_path)
     untimed = replace(other, clock=replace(other.clock, source="nominal"))
     _, line = axis_lines(place_launches([timed, untimed]))
-    assert line == "1 launch without timer readings: placed at the host's call, with an error that is unknown"
+    assert line == "1 launch without timer readings: placed at the host's call, with an unknown error"

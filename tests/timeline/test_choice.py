@@ -1,4 +1,4 @@
-"""What is chosen of a capture, and what a choice that finds nothing is told."""
+"""What is chosen of a capture, and what a choice that matches nothing is told."""
 
 from __future__ import annotations
 
@@ -141,34 +141,38 @@ def test_what_a_warp_lost_is_kept_with_the_warp(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "what", "hint"),
     [
-        (Choice(kernels=("matmull*",)), "--kernel matmull* finds nothing", "did you mean matmul_kernel?"),
-        (Choice(kernels=("zzz",)), "--kernel zzz finds nothing", "there are kernels matmul_kernel, add_kernel"),
+        (Choice(kernels=("matmull*",)), "--kernel matmull* matches nothing", "did you mean matmul_kernel?"),
+        (Choice(kernels=("zzz",)), "--kernel zzz matches nothing", "there are kernels matmul_kernel, add_kernel"),
         (
             Choice(launches=numbers("3-5")),
-            "--launch 3-5 finds nothing",
+            "--launch 3-5 matches nothing",
             "there are launches 0-2 of matmul_kernel, 0 of add_kernel",
         ),
         (
             Choice(kernels=("add*",), launches=numbers("1")),
-            "--launch 1 finds nothing",
+            "--launch 1 matches nothing",
             "there are launches 0 of add_kernel",
         ),
-        (Choice(scopes=("func", "loop[1]")), "--scope loop[1] finds nothing", "did you mean loop[0]?"),
+        (Choice(scopes=("func", "loop[1]")), "--scope loop[1] matches nothing", "did you mean loop[0]?"),
         (
             Choice(scopes=("zzz*",)),
-            "--scope zzz* finds nothing",
+            "--scope zzz* matches nothing",
             "there are scopes func, loop[0], iter[0], load a, load x",
         ),
-        (Choice(ctas=numbers("4")), "--cta 4 finds nothing", "there are CTAs 0-3 of matmul_kernel, 0-1 of add_kernel"),
+        (
+            Choice(ctas=numbers("4")),
+            "--cta 4 matches nothing",
+            "there are CTAs 0-3 of matmul_kernel, 0-1 of add_kernel",
+        ),
         (
             Choice(warps=numbers("8-")),
-            "--warp 8- finds nothing",
+            "--warp 8- matches nothing",
             "there are recorded warps 0-3 of matmul_kernel, 0-1 of add_kernel",
         ),
         (
             Choice(warps=numbers("3"), scopes=("load x",)),
-            "each of these is in a launch, but no launch has them all",
-            "give fewer of --cta, --warp and --scope at a time",
+            "some launch has each of these, but no launch has them all",
+            "combine fewer of --cta, --warp and --scope",
         ),
     ],
 )
@@ -186,14 +190,14 @@ def test_of_many_names_some_are_listed(launches: Sequence[Launch]) -> None:
 
 def test_a_kernel_without_scopes_has_none_to_offer(tmp_path: Path) -> None:
     launch = save_launch(tmp_path, [], [Cta([[]])], slots=2)
-    assert complaint([launch], Choice(scopes=("func",))) == ("--scope func finds nothing", "there are no scopes")
+    assert complaint([launch], Choice(scopes=("func",))) == ("--scope func matches nothing", "there are no scopes")
     assert complaint([launch], Choice(kernels=("k1",)))[1] in ("there are kernels kernel", "did you mean kernel?")
 
 
 def test_the_warps_that_recorded_are_told(tmp_path: Path) -> None:
     launch = save_launch(tmp_path, ADD, [Cta([warp(2)] * 4)], slots=4, mode={"warps": [1, 3]})
     assert complaint([launch], Choice(warps=numbers("0,2"))) == (
-        "--warp 0,2 finds nothing",
+        "--warp 0,2 matches nothing",
         "there are recorded warps 1,3 of kernel",
     )
 
@@ -211,14 +215,14 @@ def ctas(*places: tuple[int, int]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize(
     ("choice", "what", "hint"),
     [
-        (Choice(sms=numbers("7-")), "--sm 7- finds nothing", "there are SMs 0,2-4"),
-        (Choice(sms=numbers("1"), ctas=numbers("0")), "--sm 1 finds nothing", "there are SMs 0,2-4"),
+        (Choice(sms=numbers("7-")), "--sm 7- matches nothing", "there are SMs 0,2-4"),
+        (Choice(sms=numbers("1"), ctas=numbers("0")), "--sm 1 matches nothing", "there are SMs 0,2-4"),
         (
             Choice(sms=numbers("0"), ctas=numbers("1-2")),
-            "--cta 1-2 finds nothing with --sm 0",
+            "--cta 1-2 matches nothing with --sm 0",
             "these CTAs ran on SMs 2-4",
         ),
-        (Choice(ctas=numbers("3")), "--cta 3 finds nothing", "these CTAs never ran"),
+        (Choice(ctas=numbers("3")), "--cta 3 matches nothing", "these CTAs never ran"),
     ],
 )
 def test_where_no_chosen_cta_ran_is_told_once_it_is_known(choice: Choice, what: str, hint: str) -> None:
@@ -234,8 +238,8 @@ def test_one_launch_with_a_chosen_cta_is_enough() -> None:
 @pytest.mark.parametrize(
     ("choice", "what", "hint"),
     [
-        (Choice(sms=numbers("3"), ctas=numbers("0")), "--sm 3 finds nothing", "no CTA ran"),
-        (Choice(ctas=numbers("0")), "--cta 0 finds nothing", "these CTAs never ran"),
+        (Choice(sms=numbers("3"), ctas=numbers("0")), "--sm 3 matches nothing", "no CTA ran"),
+        (Choice(ctas=numbers("0")), "--cta 0 matches nothing", "these CTAs never ran"),
     ],
 )
 def test_where_nothing_ran_no_cta_is_found(choice: Choice, what: str, hint: str) -> None:

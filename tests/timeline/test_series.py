@@ -17,7 +17,7 @@ UNKNOWN = -1
 
 
 class Warp(NamedTuple):
-    """What one warp did: runs of a loop, of each the durations of its iterations."""
+    """What one warp did: runs of a loop, of each the durations of iterations."""
 
     runs: list[list[int]]
     cta: int = 0

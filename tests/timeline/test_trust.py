@@ -35,7 +35,7 @@ def verdict_on(kernel: Kernel, clean: dict[str, Any], with_records: dict[str, An
 
 
 SPILLS = "the kernel spills with records, and not without"
-OVERLAP = "occupancy fell from 8 to 4 CTAs per SM: the kernel overlaps less than it does by itself"
+OVERLAP = "occupancy fell from 8 to 4 CTAs per SM: the kernel overlaps less than without records"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ OVERLAP = "occupancy fell from 8 to 4 CTAs per SM: the kernel overlaps less than
             {"ctas_per_sm": 2},
             {"ctas_per_sm": 3},
             Level.CAREFUL,
-            "occupancy rose from 2 to 3 CTAs per SM: the kernel overlaps more than it does by itself",
+            "occupancy rose from 2 to 3 CTAs per SM: the kernel overlaps more than without records",
         ),
         (
             {},

@@ -94,7 +94,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null")):
-        with pytest.raises(KprofError, match="it is no regular file"):
+        with pytest.raises(KprofError, match="it is not a regular file"):
             open_trace(path)
 
 

@@ -64,7 +64,7 @@ class PlaceSlope:
 
     @property
     def is_critical(self) -> bool:
-        """Whether half of each cycle that is won there is won by the kernel, or more, for sure."""
+        """Whether half of each cycle that is won there is gained by the kernel, or more, for sure."""
         return self.response is not None and self.response.slope.low >= _CRITICAL
 
     @property
@@ -107,7 +107,7 @@ class KernelSlopes:
     experiment: ExperimentRecord
     clean_ns: float
     clock_hz: float
-    """What cycles are told by; 0 if nothing is known of it."""
+    """What cycles are told by; 0 if nothing is known about it."""
     chain: float | None
     """How many CTAs follow each other to the end of the launch."""
     places: tuple[PlaceSlope, ...]
@@ -206,7 +206,7 @@ def _place(
     disturbed = Interval.about(ratio - 1, error)
     points = tuple(_points(measured, experiment))
     if not by_chain or not kernel_cycles:
-        reason = "nobody knows how often it is executed" if kernel_cycles else "nobody knows the clock"
+        reason = "how often it runs is not known" if kernel_cycles else "the clock is not known"
         return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, reason)
     found = _response(points, kernel_cycles / by_chain)
     return PlaceSlope(scope, by_cta, by_chain, disturbed, points, found, "" if found else seldom)

@@ -14,8 +14,8 @@ from kprof_inject.ttgir.nodes import Operation
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Of one launch. ``ran`` is None where its module cannot be read, or nothing is known of its work; ``slopes`` where
-    nobody has delayed its kernel."""
+    """Of one launch. ``ran`` is None where its module cannot be read, or nothing is known about its work; ``slopes``
+    where nobody has delayed its kernel."""
 
     timeline: Timeline
     summary: LaunchSummary

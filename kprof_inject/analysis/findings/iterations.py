@@ -45,7 +45,7 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
             scope=scope.scope,
             share=share,
             text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.scope} "
-            f"{'takes' if slow == 1 else 'take each'} {ratio(mean_ns / steady_ns)} the steady one "
+            f"{'takes' if slow == 1 else 'take each'} {ratio(mean_ns / steady_ns)} a steady one "
             f"({short_time(mean_ns)} against {short_time(steady_ns)}); beyond that, this is {percent(share)} of the "
             "CTA's time",
             advice="look at what the first loads wait for; with more iterations in each CTA, or several tiles in a "
@@ -67,7 +67,7 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
             rule="last-iteration",
             scope=scope.scope,
             share=share,
-            text=f"the last iteration of {scope.scope} takes {ratio(last_ns / steady_ns)} the steady one "
+            text=f"the last iteration of {scope.scope} takes {ratio(last_ns / steady_ns)} a steady one "
             f"({short_time(last_ns)} against {short_time(steady_ns)}); beyond that, this is {percent(share)} of the "
             "CTA's time",
             advice="look at what is done in the last iteration alone: masks, a remainder, waits for what is still "

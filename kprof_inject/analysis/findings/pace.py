@@ -31,7 +31,7 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
         rule="pace",
         scope=first.scope.name,
         share=min(sum(map(_worth, critical)), 1.0),
-        text=f"{names} {sets} the pace: {slope:.2f} of each cycle that is won {there} is won by the kernel"
+        text=f"{names} {sets} the pace: {slope:.2f} of each cycle saved {there} is gained by the kernel"
         f"{_spare(hidden)}",
         advice=_advice(critical, hidden),
         figures={f"slope of {one.scope.name}": round(one.response.slope.value, 3) for one in told if one.response},
@@ -52,5 +52,5 @@ def _spare(hidden: Sequence[PlaceSlope]) -> str:
 def _advice(critical: Sequence[PlaceSlope], hidden: Sequence[PlaceSlope]) -> str:
     advice = f"shorten {listed([place.scope.name for place in critical], _MOST_NAMES)}"
     if any(place.scope.name.startswith(COPIES) for place in hidden):
-        return f"{advice}; the copies are hidden: more stages would win nothing"
+        return f"{advice}; the copies are hidden: more stages would gain nothing"
     return advice

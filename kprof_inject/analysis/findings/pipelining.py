@@ -76,9 +76,9 @@ def _of_copies(roof: Roof, share: float) -> Finding:
         rule="not-pipelined",
         scope=roof.scope,
         share=share,
-        text=f"{roof.scope} waits in each iteration for what it has just asked for, and is at {percent(roof.part)} of "
+        text=f"{roof.scope} waits in each iteration for what it has just issued, and runs at {percent(roof.part)} of "
         f"its roof ({roof.unit})",
-        advice="ask for the next iteration's data before the wait, and leave one group under way: num_stages of 3",
+        advice="ask for the next iteration's data before the wait, and leave one group in flight: num_stages of 3",
         figures={"part": roof.part},
     )
 

@@ -42,7 +42,7 @@ def second_cta(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             text=f"one CTA nearly fills an SM: with {sharing.ctas} of them it gets {percent(abs(sharing.gain))} "
             f"{'more' if sharing.gain >= 0 else 'less'} done, an iteration of {scope.scope} every "
             f"{short_time(sharing.shared_ns)} and not every {short_time(sharing.alone_ns)}",
-            advice="more CTAs on an SM win little: spend registers and shared memory on larger tiles or more stages, "
+            advice="more CTAs on an SM gain little: spend registers and shared memory on larger tiles or more stages, "
             "not on room for another CTA",
             figures={
                 "ctas": sharing.ctas,

@@ -59,5 +59,5 @@ def _what(waves: Waves, ending: Ending) -> str:
     has = "has" if ending.fullest_sms == 1 else "have"
     return (
         f"{counted(waves.ctas, 'CTA')} do not divide among {waves.sms} SMs: {ending.fullest_sms} of these {has} "
-        f"{ending.most_ctas} to run, the others are done before them"
+        f"{ending.most_ctas} to run, the others finish earlier"
     )

@@ -29,7 +29,7 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding 
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to end, takes"
     if ending.cta_ns <= timeline.clock.timer_step_ns:
         what = f"most CTAs end at once, and {last} {short_time(ending.last_cta_ns)}"
-        advice = "launch no CTAs that have nothing to do; start the others first, or cut them up"
+        advice = "do not launch CTAs without work; start the others first, or split them"
     else:
         what = (
             f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA ({short_time(ending.last_cta_ns)} "

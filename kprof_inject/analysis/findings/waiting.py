@@ -43,7 +43,7 @@ def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Un
             yield from _of_loop(timeline, summary, loop, [index for index in waits if loops[index] == loop])
         elif not any(map(is_of_dot, timeline.table.scopes)):
             name = summary.scopes[loop].scope
-            unknown = Unjudged(f"nothing tells whether the warps of {name} only load", "add --at 'op(*dot*)'")
+            unknown = Unjudged(f"it is not known whether the warps of {name} only load", "add --at 'op(*dot*)'")
             yield missing_warps(timeline) or unknown
     if waits and (missing := unpaired_records(timeline)):
         yield missing
@@ -90,7 +90,7 @@ def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[
         share=share,
         text=f"{who} at least {percent(least)} of {inside.scope} in {where}{others}",
         advice=f"see what {where} waits for ({summary.scopes[worst].source or 'source line unknown'}): issue it "
-        "earlier (num_stages), move fewer bytes, or give the warps more work meanwhile",
+        "earlier (num_stages), move fewer bytes, or give the warps other work in the meantime",
         figures={
             "loop": inside.scope,
             "waiting_warps": len(warps),

@@ -281,7 +281,7 @@ def diff_captures(
 
     ``scopes`` are globs of the scopes that are compared, all if there is none. ``renamed`` are names of A's kernels, or
     of variants, with what they are called in B. All scopes are one family of comparisons, the kernels' launches
-    another. Raises ``KprofError`` if no kernel is in both, or if a glob or a name finds nothing."""
+    another. Raises ``KprofError`` if no kernel is in both, or if a glob or a name matches nothing."""
     names = renamed or {}
     runs_a, runs_b = runs_of(a, names), runs_of(b, {name: name for name in names.values()})
     require_names(names, runs_a, runs_b)
@@ -308,6 +308,6 @@ def _require_scope(glob: str, pairs: Sequence[MeasuredPair]) -> None:
     ]
     there = f"in both are {', '.join(both)}" if both else "A and B have no scope in common"
     raise KprofError(
-        f"--scope {glob} finds no scope that is in both A and B",
+        f"--scope {glob} matches no scope that is in both A and B",
         hint=printable("; ".join([*dict.fromkeys(alone), there])),
     )

@@ -286,7 +286,7 @@ def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, the
     if before.name != after.name:
         notes.append(f"called {before.name} in A")
     if before.lines and after.lines and before.lines != after.lines:
-        notes.append("its line reads otherwise")
+        notes.append("its line has changed")
     moved = found.get(before.parent, NOWHERE) != after.parent
     if moved or (before.partition and after.partition and before.partition != after.partition):
         notes.append(f"in {_place(a, before)} in A, in {_place(b, after)} in B")

@@ -48,7 +48,7 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
     if diff.differences:
         yield f"differs: {printable(', '.join(map(str, diff.differences)))}"
     else:
-        yield "differs: nothing that the captures tell of the builds and their launches"
+        yield "differs: nothing in the builds and their launches, as far as the captures say"
 
 
 def _launches(diff: KernelDiff) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
             f"{diff.clean.verdict.value}"
         )
     elif diff.same_clean_times:
-        yield "without records: both sides have the same times, of one dump, which say nothing of a change"
+        yield "without records: both sides have the same times, from one dump, which say nothing about a change"
     else:
         sides = [side for side, time_ns in (("A", diff.clean_ns.a), ("B", diff.clean_ns.b)) if time_ns is None]
         yield f"without records: no times in {' and '.join(sides)}"
@@ -72,7 +72,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
     if {ChangeVerdict.FASTER, ChangeVerdict.SLOWER} <= verdicts:
-        yield "the two contradict each other: records change how this kernel runs; go by the times without them"
+        yield "the two contradict each other: records change how this kernel runs; trust the times without them"
 
 
 def _clock(diff: KernelDiff) -> Iterator[str]:
@@ -80,9 +80,9 @@ def _clock(diff: KernelDiff) -> Iterator[str]:
     if diff.clocks.differ:
         yield f"clock {diff.clocks}: in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
     elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
-        yield "clock: not measured on both sides; a change of the clock would look like one of the kernel"
+        yield "clock: not measured on both sides; a change of the clock would look like a change of the kernel"
     if not all(launch.timed for launch in diff.sides.launches):
-        yield "times are from cycles at an assumed clock, for no timer was read: cycles alone are compared"
+        yield "no timer was read, so times come from cycles at an assumed clock: only cycles are compared"
 
 
 def _work(diff: KernelDiff) -> Iterator[str]:
@@ -93,9 +93,9 @@ def _work(diff: KernelDiff) -> Iterator[str]:
         )
     ran = [{launch.ctas for launch in side} for side in (diff.sides.a, diff.sides.b)]
     if diff.a.grid == diff.b.grid and ran[0] != ran[1]:
-        yield "not as many CTAs ran in all launches: totals are of those that did"
+        yield "the launches ran different numbers of CTAs: totals cover those that ran"
     if diff.a.kernel.num_warps != diff.b.kernel.num_warps:
-        yield "the CTAs have another number of warps: changes are of what one warp takes, totals of all"
+        yield "the CTAs have a different number of warps: changes compare one warp, totals cover all"
     if diff.warps is not None:
         which = (
             f"warps {', '.join(map(str, diff.warps))}, which both recorded"
@@ -110,10 +110,10 @@ def _records(diff: KernelDiff) -> Iterator[str]:
         if missing := sum(launch.records_missing for launch in launches):
             yield f"lost: {missing} records of {side}. run --fit keeps them all; other profilers' buffers need room"
     if any(scope.basis == MEAN.name for scope in diff.scopes):
-        yield "records are missing, and totals with them: scopes are compared by the mean of those that are whole"
+        yield "records are missing, so totals are, too: scopes are compared by the mean of those that are complete"
     known = {launch.record_cost_known for launch in diff.sides.launches}
     if known == {True, False}:
-        yield "record cost: known of one side alone, and subtracted there: scopes are not quite comparable"
+        yield "record cost: known for one side only, and subtracted there, so scopes are not quite comparable"
     for side, runs in (("A", diff.a), ("B", diff.b)):
         trust = judge(runs.kernel)
         if trust.level in _DOUBTFUL:
@@ -125,7 +125,7 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
     if compared and all(judged.change is None for judged in compared):
         yield f"scopes: {_why_no_scope(diff)}"
     elif compared:
-        yield f"±: all scopes' intervals hold the truth together with {100 * CONFIDENCE:.0f} % confidence"
+        yield f"±: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
     for scope in diff.scopes:
         if scope.note:
             yield printable(f"{scope.name}: {scope.note}")
@@ -166,7 +166,7 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         layouts = _layouts(kernel)
         printed = print_fitted(layouts, console)
         if left_out := [column.title for column in layouts[0] if column not in printed]:
-            say(f"no room here for {', '.join(left_out)}: --html, --json or a wider terminal has all columns", console)
+            say(f"columns left out: {', '.join(left_out)}; --html, --json or a wider terminal shows them", console)
         for line in structure_lines(structure_of(kernel), kernel):
             say(line, console)
         for note in kernel_notes(kernel):

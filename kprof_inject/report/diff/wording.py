@@ -14,7 +14,7 @@ from kprof_inject.report.diff.runs import LaunchFigures, grid_text
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.waves import Waves
 
-MORE_LAUNCHES = "capture more of them with --launches all, or 0:20, from a program that launches the kernel as often"
+MORE_LAUNCHES = "capture more with --launches all or 0:20, from a program that launches the kernel that often"
 _MORE_CAPTURES = "give more captures of each side (--more-a, --more-b)"
 _MORE_WORK = "give each launch more work"
 
@@ -42,7 +42,7 @@ def why_cannot_tell(diff: KernelDiff) -> CannotTell:
         return CannotTell(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
     many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
     remedies = (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
-    return CannotTell(f", {change_words(change)}: launches, and processes, differ too much by themselves", remedies)
+    return CannotTell(f", {change_words(change)}: launches and processes vary too much", remedies)
 
 
 def took_no_time(diff: KernelDiff) -> bool:
@@ -229,7 +229,7 @@ def _same(diff: KernelDiff, change: Change) -> str:
 def _clock(diff: KernelDiff, change: Change) -> str:
     cycles = diff.launch.cycles
     return (
-        f"no difference but the clock's: B is {faster_by(change)} ({_times(diff)}), clock {diff.clocks}: "
+        f"no difference except in the clock: B is {faster_by(change)} ({_times(diff)}), clock {diff.clocks}: "
         f"in cycles the change is {change_words(cycles) if cycles else 'unknown'}{_beside_launch(diff)}"
     )
 
@@ -265,9 +265,9 @@ def first_sentence(diff: CaptureDiff) -> str:
     told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not told:
         remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
-        return f"cannot tell of any of the {len(diff.kernels)} kernels: {', or '.join(remedies)}"
+        return f"cannot tell for any of the {len(diff.kernels)} kernels: {', or '.join(remedies)}"
     unknown = len(diff.kernels) - len(told)
-    untold = [f"cannot tell of {unknown}"] if unknown else []
+    untold = [f"cannot tell for {unknown}"] if unknown else []
     return "; ".join([*_answers(told, len(diff.kernels)), *_reservations(told), *untold])
 
 
@@ -278,7 +278,7 @@ def _answers(told: Sequence[KernelDiff], count: int) -> Iterator[str]:
     if changed:
         yield f"{len(changed)} of {count} kernels changed: {_by_how_much(changed)}"
     if by_clock:
-        yield f"no difference but the clock's in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
+        yield f"no difference except in the clock in {len(by_clock)} of {count} kernels: {_by_how_much(by_clock)}"
     if not changed and not by_clock:
         yield f"no difference in {len(told)} of {count} kernels"
 

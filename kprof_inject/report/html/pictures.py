@@ -1,4 +1,4 @@
-"""How the CTAs fill the SMs, how a scope's durations are spread, how its iterations go: as columns of numbers."""
+"""How the CTAs fill the SMs, how a scope's durations are spread, how iterations go: as columns of numbers."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def _quantile(
 
 
 class ScopePictures:
-    """Each scope by itself: how its durations are spread, where it ran, and how its iterations go."""
+    """Each scope by itself: how its durations are spread, where it ran, and how iterations go."""
 
     def __init__(self, summary: LaunchSummary) -> None:
         self._scopes = summary.scopes

@@ -60,7 +60,7 @@ def _print_labelled(label: str, texts: Sequence[Text], console: Console) -> None
 
 def _advice_texts(advice: Sequence[Advice], console: Console) -> Iterator[Text]:
     if not advice:
-        yield shown("no finding: no rule found anything worth a change; causal tells which part sets the pace", console)
+        yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
         return
     for one in advice[:_MOST_ADVICE]:
         worth = "" if one.share is None else f" (worth up to {percent(one.share)})"
@@ -143,7 +143,7 @@ class _Row:
 
 
 def _rows(summary: LaunchSummary) -> Iterator[_Row]:
-    """The scopes that ran, each loop's time between its iterations below it; partitions stand above theirs."""
+    """The scopes that ran, each loop's time between iterations below it; partitions stand above theirs."""
     for partition, indices in summary.trees():
         if partition:
             yield _of_partition(partition)

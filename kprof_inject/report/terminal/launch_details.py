@@ -30,7 +30,7 @@ def findings_shown(report: LaunchReport, console: Console) -> RenderableType:
         return Group(shown("findings:", console), _table(report, console), *doubts)
     if not doubts:
         return shown("findings: none", console, _HEALTHY)
-    what = "findings: none, but not every rule could judge" if report.unjudged else "findings: none"
+    what = "findings: none, but some rules could not judge" if report.unjudged else "findings: none"
     return Group(shown(what, console, _DOUBTFUL), *doubts)
 
 
@@ -47,8 +47,8 @@ def _table(report: LaunchReport, console: Console) -> Table:
 
 
 def build_lines(kernel: Kernel) -> Iterator[str]:
-    """By itself, if that is known; else with records."""
-    which, cost = "by itself", kernel.clean
+    """Without records, if that is known; else with them."""
+    which, cost = "without records", kernel.clean
     if cost.registers is None:
         which, cost = "with records", kernel.with_records
     if facts := list(_facts(kernel, cost)):

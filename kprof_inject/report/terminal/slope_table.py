@@ -22,7 +22,7 @@ _WIDE = 0.5
 _ENDED = {
     "precise": "all slopes are known well enough",
     "often": "each delay was timed often enough",
-    "time": "its time was over: --seconds gives it more",
+    "time": "time was up: --seconds gives it more",
     "program": "the program made no more launches",
 }
 

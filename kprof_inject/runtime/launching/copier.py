@@ -204,7 +204,7 @@ class BufferCopier:
         try:
             self._save(full)
         except OSError as error:
-            self._stopped = f"the disk refused: {error.strerror}"
+            self._stopped = f"the disk failed: {error.strerror}"
             self._left_out.add(self._stopped)
         except NoDeviceMemory:
             self._left_out.add("the host has no memory to copy them to")

@@ -107,7 +107,7 @@ class KernelExperiment:
                 self.is_over = True
                 self._save(subject, timed, is_replayed=False)
             else:
-                self.give_up("the program launched it too seldom")
+                self.give_up("the program launched it too rarely")
 
     def _begin(self, subject: Subject, args: tuple[Any, ...]) -> None:
         """Raises ``NoExperiment``, and what a launch raises."""
@@ -133,7 +133,7 @@ class KernelExperiment:
         if relaunch is not None and relaunch.refusal:
             raise NotReplayable(f"it {relaunch.refusal}")
         if relaunch is None or relaunch.waits:
-            raise NotReplayable("it waits for memory to change, and might wait for good")
+            raise NotReplayable("it waits for memory to change and might hang")
         again = Again.of(self._dumped.info.signature, subject.grid, subject.stream, args)
         experiment = Replayed(
             self._device, again, subject.launchable, subject.builds, self._plan, self._dumped.variant, self._watchdog,

@@ -95,11 +95,11 @@ class Replays:
             return
         if relaunch.waits:
             raise NotReplayable(
-                "it waits for memory to change, and might wait for good; if it needs no other kernel for that, "
+                "it waits for memory to change and might hang; if it needs no other kernel for that, "
                 "--replay 50 times it"
             )
         if programs_events.were_recorded:
-            raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it nevertheless")
+            raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it anyway")
         if self._seconds_left <= 0:
             raise NotReplayable(f"other kernels took the {PROCESS_SECONDS:g} s that a process has for it")
 

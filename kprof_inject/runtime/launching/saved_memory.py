@@ -48,7 +48,7 @@ def memory_of(arguments: Sequence[Any], signature: Mapping[str, str]) -> tuple[M
     pointers = sum(len(_POINTER_TYPE.findall(kind)) for kind in signature.values())
     if len(tensors) < pointers:
         raise NotReplayable(
-            f"{pointers - len(tensors)} of its arguments are raw pointers, and nobody knows how much lies behind them"
+            f"{pointers - len(tensors)} of its arguments are raw pointers to an unknown amount of memory"
         )
     storages = [tensor.untyped_storage() for tensor in tensors]
     ranges = (MemoryRange(storage.data_ptr(), storage.nbytes()) for storage in storages)
@@ -65,7 +65,9 @@ def _tensors_in(argument: Any) -> Iterator[Any]:
     elif getattr(argument, "base", None) is not None:
         yield from _tensors_in(argument.base)
     elif hasattr(argument, "data_ptr") or hasattr(argument, "tma_desc_cpu_ptr"):
-        raise NotReplayable(f"an argument of the type {type(argument).__name__} does not tell how much lies behind it")
+        raise NotReplayable(
+            f"an argument of the type {type(argument).__name__} does not say how much memory it leads to"
+        )
 
 
 def without_tensors(argument: Any) -> Any:

@@ -85,7 +85,7 @@ def test_a_wait_for_ones_own_copies_is_no_pipeline(tmp_path: Path) -> None:
     )
     text = text.replace("tokens %t\n", "tokens %t\n      %w = ttg.async_wait %g {num = 0 : i32}\n")
     assert (
-        "waits in each iteration for what it has just asked for"
+        "waits in each iteration for what it has just issued"
         in found(launched(tmp_path, text, 10))["not-pipelined"].text
     )
 

@@ -196,5 +196,5 @@ def test_waits_for_dots_are_not_those_for_loads(tmp_path: Path) -> None:
 def test_which_warps_only_load_must_be_known(tmp_path: Path) -> None:
     """Half of the warps run the loop; they may be there to load."""
     timeline = whole(tmp_path, Known(looping=(0, 1)))
-    why = "nothing tells whether the warps of loop[0] only load; add --at 'op(*dot*)'"
+    why = "it is not known whether the warps of loop[0] only load; add --at 'op(*dot*)'"
     assert unjudged(timeline)[why] == ("waiting",)

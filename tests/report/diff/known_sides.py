@@ -37,7 +37,7 @@ def around(value: float, seed: int, count: int = LAUNCHES) -> NDArray[np.float64
 def rows_of(
     head_ns: float, iter_ns: float, *, warps: int = 2, ctas: int = 1, clock_ghz: float = 2.0
 ) -> NDArray[np.void]:
-    """Each warp of each CTA runs the function: what comes before the loop, and the loop with its iterations."""
+    """Each warp of each CTA runs the function: what comes before the loop, and the loop with iterations."""
     rows: list[Ran] = []
     each = round(iter_ns)
     loop_ns = ITERATIONS * each

@@ -64,7 +64,7 @@ def test_a_loop_before_it_renames_a_loop_and_what_is_in_it() -> None:
 def test_a_line_that_was_edited_keeps_its_name() -> None:
     b = [*KERNEL[:3], replace(KERNEL[3], name="line(8)", lines=("x = tl.load(p, mask=m)",))]
     matching = match_scopes(KERNEL, b)
-    assert matching.matches[3] == Match(3, 3, "called line(5) in A; its line reads otherwise")
+    assert matching.matches[3] == Match(3, 3, "called line(5) in A; its line has changed")
 
 
 def test_a_scope_around_others_takes_none_of_them_away() -> None:

@@ -78,7 +78,7 @@ def test_on_a_narrow_terminal_columns_are_left_out_and_rows_are_whole(
     assert all("faster" in row and "→ 255 µs" in row for row in rows[1:])
     assert all(len(line) <= width for line in lines)
     assert any(
-        line.startswith("no room here for ") and all(name in line for name in left_out[:2]) for line in lines
+        line.startswith("columns left out: ") and all(name in line for name in left_out[:2]) for line in lines
     ) == (bool(left_out))
 
 

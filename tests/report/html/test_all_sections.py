@@ -32,7 +32,7 @@ def json_of(report: LaunchReport) -> str:
 
 
 def sections_of(launch: Launch) -> dict[str, Any]:
-    """As a browser reads them: NaN is no JSON."""
+    """As a browser reads them: NaN is not JSON."""
     made: dict[str, Any] = json.loads(json_of(report_on(decode_launch(launch))))
     assert set(made) == NAMES
     return made

@@ -109,7 +109,7 @@ def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchRe
 
 def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
     (line,) = advice(screen(report))
-    assert line.startswith("no finding: no rule found anything worth a change")
+    assert line.startswith("no finding: no rule found anything worth changing")
 
 
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> None:

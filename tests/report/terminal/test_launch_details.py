@@ -192,7 +192,7 @@ def findings(report: LaunchReport, width: int = WIDE) -> list[str]:
 
 def test_what_the_kernel_takes_by_itself(report: LaunchReport) -> None:
     assert built(report, CLEAN, RECORDED) == [
-        "  kernel by itself: 128 registers, no spills, 49152 bytes of shared memory, "
+        "  kernel without records: 128 registers, no spills, 49152 bytes of shared memory, "
         "room for 4 CTAs on an SM (by shared memory and registers)"
     ]
 
@@ -237,7 +237,7 @@ def test_what_could_not_be_judged_is_said(report: LaunchReport) -> None:
     judgements = (Judgement("tail", (), None), Judgement("prologue", (), lost), Judgement("waiting", (), lost))
     doubt = "could not judge prologue, waiting: 74.0 % of the records were lost; use --fit"
     doubtful = replace(report, judgements=judgements)
-    assert findings(doubtful) == ["findings: none, but not every rule could judge", f"  {doubt}"]
+    assert findings(doubtful) == ["findings: none, but some rules could not judge", f"  {doubt}"]
     found = with_findings(report)
     assert findings(replace(found, judgements=(*found.judgements, *judgements)))[-1] == f"  {doubt}"
     assert doubtful.to_json()["doubts"] == [doubt]

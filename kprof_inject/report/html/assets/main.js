@@ -59,7 +59,7 @@ async function start() {
   showThemeButton(theme);
   showHelp(byId("help"), byId("help-button"));
   if (!report.launches.length) {
-    byId("loading").textContent = "The capture holds no launch.";
+    byId("loading").textContent = "The capture contains no launches.";
     return;
   }
   state.launch = Math.min(state.launch, report.launches.length - 1);

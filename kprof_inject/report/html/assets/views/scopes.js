@@ -1,4 +1,4 @@
-/** One scope at a time: how its durations are spread, how its iterations go, where it takes how long. */
+/** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
 import { element } from "#dom";
 import { counted, formatCount, formatNs, formatShare } from "#format";
