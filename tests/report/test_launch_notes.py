@@ -92,8 +92,8 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
         (
             "nominal",
             "clock: 1500 MHz is an assumption, for the device's nominal rate is unknown too: there are no timer "
-            "readings to measure it by. All times may be off by any factor, and each SM's first record is taken for "
-            "the launch's begin; totals and shares are over all warps",
+            "readings to measure it by. All times may be off by any factor, and each SM's first record is taken as "
+            "the launch's start; totals and shares are over all warps",
         ),
     ],
 )
