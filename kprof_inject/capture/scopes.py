@@ -94,6 +94,10 @@ class ScopeTable:
         return next(bodies, None)
 
     @property
+    def has_tags(self) -> bool:
+        return any(scope.tags for scope in self.scopes)
+
+    @property
     def spans_body(self) -> bool:
         """Whether records stand around the kernel's whole body, of a scope or by themselves."""
         return self.body is not None or bool(self.body_record)
