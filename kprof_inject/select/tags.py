@@ -7,6 +7,7 @@ inline assembly without an instruction, so that no compiler moves it, or joins t
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -116,19 +117,29 @@ def backend_of(view: ModuleView) -> str:
 
 
 def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
-    """The value that a tag means where the site begins: the last one assigned to a variable. Raises ``KprofError`` if
-    there is none, or if it is no integer of up to 32 bits, and says which there are."""
+    """The value that a tag means where the site begins. Raises ``KprofError`` if there is none, or if it is no integer
+    of up to 32 bits, and says which there are."""
     visible = tuple(_visible_at(view, site))
-    is_name = tag.value.startswith("%")
-    found = [one for one in visible if tag.value == (one.name if is_name else one.variable)]
-    if found and found[0].type in _TO_I32:
-        return found[0]
-    what = _no_integer(found[0]) if found else "is none of the values that are visible there"
+    by_name = next((one for one in visible if one.name == tag.value), None)
+    found = by_name or _last_assigned(tag.value, visible, site)
+    if found and found.type in _TO_I32:
+        return found
+    what = _no_integer(found) if found else "is none of the values that are visible there"
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
         where=view.module.position(site.start.offset),
         hint=_choice(visible),
     )
+
+
+def _last_assigned(variable: str, visible: Sequence[Scalar], site: Site) -> Scalar | None:
+    """The value of a variable: of those in the nearest block, the last part of what the last line before the site
+    assigns. The compiler moves what it can to the front, where a line behind the site has assigned nothing yet."""
+    calls = (*([site.source] if site.source else []), *site.called_from)
+    last_line = calls[-1].line if calls else math.inf
+    mine = [one for one in visible if one.variable == variable and one.line <= last_line]
+    nearest = [one for one in mine if one.distance == mine[0].distance]
+    return max(nearest, key=lambda one: one.line, default=None)
 
 
 def _no_integer(scalar: Scalar) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,3 +78,19 @@ def _number(scope: NDArray[np.int64] | int, place: int) -> NDArray[np.int64] | i
 
 
 NO_TAGS = TagIds.of({}, ScopeTable(()))
+
+
+def tag_columns(tables: Iterable[ScopeTable]) -> dict[str, str]:
+    """What the tags of these tables are called in exports, each with its name: those of several scopes may bear one."""
+    return {f"tag_{tag.name}": tag.name for table in tables for scope in table.scopes for tag in scope.tags}
+
+
+def tag_column(block: NDArray[np.void], table: ScopeTable, name: str) -> NDArray[np.int64]:
+    """The values of the tags with this name, of a block of scopes of this table; ``NO_TAG`` where there is none."""
+    column = np.full(len(block), NO_TAG)
+    for index, scope in enumerate(table.scopes):
+        for place, tag in enumerate(scope.tags):
+            if tag.name == name:
+                mine = block["scope"] == index
+                column[mine] = block["tags"][mine, place]
+    return column

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
-from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, parse_location
+from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, SourcePoint, parse_location
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
 from kprof_inject.ttgir.values import bound_names, label_text, result_names, without_strings
@@ -23,11 +24,15 @@ _LONGEST_ALIAS = 64
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A value that is visible at a place. ``name`` is what the module calls it (``%pid_3``), ``variable`` the name in
-    the source that it was assigned to (empty if unknown), ``type`` as it is printed; empty for what is no scalar."""
+    the source that it, or a part of what makes it, was assigned to (empty if unknown), on the ``line`` of the function
+    that everything was inlined into (0 if unknown). ``type`` is as it is printed, empty for what is no scalar.
+    ``distance`` says how many blocks further out than the place it is made."""
 
     name: str
     variable: str
+    line: int
     type: str
+    distance: int
 
 
 def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
@@ -35,6 +40,7 @@ def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
 
     Of a region with several blocks these are its first one's and those of ``user``'s own; others may dominate it, too.
     What is no scalar is among them, without a type."""
+    distance = 0
     for operation in (user, *user.owners()):
         block = operation.block
         if block is None:
@@ -45,9 +51,9 @@ def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
         if block is not region.blocks[0]:
             blocks.append((region.blocks[0], region.blocks[0].operations))
         for one, operations in blocks:
-            for earlier in reversed(operations):
-                yield from _results(module, earlier)
-            yield from _arguments(module, region, one)
+            for made in (*map(partial(_results, module), reversed(operations)), _arguments(module, region, one)):
+                yield from (replace(scalar, distance=distance) for scalar in made)
+            distance += 1
         if _is_isolated(region):
             return
 
@@ -63,10 +69,10 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
     if not names:
         return
     types = [*[""] * len(names), *_result_types(operation)][-len(names) :]
-    variable = _variable_of(module, operation.location_text)
+    variable, line = _origin(module, operation.location_text)
     is_constant = operation.name == "arith.constant"
     for name, kind in zip(names, types, strict=True):
-        yield Scalar(name, variable or ("" if is_constant else _variable_in(name)), kind)
+        yield Scalar(name, variable or ("" if is_constant else _variable_in(name)), line, kind, 0)
 
 
 def _result_types(operation: Operation) -> list[str]:
@@ -126,7 +132,7 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
     yield from _declared(module, label_text(module, region, block))
     if is_entry and region is owner.regions[0]:
         for name, kind in zip(bound_names(owner), _bound_types(owner), strict=False):
-            yield Scalar(name, _variable_in(name), kind)
+            yield Scalar(name, _variable_in(name), 0, kind, 0)
 
 
 def _bound_types(owner: Operation) -> list[str]:
@@ -144,8 +150,8 @@ def _declared(module: Module, text: str) -> Iterator[Scalar]:
     begins = [*(one.start() for one in found), len(text)]
     for one, end in zip(found, begins[1:], strict=True):
         name, kind = one.groups()
-        variable = _variable_of(module, _location_in(text[one.end() : end]))
-        yield Scalar(name, variable or _variable_in(name), kind if _SCALAR.fullmatch(kind) else "")
+        variable, line = _origin(module, _location_in(text[one.end() : end]))
+        yield Scalar(name, variable or _variable_in(name), line, kind if _SCALAR.fullmatch(kind) else "", 0)
 
 
 def _location_in(text: str) -> str:
@@ -165,19 +171,37 @@ def _variable_in(name: str) -> str:
     return found[1] if found else ""
 
 
-def _variable_of(module: Module, location_text: str) -> str:
-    """The name in a location: that of the value itself, where a function was inlined not that of the call."""
+def _origin(module: Module, location_text: str) -> tuple[str, int]:
+    """The variable in a location, and the line: where a function was inlined, of the call. A variable of the function
+    that was called counts if what the call gives is assigned to none."""
     location: Location = parse_location(location_text)
+    variable = ""
     for _ in range(_LONGEST_ALIAS):
         match location:
+            case Named(name, child):
+                variable, location = name, child
+            case CallSite(callee, caller):
+                variable, location = _variable_of(module, callee), caller
+            case Alias(name):
+                location = parse_location(module.aliases.get(name, ""))
+            case Fused((first, *_)):
+                location = first
+            case SourcePoint(_, line, _):
+                return variable, line
+            case _:
+                break
+    return variable, 0
+
+
+def _variable_of(module: Module, callee: Location) -> str:
+    for _ in range(_LONGEST_ALIAS):
+        match callee:
             case Named(name, _):
                 return name
             case Alias(name):
-                location = parse_location(module.aliases.get(name, ""))
-            case CallSite(callee, _):
-                location = callee
-            case Fused((first, *_)):
-                location = first
+                callee = parse_location(module.aliases.get(name, ""))
+            case CallSite(inner, _):
+                callee = inner
             case _:
-                return ""
+                break
     return ""
