@@ -57,7 +57,8 @@ class TagIds:
         """The values that belong to each entry: shape (entry, most), ``NO_TAG`` where there is none. The entries are
         all that the rings have, in the order of writing.
 
-        Each value was stored twice, and either tells: the ring may have lost one of them, or it is damaged."""
+        Each value was stored twice, and one is enough: the ring may have lost the other, or its id is damaged. Two that
+        differ tell nothing."""
         found = np.full((len(entries), self.most), NO_TAG)
         if not self.most:
             return found
@@ -66,10 +67,13 @@ class TagIds:
         tags = self.of_id[scope_ids(entries)]
         for place in range(self.most):
             for record in range(RECORDS_OF_TAG):
-                at = starts - RECORDS_OF_TAG * (count - place) + record
-                is_mine = (place < count) & (at >= 0)
-                is_mine &= (group[at] == group[starts]) & (tags[at] == _number(scope[starts].astype(np.int64), place))
-                found[starts[is_mine], place] = stored_values(entries[at[is_mine]])
+                before = RECORDS_OF_TAG * (count - place) - record
+                at = np.maximum(starts - before, 0)
+                is_mine = (0 < before) & (before <= starts) & (group[at] == group[starts])
+                is_mine &= tags[at] == _number(scope[starts].astype(np.int64), place)
+                mine, stored = starts[is_mine], stored_values(entries[at[is_mine]])
+                other = found[mine, place]
+                found[mine, place] = np.where((other == NO_TAG) | (other == stored), stored, NO_TAG)
         return found
 
 
