@@ -69,7 +69,7 @@ class TagIds:
             for record in range(RECORDS_OF_TAG):
                 before = RECORDS_OF_TAG * (count - place) - record
                 at = np.maximum(starts - before, 0)
-                is_mine = (0 < before) & (before <= starts) & (group[at] == group[starts])
+                is_mine = (before > 0) & (before <= starts) & (group[at] == group[starts])
                 is_mine &= tags[at] == _number(scope[starts].astype(np.int64), place)
                 mine, stored = starts[is_mine], stored_values(entries[at[is_mine]])
                 other = found[mine, place]

@@ -127,8 +127,7 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
     owner = region.operation
     is_entry = block is region.blocks[0]
     if owner.name == FUNCTION and is_entry:
-        yield from _declared(module, owner.tail)
-        return
+        yield from _declared(module, owner.tail)  # the generic form has them in a label
     yield from _declared(module, label_text(module, region, block))
     if is_entry and region is owner.regions[0]:
         for name, kind in zip(bound_names(owner), _bound_types(owner), strict=False):
