@@ -39,4 +39,4 @@ def _left_out(tag: TagStatistics) -> Iterator[str]:
     if tag.distinct > _MOST_ROWS:
         yield f"{counted(tag.distinct - _MOST_ROWS, 'more value')}, which take less"
     if tag.unknown:
-        yield f"{counted(tag.unknown, 'value')} lost"
+        yield f"{counted(tag.unknown, 'value')} unknown"

@@ -43,7 +43,7 @@ def test_one_value_is_compared_with_no_other(tmp_path: Path) -> None:
 def test_what_is_not_shown_is_counted(tmp_path: Path) -> None:
     *rows, last = shown(tmp_path, [*range(12), None])
     assert len(rows) == 1 + 8
-    assert last == "expert loop by expert: 4 more values, which take less, 1 value lost"
+    assert last == "expert loop by expert: 4 more values, which take less, 1 value unknown"
 
 
 def test_without_tags_there_is_nothing(tmp_path: Path) -> None:
