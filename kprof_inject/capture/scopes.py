@@ -94,8 +94,9 @@ class ScopeTable:
         return next(bodies, None)
 
     @property
-    def has_tags(self) -> bool:
-        return any(scope.tags for scope in self.scopes)
+    def most_tags(self) -> int:
+        """Of one scope."""
+        return max((len(scope.tags) for scope in self.scopes), default=0)
 
     @property
     def spans_body(self) -> bool:

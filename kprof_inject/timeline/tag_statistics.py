@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, TagInfo
 from kprof_inject.timeline.columns import NO_TAG
+from kprof_inject.timeline.timeline import Timeline
 
 MOST_VALUES = 64
 """Of one tag: those that take most."""
@@ -38,6 +39,14 @@ class TagStatistics:
     values: tuple[TagValue, ...]
     distinct: int
     unknown: int
+
+
+def tag_statistics(timeline: Timeline) -> tuple[tuple[TagStatistics, ...], ...]:
+    """Those of each scope of the table, in its order. Without tags the scopes are not read."""
+    sums, scopes = TagSums(timeline.table), range(len(timeline.table.scopes))
+    for block in timeline.blocks() if timeline.table.most_tags else ():
+        sums.add(block)
+    return tuple(sums.of(scope) for scope in scopes)
 
 
 class TagSums:

@@ -97,10 +97,6 @@ class ScopeBlocks:
     record_cost: RecordCost | None
     tags: TagIds
 
-    @property
-    def columns(self) -> np.dtype[np.void]:
-        return scope_columns(self.tags.most)
-
     def __iter__(self) -> Iterator[NDArray[np.void]]:
         ctas = read_raw(self.launch)
         mode = self.launch.kernel.mode
@@ -122,7 +118,7 @@ class ScopeBlocks:
         ns = never_falling(self.clock.to_ns(records.cycles, ctas.sm[record_row]), records.group)
         elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
 
-        scopes = np.empty(len(pairs.scope), dtype=self.columns)
+        scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.most))
         scopes["launch"] = self.launch.index
         scopes["cta"] = ctas.cta[row]
         scopes["sm"] = ctas.sm[row]
@@ -202,7 +198,7 @@ class Timeline:
     @property
     def columns(self) -> np.dtype[np.void]:
         """``SCOPE_COLUMNS``; with tags those of ``scope_columns``."""
-        return self._blocks.columns
+        return scope_columns(self.table.most_tags)
 
     def blocks(self) -> Iterator[NDArray[np.void]]:
         """The scopes (``columns``), ordered by CTA row, warp and start, an outer one before those in it. All of a
