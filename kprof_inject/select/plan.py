@@ -15,7 +15,7 @@ from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import Spread
 from kprof_inject.select.style import USUAL_STYLE, Style, two_records
-from kprof_inject.select.tags import OPTION, Tag, TagRecord, backend_of, scalar_of, together
+from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, scalar_of, together
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
@@ -53,7 +53,7 @@ class Scope:
     """The first and the last line of the module that it goes around, from 1; of an instant, the one that it stands
     before."""
 
-    tags: tuple[TagRecord, ...] = ()
+    tags: tuple[PlacedTag, ...] = ()
     """The values that are recorded right before its start, in this order."""
 
     crosses: tuple[int, ...] = ()
@@ -223,7 +223,7 @@ class _Bracket:
 
     record: str
     site: Site
-    tags: tuple[TagRecord, ...] = ()
+    tags: tuple[PlacedTag, ...] = ()
 
 
 def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -> list[_Bracket]:
@@ -263,18 +263,18 @@ def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[Scope, ...]:
         partition = view.partitions.at(site.function, site.start.offset)
         parent = _parent(scopes, site, partition)
         lines = first, max(first, last)
-        tags = tuple(_tag_records(one, record, view, taken))
+        tags = tuple(_placed_tags(one, record, view, taken))
         scopes.append(Scope(record, name, selector.text, site, partition, parent, lines, tags))
     return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
 
 
-def _tag_records(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]) -> Iterator[TagRecord]:
+def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]) -> Iterator[PlacedTag]:
     """The tags of a scope whose records are called ``record``, with names that are not ``taken``, which they then are.
     Raises ``KprofError`` for a value that cannot be recorded there."""
     for tag in chosen.tags:
         name = f"{record} {OPTION} {tag.name}"
         taken.add(name)
-        yield TagRecord(tag.name, name, scalar_of(tag, view, chosen.site))
+        yield PlacedTag(tag.name, name, scalar_of(tag, view, chosen.site))
 
 
 def _order(site: Site) -> tuple[int, bool, bool, int]:
@@ -369,7 +369,7 @@ def scope_table(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _tag(tag: TagRecord) -> dict[str, str]:
+def _tag(tag: PlacedTag) -> dict[str, str]:
     return {"name": tag.name, "record": tag.record, "value": tag.value.name}
 
 

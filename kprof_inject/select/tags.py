@@ -49,7 +49,7 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True)
-class TagRecord:
+class PlacedTag:
     """A tag at a site: the name of its records, and the value that it was found to be."""
 
     name: str
