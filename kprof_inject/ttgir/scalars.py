@@ -80,7 +80,7 @@ def _result_types(operation: Operation) -> list[str]:
     if operation.regions:
         text = operation.closing if _ARROW in operation.closing else operation.tail
         return _scalars_in(_handed_on(without_strings(text)))
-    if operation.name == "arith.constant" and operation.tail.split()[0] in ("true", "false"):
+    if operation.name == "arith.constant" and operation.tail.split()[:1] in (["true"], ["false"]):
         return ["i1"]
     types = types_of(operation)
     if operation.name in ("arith.cmpi", "arith.cmpf"):
@@ -180,7 +180,7 @@ def _origin(module: Module, location_text: str) -> tuple[str, int]:
             case Named(name, child):
                 variable, location = name, child
             case CallSite(callee, caller):
-                variable, location = _variable_of(module, callee), caller
+                variable, location = _variable_of(module, callee) or variable, caller
             case Alias(name):
                 location = parse_location(module.aliases.get(name, ""))
             case Fused((first, *_)):

@@ -72,6 +72,12 @@ def test_a_loop_gives_its_results_and_hides_what_is_in_it() -> None:
     assert not {"%i", "%tile_1", "%less"} & names.keys()
 
 
+def test_an_operation_that_says_nothing_gives_no_scalar() -> None:
+    text = "module {\n  tt.func public @k() {\n    %c = arith.constant\n    tt.return\n  }\n}\n"
+    module = parse(text)
+    assert [(one.name, one.type) for one in scalars_at(module, operation(module, "tt.return"))] == [("%c", "")]
+
+
 def with_users(module: Module) -> Iterator[str]:
     """The text, and before each operation of Triton's one that uses all integers that are said to be visible there."""
     done = 0
