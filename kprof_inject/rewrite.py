@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kprof_inject.select.plan import Plan
 from kprof_inject.select.sites import InsertPoint
-from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module
 
 
@@ -51,10 +51,10 @@ def strip(module: Module) -> str:
 
 
 def _runs_of_records(module: Module) -> list[tuple[int, int]]:
-    """Where records begin and end that stand one right behind the other."""
+    """Where records, and what gives them values, begin and end that stand one right behind the other."""
     runs: list[tuple[int, int]] = []
     for operation in module.walk():
-        if operation.name == RECORD:
+        if is_inserted(operation):
             begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start
             runs.append((begin, operation.end))
     return runs

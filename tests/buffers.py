@@ -47,6 +47,12 @@ def end(scope_id: int, cycles: int) -> Entry:
     return Entry(scope_id, True, cycles)
 
 
+def tagged(tag_id: int, value: int) -> tuple[Entry, Entry]:
+    """The two records of a tag; of the upper half of the clock, which no value has, anything may be left."""
+    stored = 0x2A5 << 32 | value & 0xFFFFFFFF
+    return start(tag_id, stored), end(tag_id, stored)
+
+
 @dataclass(frozen=True)
 class Cta:
     """What one CTA did: for each warp its records, in the order in which they were written."""
@@ -71,6 +77,8 @@ class Scope:
     record: str = ""
     partition: int | None = None
     ended_by_next: bool = False
+    tags: Sequence[str] = ()
+    """The names of its tags; the records of each are called ``NAME of RECORD``."""
 
 
 def buffer_words(
@@ -135,14 +143,16 @@ def kernel_json(
     partitions: Sequence[tuple[str, int | None]] = (),
     body_record: str = "",
 ) -> dict[str, Any]:
-    """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id.
-    ``mode`` is what is unusual in it. ``partitions`` are names with numbers of warps. ``body_record`` is the name of
-    records around the body that are no scope's."""
+    """What a capture says of a kernel. ``scope_ids`` is Proton's table; by default each scope has its index as id,
+    and tags have those behind. ``mode`` is what is unusual in it. ``partitions`` are names with numbers of warps.
+    ``body_record`` is the name of records around the body that are no scope's."""
     records = [scope.record or scope.name for scope in scopes]
+    tags = [[f"{tag} of {record}" for tag in scope.tags] for scope, record in zip(scopes, records, strict=True)]
+    names = scope_ids or dict(enumerate([*records, *(tag for mine in tags for tag in mine)]))
     return {
         "name": name,
         "layout": "timed",
-        "scope_ids": {str(scope_id): record for scope_id, record in (scope_ids or dict(enumerate(records))).items()},
+        "scope_ids": {str(scope_id): record for scope_id, record in names.items()},
         "sm_clock_hz": SM_CLOCK_HZ,
         "mode": {"buffer": "shared", "buffer_bytes": 0, "clock_bits": 64, **(mode or {})},
         "metadata": {"num_warps": num_warps, "profile_scratch_size": words.shape[1] * 4},
@@ -161,8 +171,9 @@ def kernel_json(
                     "parent": scope.parent,
                     **({"partition": scope.partition} if partitions else {}),
                     **({"ended_by_next": True} if scope.ended_by_next else {}),
+                    "tags": [{"name": tag, "record": one} for tag, one in zip(scope.tags, mine, strict=True)],
                 }
-                for scope, record in zip(scopes, records, strict=True)
+                for scope, record, mine in zip(scopes, records, tags, strict=True)
             ],
         },
     }

@@ -16,6 +16,7 @@ from kprof_inject.select.spans import in_runs
 from kprof_inject.select.style import USUAL_STYLE, Style, two_records
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.scalars import scalars_at
 from kprof_inject.ttgir.strings import source_files
 
 # What scripts/fixtures writes for the folder of this checkout.
@@ -46,6 +47,18 @@ def insertion_of(
 ) -> Insertion:
     """The plan and the instrumented text, as ``insert`` makes them."""
     return insert_module(view_of_text(text, sources), parse_selectors(selectors), style)
+
+
+def tagged_loops(text: str) -> list[str]:
+    """A selector for each loop, with a tag whose value is visible there."""
+    view = view_of_text(text)
+    selectors = []
+    for function in view.functions:
+        for loop in function.loops():
+            visible = scalars_at(view.module, loop.operation)
+            value = next(one.name for one in visible if one.type in ("i1", "i32", "index"))
+            selectors.append(f"loop{loop.subscript} --tag value={value}")
+    return selectors
 
 
 def counts(plan: Plan) -> dict[str, int]:

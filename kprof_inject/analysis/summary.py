@@ -19,6 +19,7 @@ from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
 from kprof_inject.timeline.sharing import Sharing, SharingSums
 from kprof_inject.timeline.sm_cycles import SmCycles
+from kprof_inject.timeline.tag_statistics import TagStatistics, TagSums
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import Ending, Waves, ending_of, launch_duration_ns, waves_of
 
@@ -73,6 +74,8 @@ class ScopeSummary(ScopeStatistics):
     """What of a loop's iterations SMs with one CTA get done, and SMs with several; None if that cannot be told."""
     partition: str | None
     """The name of the partition that runs it, None if there are no partitions."""
+    tags: tuple[TagStatistics, ...] = ()
+    """What it takes by the values of its tags."""
 
     @property
     def title(self) -> str:
@@ -186,17 +189,19 @@ def summarise(timeline: Timeline) -> LaunchSummary:
     launch, incomplete = timeline.launch, timeline.incomplete
     scope_sums, phase_sums = ScopeSums(timeline), PhaseSums(timeline)
     sm_cycles, sharing = SmCycles(len(timeline.table.scopes)), SharingSums(timeline)
+    tags = TagSums(timeline.table)
     for block in timeline.blocks():
         scope_sums.add(block)
         phase_sums.add(block)
         sm_cycles.add(block)
         sharing.add(block)
+        tags.add(block)
     lossy = {*incomplete["warp"][incomplete["records_lost"] > 0].tolist()}
     partitions = tuple(
         _partition_summary(partition, time, lossy)
         for partition, time in zip(timeline.partitions, scope_sums.partition_times(), strict=True)
     )
-    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), sm_cycles.cycles().tolist(), sharing))
+    scopes = tuple(_scope_summaries(timeline, scope_sums.statistics(), sm_cycles.cycles().tolist(), sharing, tags))
     waves = waves_of(timeline)
     return LaunchSummary(
         kernel=launch.kernel.name,
@@ -242,7 +247,11 @@ def _partition_summary(partition: PartitionScopes, time: PartitionTime, lossy: s
 
 
 def _scope_summaries(
-    timeline: Timeline, statistics: Sequence[ScopeStatistics], sm_cycles: Sequence[int], sharing: SharingSums
+    timeline: Timeline,
+    statistics: Sequence[ScopeStatistics],
+    sm_cycles: Sequence[int],
+    sharing: SharingSums,
+    tags: TagSums,
 ) -> Iterator[ScopeSummary]:
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     partitions = partition_names(timeline.table)
@@ -267,6 +276,7 @@ def _scope_summaries(
             sm_cycles=sm_cycles[index],
             sharing=sharing.of(index),
             partition=partitions.get(index),
+            tags=tags.of(index),
         )
 
 

@@ -53,6 +53,11 @@ def clock_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
     return (high | low).view(np.int64)
 
 
+def stored_values(entries: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Of a tag's entries: 32 bits with a sign, where others have the lower half of the clock."""
+    return (entries >> np.uint64(CLOCK_LOW_BITS)).astype(np.uint32).view(np.int32).astype(np.int64)
+
+
 # No CTA outlasts half the period of 43 bits of cycles, and the timer counts no slower than an SM.
 _LONGEST_NS = 1 << 41
 # From its first CTA to its last, a launch is never so long without one that runs.

@@ -24,6 +24,12 @@ SCOPE_IDS = 256
 """How many scope ids there are: a record has 8 bits for one. It stands here, and not beside the other bits in
 ``layouts``, because what selects scopes asks for it and does without numpy."""
 
+MOST_TAGS = 8
+"""Of one scope."""
+RECORDS_OF_TAG = 2
+"""A start and an end, which Proton wants behind each start. Both store the value; they stand right before the start of
+the tag's scope, those of several tags in their order."""
+
 PROCESS_FILE = "process.json"
 LAUNCHES_FILE = "launches.jsonl"
 CLOCK_FILE = "clock.jsonl"
@@ -259,10 +265,19 @@ class PointRecord(Struct, frozen=True):
     column: Annotated[int, Meta(ge=0, lt=1 << 31)] = 0
 
 
+class TagRecord(Struct, frozen=True):
+    """A value that is recorded where a scope begins: what it is called, the name of its records, and what the module
+    calls it."""
+
+    name: Name
+    record: Name
+    value: Name = ""
+
+
 class ScopeRecord(Struct, frozen=True, kw_only=True):
     """One scope of the scope table. ``lines`` are the first and the last line of the TTGIR without records that it goes
     around, from 1; older captures do not tell them. ``ended_by_next`` says that of an iteration which the next one's
-    start ends."""
+    start ends. ``tags`` are in the order of their records."""
 
     record: Name
     name: Name
@@ -280,6 +295,7 @@ class ScopeRecord(Struct, frozen=True, kw_only=True):
     other_operations: Count = 0
     lines: tuple[LineNumber, LineNumber] | None = None
     ended_by_next: bool = False
+    tags: Annotated[tuple[TagRecord, ...], Meta(max_length=MOST_TAGS)] = ()
 
     def __post_init__(self) -> None:
         if self.lines and self.lines[0] > self.lines[1]:
@@ -323,8 +339,10 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"expected a parent of scope {index} that stands before it, got {scope.parent}")
             if scope.partition is not None and scope.partition >= len(self.partitions):
                 raise ValueError(f"expected a partition of scope {index} that is there, got {scope.partition}")
-        if len({self.body_record, *(scope.record for scope in self.scopes)}) <= len(self.scopes):
-            raise ValueError("expected a record of its own for each scope")
+        records = [scope.record for scope in self.scopes]
+        records += [tag.record for scope in self.scopes for tag in scope.tags]
+        if len({self.body_record, *records}) <= len(records):
+            raise ValueError("expected a record of its own for each scope and each tag")
 
 
 class KernelRecord(Resources, frozen=True, kw_only=True):

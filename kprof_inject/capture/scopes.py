@@ -39,6 +39,15 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class TagInfo:
+    """A value that is recorded with a scope: what it is called, the name of its records, what the module calls it."""
+
+    name: str
+    record: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeInfo:
     """One scope. ``source`` is ``file:line`` (empty if unknown), ``called_from`` the call lines that inlined it.
 
@@ -46,7 +55,8 @@ class ScopeInfo:
     of an operation, the operation's name; empty if that is unknown. ``partition`` is the index in the table of the
     partition whose warps run it; None if there are no partitions, or if several run it. ``lines`` are the first and the
     last line of the TTGIR that it goes around, from 1; None if they are unknown. ``ended_by_next``: of an iteration,
-    only the start is recorded, and the next one's start or the end behind the loop is its end, too."""
+    only the start is recorded, and the next one's start or the end behind the loop is its end, too. ``tags`` are the
+    values that are recorded where it begins, in the order of their records."""
 
     record: str
     name: str
@@ -58,6 +68,7 @@ class ScopeInfo:
     partition: int | None = None
     lines: tuple[int, int] | None = None
     ended_by_next: bool = False
+    tags: tuple[TagInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +94,11 @@ class ScopeTable:
         return next(bodies, None)
 
     @property
+    def most_tags(self) -> int:
+        """Of one scope."""
+        return max((len(scope.tags) for scope in self.scopes), default=0)
+
+    @property
     def spans_body(self) -> bool:
         """Whether records stand around the kernel's whole body, of a scope or by themselves."""
         return self.body is not None or bool(self.body_record)
@@ -103,6 +119,7 @@ class ScopeTable:
                     scope.partition,
                     scope.lines,
                     scope.ended_by_next,
+                    tuple(TagInfo(tag.name, tag.record, tag.value) for tag in scope.tags),
                 )
                 for scope in record.scopes
             ),

@@ -10,7 +10,7 @@ import click
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, read_input, say, write_result
-from kprof_inject.cli.options import at_option, json_option, path_type, place_argument
+from kprof_inject.cli.options import at_option, json_option, path_type, place_argument, tag_option
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
@@ -28,6 +28,7 @@ _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 @click.command("insert")
 @place_argument("WORKSPACE|FILE")
 @at_option
+@tag_option
 @style_options
 @click.option("-o", "--output", type=path_type(), help="Where FILE's result goes. [default: stdout]")
 @click.option("--plan", "plan_path", type=path_type(), help="Write FILE's scope table to this .json file.")

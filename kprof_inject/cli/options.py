@@ -17,6 +17,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
+from kprof_inject.select.tags import OPTION
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.workspace import DEFAULT_WORKSPACE
 
@@ -139,6 +140,37 @@ def at_option(function: Function) -> Function:
         help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
         "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. "
         "[default: the source's markers if it has some, else func, loop, iter]",
+    )(function)
+
+
+class _TagOption(click.Option):
+    """``--tag``, which has no value of its own: it becomes part of the selector before it. Click tells a command the
+    values of each option, and not how those of two options follow each other, so that it is done while they are read.
+    """
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        for word in self.opts:
+            parser._long_opt[word].process = _add_to_last_selector
+
+
+def _add_to_last_selector(tag: str, state: Any) -> None:
+    selectors = state.opts.get("selectors")
+    if not selectors:
+        raise click.UsageError(f"{OPTION} {tag} goes behind the --at that it is for")
+    selectors[-1] += f" {OPTION} {tag}"
+
+
+def tag_option(function: Function) -> Function:
+    """For a command with ``at_option``, whose selectors then have their tags."""
+    return click.option(
+        OPTION,
+        "tag",
+        cls=_TagOption,
+        expose_value=False,
+        metavar="NAME=VALUE",
+        help="With the scopes of the --at before it, record a value of the kernel's where they begin: an integer of up "
+        "to 32 bits, by its variable in the source or its name in the TTGIR (%pid). Repeatable.",
     )(function)
 
 

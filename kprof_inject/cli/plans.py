@@ -24,11 +24,14 @@ def plan_table(plan: Plan) -> Table:
     """One row for each scope, indented by nesting; each partition's scopes stand together."""
     table = Table(box=None, pad_edge=True)
     partitioned = bool(plan.partitions)
+    tagged = any(scope.tags for scope in plan.scopes)
     for heading in ("scope", *(["partition"] if partitioned else []), "selector", "source", "block"):
         table.add_column(heading, overflow="fold")
     table.add_column("operations", justify="right", no_wrap=True)
     table.add_column("others between", justify="right", no_wrap=True)
     table.add_column("crosses", overflow="fold")
+    if tagged:
+        table.add_column("tags", overflow="fold")
     for scope in sorted(plan.scopes, key=_partition_order) if partitioned else plan.scopes:
         site = scope.site
         table.add_row(
@@ -40,6 +43,7 @@ def plan_table(plan: Plan) -> Table:
             str(site.operations or ""),
             str(site.other_operations or ""),
             Text(", ".join(plan.scopes[index].record for index in scope.crosses)),
+            *([Text(", ".join(f"{tag.name} = {tag.value.name}" for tag in scope.tags))] if tagged else []),
         )
     return table
 

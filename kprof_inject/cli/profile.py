@@ -18,6 +18,7 @@ from kprof_inject.cli.options import (
     json_option,
     layout_option,
     program_argument,
+    tag_option,
     trace_file,
     trace_option,
     workspace_option,
@@ -40,6 +41,7 @@ from kprof_inject.workspace_lock import held
 @click.command("profile", context_settings=PROGRAM_SETTINGS)
 @workspace_option
 @at_option
+@tag_option
 @style_options
 @capture_options
 @trace_option

@@ -29,7 +29,7 @@ _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|e
 _OF_ONE_CALL = frozenset(
     {
         *("output", "plan_path", "html_path", "names_path"),
-        *("dry_run", "as_diff", "as_json", "no_browser", "once"),
+        *("tag", "dry_run", "as_diff", "as_json", "no_browser", "once"),
         *("more_a", "more_b", "renamed", "question_text"),
     }
 )

@@ -17,8 +17,9 @@ import numpy as np
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.launch_events import launch_facts
-from kprof_inject.export.scope_rows import COLUMN_TYPES, ScopeRows, scope_rows
+from kprof_inject.export.scope_rows import ScopeRows, scope_rows
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
+from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.version import __version__
 
@@ -38,7 +39,7 @@ def optional_module(name: str, package: str) -> Any:
 def arrow_schema(rows: ScopeRows) -> Any:
     """The ``pyarrow.Schema`` of the rows: whole numbers, and dictionaries for texts."""
     arrow = optional_module("pyarrow", "pyarrow")
-    numbers = {name: arrow.from_numpy_dtype(kind) for name, kind in COLUMN_TYPES.items()}
+    numbers = {name: arrow.from_numpy_dtype(kind) for name, kind in rows.types.items()}
     texts = {name: arrow.dictionary(numbers[name], arrow.string()) for name in rows.texts}
     return arrow.schema((numbers | texts).items())
 
@@ -53,8 +54,8 @@ def arrow_batches(rows: ScopeRows) -> Iterator[Any]:
             [
                 arrow.DictionaryArray.from_arrays(part[name], dictionaries[name])
                 if name in dictionaries
-                else arrow.array(part[name])
-                for name in COLUMN_TYPES
+                else arrow.array(part[name], mask=part[name] == NO_TAG if name in rows.tags else None)
+                for name in rows.types
             ],
             schema=schema,
         )
@@ -75,13 +76,13 @@ def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
     rows = _rows_of(timelines)
     parts = list(rows.parts())
     columns = {
-        name: np.concatenate([np.empty(0, kind), *(part[name] for part in parts)])
-        for name, kind in COLUMN_TYPES.items()
+        name: np.concatenate([np.empty(0, kind), *(part[name] for part in parts)]) for name, kind in rows.types.items()
     }
+    tags = {name: pandas.arrays.IntegerArray(columns[name], columns[name] == NO_TAG) for name in rows.tags}
     categories = {
         name: pandas.Categorical.from_codes(columns[name], categories=texts) for name, texts in rows.texts.items()
     }
-    return pandas.DataFrame(columns | categories)
+    return pandas.DataFrame(columns | categories | tags)
 
 
 def _rows_of(timelines: Sequence[Timeline]) -> ScopeRows:

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kprof_inject.export.flight_columns import FlightColumns
 from kprof_inject.export.scope_rows import COLUMN_TYPES, Description, describe
-from kprof_inject.export.text_rows import NumberField, TextField, text_rows
+from kprof_inject.export.text_rows import Field, NumberField, TextField, text_rows
 from kprof_inject.forks import Run, in_turn
-from kprof_inject.timeline.columns import SCOPE_COLUMNS
+from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
+from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 
 _SPECIAL = frozenset('",\r\n')
@@ -22,17 +24,26 @@ _SPECIAL = frozenset('",\r\n')
 
 def csv_table(timelines: Sequence[Timeline], run: Run = in_turn) -> Iterator[bytes]:
     """The file's bytes, in chunks; the lines of each launch are one of ``run``'s jobs."""
-    yield (",".join(COLUMN_TYPES) + "\n").encode()
-    yield from run([partial(_lines, timeline) for timeline in timelines])
+    tags = tag_columns(timeline.table for timeline in timelines)
+    yield (",".join((*COLUMN_TYPES, *tags)) + "\n").encode()
+    yield from run([partial(_lines, timeline, tuple(tags.values())) for timeline in timelines])
 
 
-def _lines(timeline: Timeline) -> Iterator[bytes]:
+def _lines(timeline: Timeline, tags: Sequence[str]) -> Iterator[bytes]:
     beginnings = TextField([_beginning(description) for description in describe(timeline)])
     flights = FlightColumns.of(timeline)
     for block in timeline.blocks():
         columns = [block[name].astype(np.int64) for name in SCOPE_COLUMNS.names or ()]
         numbers = [NumberField(b",", column) for column in (*columns, *flights.of_block(block).values())]
-        yield from text_rows([beginnings, *numbers, TextField([b"\n"])], block["scope"].astype(np.int64))
+        values = (tag_column(block, timeline.table, name) for name in tags)
+        cells = [field for column in values for field in _optional(column)]
+        yield from text_rows([beginnings, *numbers, *cells, TextField([b"\n"])], block["scope"].astype(np.int64))
+
+
+def _optional(tags: NDArray[np.int64]) -> tuple[Field, Field]:
+    """A cell for each, empty where there is none."""
+    is_known = tags != NO_TAG
+    return TextField([b","]), NumberField(b"", np.where(is_known, tags, 0), shown=is_known)
 
 
 def _beginning(description: Description) -> bytes:

@@ -1,8 +1,8 @@
 """Tables of scopes, whatever their format: a row for each scope that ran, of all launches.
 
 First stand the columns that describe the scope and its launch, then those of ``SCOPE_COLUMNS``, then what was in flight
-by it. Times are not rebased:
-they are on the globaltimer of the launch's device.
+by it, then a column for each tag that a launch has. Times are not rebased: they are on the globaltimer of the launch's
+device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kprof_inject.export.flight_columns import IN_FLIGHT, FlightColumns
 from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.partitions import partition_names
+from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 
 TEXT_DESCRIPTIONS = ("kernel", "variant", "host", "name", "kind", "partition", "source", "called_from")
@@ -30,7 +31,11 @@ COLUMN_TYPES: dict[str, np.dtype[np.signedinteger]] = {
     **{name: SCOPE_COLUMNS[name] for name in SCOPE_COLUMNS.names or ()},
     **dict.fromkeys(IN_FLIGHT, np.dtype(np.int64)),
 }
-"""All columns in their order. A text has the type of its place in ``ScopeRows.texts``."""
+"""The columns that all tables have, in their order. A text has the type of its place in ``ScopeRows.texts``."""
+
+TAG_TYPE = np.dtype(np.int64)
+"""Of a tag's column, which is empty where it is ``NO_TAG``."""
+
 
 _NO_RANK = -1
 
@@ -70,10 +75,17 @@ def describe(timeline: Timeline) -> list[Description]:
 
 @dataclass(frozen=True, slots=True)
 class ScopeRows:
-    """All rows. ``texts`` has for each column of texts those that it can have."""
+    """All rows. ``texts`` has for each column of texts those that it can have, ``tags`` for each tag's
+    column its name."""
 
     timelines: Sequence[Timeline]
     texts: dict[str, tuple[str, ...]]
+    tags: dict[str, str]
+
+    @property
+    def types(self) -> dict[str, np.dtype[np.signedinteger]]:
+        """All columns in their order."""
+        return COLUMN_TYPES | dict.fromkeys(self.tags, TAG_TYPE)
 
     def parts(self) -> Iterator[dict[str, NDArray[np.signedinteger]]]:
         """All columns, in parts of at least one row; a text stands there as its place in ``texts``."""
@@ -94,7 +106,7 @@ class ScopeRows:
                     yield {
                         name: of_scope[name][block["scope"]] if name in of_scope else _column(name, in_flight, block)
                         for name in COLUMN_TYPES
-                    }
+                    } | {column: tag_column(block, timeline.table, name) for column, name in self.tags.items()}
 
 
 def scope_rows(timelines: Sequence[Timeline]) -> ScopeRows:
@@ -103,7 +115,9 @@ def scope_rows(timelines: Sequence[Timeline]) -> ScopeRows:
         for description in describe(timeline):
             for name, text in zip(TEXT_DESCRIPTIONS, description.texts, strict=True):
                 found[name][text] = None
-    return ScopeRows(timelines, {name: tuple(texts) for name, texts in found.items()})
+    return ScopeRows(
+        timelines, {name: tuple(texts) for name, texts in found.items()}, tag_columns(one.table for one in timelines)
+    )
 
 
 def _column(

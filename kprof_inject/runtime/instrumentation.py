@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from kprof_inject.capture.resources import limits_of
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compiler_process import without_false_alarms
+from kprof_inject.runtime.tag_values import tag_values
 from kprof_inject.runtime.versions import inline_helpers, installed_version
+from kprof_inject.select.tags import CARRIER
 
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _BUFFERS = {"shared": "SHARED", "global": "GLOBAL"}
@@ -134,7 +136,8 @@ def target_of(target: Target) -> GPUTarget:
 def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> Lowered:
     """Compile TTGIR text with records for ``target``. Raises ``KprofError`` if Triton or Proton refuse, as Proton does
     unless all helpers can be inlined (see ``lowerable``)."""
-    with instrumented(target, mode, shared_bytes_of(target)), without_false_alarms():
+    values = tag_values() if CARRIER in text else nullcontext()
+    with instrumented(target, mode, shared_bytes_of(target)), values, without_false_alarms():
         return _lower(text, target, options)
 
 

@@ -38,6 +38,7 @@ from kprof_inject.runtime.launching.launcher import CapturingLauncher, LaunchSin
 from kprof_inject.runtime.process_events import in_forked_child, is_of_signal_handler
 from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.tag_values import tag_values
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import DumpedKernel, Workspace
 
@@ -206,6 +207,10 @@ class PlannedKernel:
             raise KprofError(f"an SM holds {after} of its CTAs instead of {before}, and it is a cooperative launch")
 
     @property
+    def _has_tags(self) -> bool:
+        return any(scope.tags for scope in self._scope_table.scopes)
+
+    @property
     def _total_warps(self) -> int:
         return int(self._dumped.info.metadata["num_warps"])
 
@@ -214,6 +219,11 @@ class PlannedKernel:
             raise KprofError(
                 "--sched-stores moves the store of a start to its end, and iterations have one record alone",
                 hint="insert with --iter-records two",
+            )
+        if self._step.session.mode.sched_stores and self._has_tags:
+            raise KprofError(
+                "--sched-stores moves the store of a start to its end, away from the values of its tags",
+                hint="leave --sched-stores or --tag out",
             )
         registers = self._step.workspace.clean_run(self._dumped.variant).registers
         return mode_of_kernel(
@@ -235,6 +245,8 @@ class PlannedKernel:
             folder = workspace.override_folder / self._dumped.variant
             effects.enter_context(overriding(folder, _binaries_folder(workspace)))
             effects.enter_context(instrumented(target, mode, shared_bytes))
+            if self._has_tags:
+                effects.enter_context(tag_values())
             try:
                 kernel = self._plain()
             except Exception as error:  # the compiler's errors have no common base

@@ -33,6 +33,7 @@ _ALWAYS_NEEDED = (
     "triton._C.libtriton:ir.load_dialects",
     "triton._C.libtriton:ir.parse_mlir_module",
     "triton._C.libtriton:ir.pass_manager",
+    "triton._C.libtriton:llvm.to_module",
     "triton._C.libtriton:passes.common.add_cse",
     "triton._C.libtriton:passes.convert.add_scf_to_cf",
     "triton._C.libtriton:passes.gluon.add_inliner",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import Any
 
 from kprof_inject.capture.schema import SCOPE_IDS, SCOPE_TABLE_VERSION
@@ -14,6 +15,7 @@ from kprof_inject.select.selectors import Selector, parse_selector
 from kprof_inject.select.sites import Found, InsertPoint, Site
 from kprof_inject.select.spans import Spread
 from kprof_inject.select.style import USUAL_STYLE, Style, two_records
+from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, scalar_of, together
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
@@ -51,21 +53,27 @@ class Scope:
     """The first and the last line of the module that it goes around, from 1; of an instant, the one that it stands
     before."""
 
+    tags: tuple[PlacedTag, ...] = ()
+    """The values that are recorded right before its start, in this order."""
+
     crosses: tuple[int, ...] = ()
     """The indices of the scopes that begin in this one and end behind it, or the other way round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line to insert."""
+    """One record to insert, and before it the operations that give it a value: those of a tag's start."""
 
     point: InsertPoint
     is_start: bool
     name: str
+    before: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
-        return f"{self.point.indent}{RECORD} {'start' if self.is_start else 'end'} {quote(self.name)}"
+        """Its line; with operations before it several, but for what ends the last."""
+        own = f"{RECORD} {'start' if self.is_start else 'end'} {quote(self.name)}"
+        return self.point.after.join(f"{self.point.indent}{operation}" for operation in (*self.before, own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +118,16 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     """
     selections = _select(view, selectors, style.spread) if selectors else _default_selections(view, style.spread)
     chosen = _choose(selections)
-    sites = [site for site, _ in chosen]
-    found = [(_with_records(site, style, sites), selector) for site, selector in chosen]
+    sites = [one.site for one in chosen]
+    found = [replace(one, site=_with_records(one.site, style, sites)) for one in chosen]
     if found:
         _check_no_records(view.module)
     ids = _scope_ids(view, found)
     scopes = _nest(found, view)
     body = _unselected_body(view, scopes, SCOPE_IDS - ids)
     inlined = tuple(view.helper_names[function.symbol] for function in view.functions if not function.is_public)
-    records = tuple(_records([*body, *(_Bracket(scope.record, scope.site) for scope in scopes)]))
+    brackets = [*body, *(_Bracket(scope.record, scope.site, scope.tags) for scope in scopes)]
+    records = tuple(_records(brackets, backend_of(view) if any(scope.tags for scope in scopes) else ""))
     return Plan(
         view.kernel,
         scopes,
@@ -154,14 +163,26 @@ def _default_selections(view: ModuleView, spread: Spread) -> tuple[Selection, ..
     return (*marked, *_select(view, _STRUCTURE, spread))
 
 
-def _choose(selections: Sequence[Selection]) -> list[tuple[Site, Selector]]:
-    """Each site once, with the selector that it belongs to."""
-    found: dict[Site, tuple[Site, Selector]] = {}
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A site, the selector that it belongs to, and the tags of all that found it."""
+
+    site: Site
+    selector: Selector
+    tags: tuple[Tag, ...] = ()
+
+
+def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
+    """Each site once."""
+    found: dict[Site, _Chosen] = {}
     for selection in selections:
+        selector = selection.selector
         for site in selection.findings.sites:
-            is_named = bool(selection.selector.name or site.name)
-            if site not in found or (is_named and not any((found[site][0].name, found[site][1].name))):
-                found[site] = site, selection.selector
+            before = found.get(site)
+            is_named = bool(selector.name or site.name)
+            if before is None or (is_named and not any((before.site.name, before.selector.name))):
+                found[site] = _Chosen(site, selector, before.tags if before else ())
+            found[site] = replace(found[site], tags=together(found[site].tags, selector.tags))
     return list(found.values())
 
 
@@ -176,32 +197,33 @@ def _check_no_records(module: Module) -> None:
             )
 
 
-def _scope_ids(view: ModuleView, found: Sequence[tuple[Site, Selector]]) -> int:
-    """How many they take: each end in another block takes an id of its own, and so does each copy of an inlined helper.
-    Raises ``KprofError`` if there are not so many."""
+def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
+    """How many they take: each end in another block takes an id of its own, so does each tag, and so does each copy of
+    an inlined helper. Raises ``KprofError`` if there are not so many."""
     shares: Counter[str] = Counter()
-    for site, selector in found:
-        shares[selector.text] += _ids_of(view, site)
+    for one in found:
+        shares[one.selector.text] += _ids_of(view, one.site, len(one.tags))
     if shares.total() > SCOPE_IDS:
         listed = ", ".join(f"{text}: {count}" for text, count in shares.most_common())
         raise KprofError(
             f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {SCOPE_IDS} ({listed})",
-            where=view.module.position(min(site.start.offset for site, _ in found)),
+            where=view.module.position(min(one.site.start.offset for one in found)),
             hint="select less: name the loops or lines that matter, such as --at 'loop[0]'",
         )
     return shares.total()
 
 
-def _ids_of(view: ModuleView, site: Site) -> int:
-    return len(site.end_records) * view.copies_of_functions[site.function]
+def _ids_of(view: ModuleView, site: Site, tags: int = 0) -> int:
+    return (len(site.end_records) + tags) * view.copies_of_functions[site.function]
 
 
 @dataclass(frozen=True, slots=True)
 class _Bracket:
-    """A site, and what its records are called."""
+    """A site, what its records are called, and what is recorded before them."""
 
     record: str
     site: Site
+    tags: tuple[PlacedTag, ...] = ()
 
 
 def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -> list[_Bracket]:
@@ -222,15 +244,16 @@ def _unselected_body(view: ModuleView, scopes: Sequence[Scope], free_ids: int) -
     return [_Bracket(next(name for name in names if name not in taken), site)]
 
 
-def _nest(found: Sequence[tuple[Site, Selector]], view: ModuleView) -> tuple[Scope, ...]:
-    ordered = sorted(found, key=lambda item: _order(item[0]))
-    first_lines = view.module.line_numbers([site.start.offset for site, _ in ordered])
-    last_lines = view.module.line_numbers([site.last_end_offset - 1 for site, _ in ordered])
-    totals = Counter(_name(site, selector) for site, selector in ordered)
+def _nest(found: Sequence[_Chosen], view: ModuleView) -> tuple[Scope, ...]:
+    ordered = sorted(found, key=lambda one: _order(one.site))
+    first_lines = view.module.line_numbers([one.site.start.offset for one in ordered])
+    last_lines = view.module.line_numbers([one.site.last_end_offset - 1 for one in ordered])
+    totals = Counter(_name(one.site, one.selector) for one in ordered)
     numbers: Counter[str] = Counter()
     taken: set[str] = set()
     scopes: list[Scope] = []
-    for (site, selector), first, last in zip(ordered, first_lines, last_lines, strict=True):
+    for one, first, last in zip(ordered, first_lines, last_lines, strict=True):
+        site, selector = one.site, one.selector
         name = _name(site, selector)
         record = name
         while record in taken or (record == name and totals[name] > 1):
@@ -240,8 +263,18 @@ def _nest(found: Sequence[tuple[Site, Selector]], view: ModuleView) -> tuple[Sco
         partition = view.partitions.at(site.function, site.start.offset)
         parent = _parent(scopes, site, partition)
         lines = first, max(first, last)
-        scopes.append(Scope(record, name, selector.text, site, partition, parent, lines))
+        tags = tuple(_placed_tags(one, record, view, taken))
+        scopes.append(Scope(record, name, selector.text, site, partition, parent, lines, tags))
     return tuple(replace(scope, crosses=_crossed(scopes, scope)) for scope in scopes)
+
+
+def _placed_tags(chosen: _Chosen, record: str, view: ModuleView, taken: set[str]) -> Iterator[PlacedTag]:
+    """The tags of a scope whose records are called ``record``, with names that are not ``taken``, which they then are.
+    Raises ``KprofError`` for a value that cannot be recorded there."""
+    for tag in chosen.tags:
+        name = f"{record} {OPTION} {tag.name}"
+        taken.add(name)
+        yield PlacedTag(tag.name, name, scalar_of(tag, view, chosen.site))
 
 
 def _order(site: Site) -> tuple[int, bool, bool, int]:
@@ -277,15 +310,21 @@ def _crossed(scopes: Sequence[Scope], scope: Scope) -> tuple[int, ...]:
     )
 
 
-def _records(brackets: Sequence[_Bracket]) -> Iterator[Record]:
+def _records(brackets: Sequence[_Bracket], backend: str) -> Iterator[Record]:
     """At one offset: inner ends before outer ones, then starts, outer before inner ones, then the end of the block's
-    own scope. ``brackets`` go from outside in.
+    own scope. ``brackets`` go from outside in. The records of a scope's tags come right before its start.
 
     A scope of nothing (an instant, a loop with an empty body) ends where it starts, right behind its start."""
     placed: list[tuple[tuple[int, int, int, int], Record]] = []
+    carriers = count()
     for order, bracket in enumerate(brackets):
         site = bracket.site
-        placed.append(((site.start.offset, 1, order, 0), Record(site.start, True, bracket.record)))
+        start = site.start.offset, 1, order, 0
+        for tag in bracket.tags:
+            value = tag.lines(next(carriers), backend)
+            placed.append((start, Record(site.start, True, tag.record, value)))
+            placed.append((start, Record(site.start, False, tag.record)))
+        placed.append((start, Record(site.start, True, bracket.record)))
         for end in site.end_records:
             if end.offset == site.start.offset:
                 key = end.offset, 1, order, 1
@@ -323,10 +362,15 @@ def scope_table(plan: Plan) -> dict[str, Any]:
                 "other_operations": scope.site.other_operations,
                 "lines": list(scope.lines),
                 **({"ended_by_next": True} if scope.site.exit else {}),
+                **({"tags": [_tag(tag) for tag in scope.tags]} if scope.tags else {}),
             }
             for scope in plan.scopes
         ],
     }
+
+
+def _tag(tag: PlacedTag) -> dict[str, str]:
+    return {"name": tag.name, "record": tag.record, "value": tag.value.name}
 
 
 def _point(point: SourcePoint | None) -> dict[str, Any] | None:

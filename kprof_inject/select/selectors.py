@@ -14,6 +14,7 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.select.parts import Parts
+from kprof_inject.select.tags import OPTION, Tag, parse_tags
 from kprof_inject.select.targets import (
     Asynchronous,
     EveryLoop,
@@ -40,17 +41,19 @@ _WORDS = ("func", "loop", "iter", "op", "async", "parts", "line", "partition", "
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """``[KERNEL/]SITE[=NAME]``. ``kernel`` is a glob on the kernel's name, ``name`` the scope's (or empty)."""
+    """``[KERNEL/]SITE[=NAME]``, and behind it any number of ``--tag NAME=VALUE``. ``kernel`` is a glob on the kernel's
+    name, ``name`` the scope's (or empty)."""
 
     text: str
     kernel: str
     target: SitePattern
     name: str
+    tags: tuple[Tag, ...] = ()
 
     @property
     def site(self) -> str:
         """The SITE part as it was typed."""
-        return self.text.removeprefix(f"{self.kernel}/").split("=")[0]
+        return self.text.removeprefix(f"{self.kernel}/").partition(f" {OPTION} ")[0].split("=")[0].strip()
 
     def matches_kernel(self, kernel: str) -> bool:
         return fnmatchcase(kernel, self.kernel)
@@ -62,7 +65,12 @@ def parse_selectors(texts: Sequence[str]) -> list[Selector]:
 
 
 def parse_selector(text: str) -> Selector:
-    """Parse one selector. Raises ``KprofError`` that points at the column where it went wrong."""
+    """Parse one selector, with its tags. Raises ``KprofError`` that points at the column where it went wrong."""
+    untagged, tags = parse_tags(text)
+    return replace(_parse_untagged(untagged), text=text, tags=tags)
+
+
+def _parse_untagged(text: str) -> Selector:
     try:
         parsed: Selector = _parser().parse(text)
     except UnexpectedInput as error:
@@ -82,7 +90,7 @@ def parse_selector(text: str) -> Selector:
             hint="write the first line first",
             exit_code=2,
         )
-    return replace(parsed, text=text)
+    return parsed
 
 
 def _likely_word(text: str) -> str:

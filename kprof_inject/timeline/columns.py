@@ -41,6 +41,16 @@ that ``self_ns`` outside the scopes in it. A scope lasts at least as long as tho
 """
 
 
+NO_TAG = np.iinfo(np.int64).min
+"""A scope's tag whose value is unknown: the ring lost it, or it is damaged."""
+
+
+def scope_columns(tags: int) -> np.dtype[np.void]:
+    """``SCOPE_COLUMNS`` of a launch whose scopes have up to so many tags; if they have some, then with ``tags``: the
+    values of a scope's own, in their order, and ``NO_TAG`` for the rest."""
+    return np.dtype([*SCOPE_COLUMNS.descr, ("tags", "i8", (tags,))]) if tags else SCOPE_COLUMNS
+
+
 class ScopeFlag(IntFlag):
     """What is to be known of a scope beside its times."""
 

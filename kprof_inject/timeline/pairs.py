@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.capture.scopes import ScopeTable
 from kprof_inject.timeline.records import Records
 
@@ -23,6 +24,8 @@ class ScopeRules:
     last."""
     unselected: int | None = None
     """The number of the records around the kernel's body if they are no scope's."""
+    tags: tuple[int, ...] = ()
+    """How many tags each scope has, if some has any; their entries stand before its start."""
 
     @classmethod
     def of(cls, table: ScopeTable) -> ScopeRules:
@@ -30,6 +33,7 @@ class ScopeRules:
             tuple(scope.parent for scope in table.scopes),
             tuple(number for number, scope in enumerate(table.scopes) if scope.ended_by_next),
             len(table.scopes) if table.body_record else None,
+            (*(len(scope.tags) for scope in table.scopes), 0) if table.most_tags else (),
         )
 
 
@@ -76,6 +80,7 @@ def with_told_ends(records: Records, rules: ScopeRules) -> Records:
         scope=records.scope[at],
         is_end=is_end,
         cycles=records.cycles[at],
+        tags=records.tags[at],
     )
 
 
@@ -179,6 +184,23 @@ def begun_amid_inner(
     return wrong
 
 
+def _entries_of_tags(
+    records: Records, start_at: NDArray[np.int64], end_at: NDArray[np.int64], rules: ScopeRules
+) -> NDArray[np.int64] | int:
+    """How many entries of tags were written between these records. Those of a start that tells an end stand before
+    both."""
+    if not rules.tags:
+        return 0
+    entries = np.where(records.is_end, 0, RECORDS_OF_TAG * np.array(rules.tags)[records.scope])
+    tells = (records.scope[1:] == records.scope[:-1]) & records.is_end[:-1] & (np.diff(records.number) == 1)
+    telling = 1 + np.flatnonzero(tells & np.isin(records.scope[1:], rules.ended_by_next))
+    entries[telling - 1] = entries[telling]
+    entries[telling] = 0
+    before = np.cumsum(entries)
+    between: NDArray[np.int64] = before[end_at] - before[start_at]
+    return between
+
+
 # An end and a start that were both damaged may have parted what now looks like one scope.
 _TOO_MANY_DAMAGED = 2
 
@@ -227,6 +249,7 @@ def pair_records(records: Records, rules: ScopeRules = NO_RULES) -> Pairs:
     if records.damaged.size:
         start_at, end_at = order[starts], order[starts + 1]
         between = (records.number[end_at] - records.number[start_at]) - (end_at - start_at)
+        between -= _entries_of_tags(records, start_at, end_at, rules)
         too_many = np.where(np.isin(scope[starts], rules.ended_by_next), 1, _TOO_MANY_DAMAGED)
         starts = starts[between < too_many]
     if rules.parents and records.lost.any():

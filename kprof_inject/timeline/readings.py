@@ -126,20 +126,20 @@ def _count_warps(warps: WarpTally, records: Records, rows: slice) -> None:
 
 
 def _usual_distance(records: Records, groups: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The mean distance of the records of each of ``groups``, which ascend.
+    """The mean distance of the entries of each of ``groups``, which ascend: tags have entries between the records.
 
     The widest distances count for less: what follows a loop takes long for few records, and the lost ones were in it.
     """
     mine = np.isin(records.group, groups)
     group, cycles = records.group[mine], records.cycles[mine]
     same = np.diff(group) == 0
-    group, distances = group[1:][same], np.diff(cycles)[same]
+    group, distances, entries = group[1:][same], np.diff(cycles)[same], np.diff(records.number[mine])[same]
     order = np.lexsort((distances, group))
     begins = np.searchsorted(group, groups)
     counts = np.diff(np.append(begins, group.size))
     widest = distances[order][begins + np.maximum((counts * _USUAL_DISTANCES).astype(np.int64) - 1, 0)]
     usual = np.minimum(distances, np.repeat(widest, counts))
-    return np.add.reduceat(usual, begins) / counts
+    return np.add.reduceat(usual, begins) / np.add.reduceat(entries, begins)
 
 
 # About a microsecond, in binary: nothing comes in multiples of that by chance. A timer that has not moved from a CTA's

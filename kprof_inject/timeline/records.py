@@ -23,7 +23,9 @@ from kprof_inject.capture.layouts import (
     scope_ids,
 )
 from kprof_inject.capture.model import Launch
+from kprof_inject.capture.schema import RECORDS_OF_TAG
 from kprof_inject.timeline.columns import NO_SMALLEST, smallest
+from kprof_inject.timeline.tags import NO_TAGS, TagIds
 from kprof_inject.timeline.unwrap import Counter, counter_of, often_overflowing
 
 
@@ -194,6 +196,8 @@ class Records:
     oldest: NDArray[np.int64]
     """For each of the CTAs' warps, from where to where the oldest that the ring kept reach, in cycles: shape (2, warp).
     What was lost was written before."""
+    tags: NDArray[np.int64]
+    """The values of the tags of the scope that begins there: shape (record, most tags of a scope)."""
 
 
 def lost_records(ctas: RawCtas) -> NDArray[np.int64]:
@@ -217,6 +221,7 @@ class RecordDecoder:
     """Whether rings are written as ``parted_starts`` says."""
     clock_bits: int
     """Of more than 32, each half was read by itself, and may be torn (``torn_by_cycles``)."""
+    tags: TagIds = NO_TAGS
 
     def blocks(self) -> Iterator[slice]:
         """The rows of the launch, in parts of a bounded number of records (or a single CTA)."""
@@ -233,16 +238,24 @@ class RecordDecoder:
         first_group = rows.start * self.ctas.entries.shape[1]
         group = np.repeat(np.arange(first_group, first_group + len(kept)), kept)
         lost = np.maximum(self.ctas.written_words[rows].reshape(-1) // WORDS_PER_ENTRY - kept, 0)
+        number = np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept)
+        scope, is_end = self.scope_of_id[scope_ids(entries)], end_flags(entries)
+        tags = self.tags.values(entries, group, scope, is_end)
+        if self.tags.most:
+            is_record = ~self.tags.entries_of(entries)
+            entries, group, number = entries[is_record], group[is_record], number[is_record]
+            scope, is_end, tags = scope[is_record], is_end[is_record], tags[is_record]
         records = Records(
             group,
-            np.arange(len(group)) + np.repeat(lost - (np.cumsum(kept) - kept), kept),
-            self.scope_of_id[scope_ids(entries)],
-            end_flags(entries),
+            number,
+            scope,
+            is_end,
             self.counter.count_on(clock_values(entries), group),
             group[:0],
             first_group,
             lost,
             np.empty((2, 0), dtype=np.int64),
+            tags,
         )
         records, far = self._put_together(records, rows)
         records = _without(records, self._damaged(records, far))
@@ -305,6 +318,7 @@ def _without(records: Records, damaged: NDArray[np.bool_]) -> Records:
         is_end=records.is_end[sound],
         cycles=records.cycles[sound],
         damaged=records.group[damaged],
+        tags=records.tags[sound],
     )
 
 
@@ -321,6 +335,7 @@ def _by_clock(records: Records) -> Records:
         scope=records.scope[order],
         is_end=records.is_end[order],
         cycles=records.cycles[order],
+        tags=records.tags[order],
     )
 
 
@@ -342,16 +357,17 @@ def record_decoder(
     clock_bits: int = 64,
     clock_hz: float = 0.0,
     stores_moved: bool = False,
+    tags: TagIds = NO_TAGS,
 ) -> RecordDecoder:
     """``clock_bits`` and ``stores_moved`` are how the records were made (see ``Mode``), ``clock_hz`` the SM's nominal
     clock, 0 if unknown."""
     bits = CLOCK_LOW_BITS if clock_bits == CLOCK_LOW_BITS else CLOCK_BITS
-    oldest, newest = _ring_ends(ctas)
+    oldest, newest = _ring_ends(ctas, tags)
     if most_launch_cycles(ctas) < 1 << (bits - 1):
         counter = counter_of(oldest, newest, ctas.sm, bits, stores_moved=stores_moved)
-        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved, clock_bits)
+        return RecordDecoder(ctas, scope_of_id, counter, most_cycles(ctas), stores_moved, clock_bits, tags)
     often = often_overflowing(newest, ctas, bits, clock_hz)
-    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved, clock_bits)
+    decoder = RecordDecoder(ctas, scope_of_id, often, most_cycles(ctas), stores_moved, clock_bits, tags)
     return replace(decoder, counter=often.lifted(_lowest_of_sm(decoder)))
 
 
@@ -368,14 +384,26 @@ def _lowest_of_sm(decoder: RecordDecoder) -> NDArray[np.int64]:
     return np.repeat(lowest[ctas.sm], ctas.entries.shape[1])
 
 
-def _ring_ends(ctas: RawCtas) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none."""
+def _ring_ends(ctas: RawCtas, tags: TagIds) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The clock values of each warp's oldest and newest entry: shape (CTA, warp), -1 where there is none. What stands
+    at an end and is a tag's has no clock: then it is the next one towards the other end."""
     slots = ctas.entries.shape[2]
     written = ctas.written_words // WORDS_PER_ENTRY
     row, warp = np.nonzero(written * slots)
     count = written[row, warp]
     ends = np.full((2, *written.shape), -1)
-    for end, slot in zip(ends, (np.where(count > slots, count, 0), count - 1), strict=True):
-        entries = np.ascontiguousarray(ctas.entries[row, warp, slot % max(slots, 1)]).view("<u8").reshape(-1)
+    for end, slot, inwards in zip(ends, (np.where(count > slots, count, 0), count - 1), (1, -1), strict=True):
+        entries = _entries_at(ctas, row, warp, slot)
+        for steps in range(1, min(tags.most * RECORDS_OF_TAG, slots - 1) + 1):
+            further = _entries_at(ctas, row, warp, slot + inwards * steps)
+            entries = np.where(tags.entries_of(entries) & (count > steps), further, entries)
         end[row, warp] = clock_values(entries)
     return ends[0], ends[1]
+
+
+def _entries_at(
+    ctas: RawCtas, row: NDArray[np.int64], warp: NDArray[np.int64], slot: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    slots = max(ctas.entries.shape[2], 1)
+    entries: NDArray[np.uint64] = np.ascontiguousarray(ctas.entries[row, warp, slot % slots]).view("<u8").reshape(-1)
+    return entries

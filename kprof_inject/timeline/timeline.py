@@ -22,15 +22,16 @@ from kprof_inject.timeline.columns import (
     INCOMPLETE_COLUMNS,
     NO_LARGEST,
     NO_SMALLEST,
-    SCOPE_COLUMNS,
     ScopeFlag,
     never_falling,
+    scope_columns,
 )
 from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, within_children
 from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
 from kprof_inject.timeline.readings import WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
+from kprof_inject.timeline.tags import TagIds
 from kprof_inject.timeline.unwrap import Counter
 
 # Below the largest size that glibc's threshold follows: 32 MiB on 64 bits.
@@ -97,20 +98,21 @@ class Blocks(Protocol):
 @dataclass(frozen=True, slots=True)
 class ScopeBlocks:
     """The second pass over a launch's records: its scopes, block by block, read from its buffer as often as they are
-    iterated. ``scope_of_id`` and ``counter`` are those of its ``RecordDecoder``; ``record_cost`` is taken out of
-    durations."""
+    iterated. ``scope_of_id``, ``counter`` and ``tags`` are those of its ``RecordDecoder``; ``record_cost`` is taken out
+    of durations."""
 
     launch: Launch
     scope_of_id: NDArray[np.int16]
     counter: Counter
     clock: ClockFit
     record_cost: RecordCost | None
+    tags: TagIds
 
     def __iter__(self) -> Iterator[NDArray[np.void]]:
         ctas = read_raw(self.launch)
         mode = self.launch.kernel.mode
         decoder = RecordDecoder(
-            ctas, self.scope_of_id, self.counter, most_cycles(ctas), mode.sched_stores, mode.clock_bits
+            ctas, self.scope_of_id, self.counter, most_cycles(ctas), mode.sched_stores, mode.clock_bits, self.tags
         )
         for rows in decoder.blocks():
             block = self._block(decoder, rows)
@@ -130,7 +132,7 @@ class ScopeBlocks:
         ns = never_falling(self.clock.to_ns(records.cycles, ctas.sm[record_row]), records.group)
         elapsed = without_records(records, ns, self.record_cost) if self.record_cost else as_recorded(records, ns)
 
-        scopes = np.empty(len(pairs.scope), dtype=SCOPE_COLUMNS)
+        scopes = np.empty(len(pairs.scope), dtype=scope_columns(self.tags.most))
         scopes["launch"] = self.launch.index
         scopes["cta"] = ctas.cta[row]
         scopes["sm"] = ctas.sm[row]
@@ -147,6 +149,8 @@ class ScopeBlocks:
         scopes["duration_ns"] = duration_ns
         scopes["self_ns"] = duration_ns - within_children(elapsed.ns, pairs, nesting)
         scopes["flags"] = _flags(pairs, nesting, scopes)
+        if self.tags.most:
+            scopes["tags"] = records.tags[pairs.start_at]
         return scopes
 
     def _iteration_scopes(self) -> Iterator[int]:
@@ -208,8 +212,13 @@ class Timeline:
         kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")
         return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
 
+    @property
+    def columns(self) -> np.dtype[np.void]:
+        """``SCOPE_COLUMNS``; with tags those of ``scope_columns``."""
+        return scope_columns(self.table.most_tags)
+
     def blocks(self) -> Iterator[NDArray[np.void]]:
-        """The scopes (``SCOPE_COLUMNS``), ordered by CTA row, warp and start, an outer one before those in it. All of a
+        """The scopes (``columns``), ordered by CTA row, warp and start, an outer one before those in it. All of a
         CTA's are in one block. The buffer is read anew each time, and not held meanwhile."""
         for block in self._blocks:
             kept = self._choice.keep(block, self.table)
@@ -237,7 +246,7 @@ class Timeline:
     @property
     def scopes(self) -> NDArray[np.void]:
         """All blocks in one array."""
-        return np.concatenate([np.empty(0, dtype=SCOPE_COLUMNS), *self.blocks()])
+        return np.concatenate([np.empty(0, dtype=self.columns), *self.blocks()])
 
     @property
     def warp_time_ns(self) -> int:
@@ -268,6 +277,7 @@ def decode_launch(launch: Launch) -> Timeline:
         clock_bits=kernel.mode.clock_bits,
         clock_hz=kernel.sm_clock_hz,
         stores_moved=kernel.mode.sched_stores,
+        tags=TagIds.of(kernel.scope_ids, table),
     )
     # The kernel's body is the default partition's.
     groups = np.append(partition_of_scope(table), 0) if table.partitions else None
@@ -303,6 +313,7 @@ def decode_launch(launch: Launch) -> Timeline:
             decoder.counter,
             clock,
             kernel.record_cost,
+            decoder.tags,
         ),
         partitions_of(table, tally.groups, recorded_warps(launch)),
     )

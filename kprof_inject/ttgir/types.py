@@ -70,6 +70,11 @@ def types_of(operation: Operation) -> tuple[PrintedType, ...]:
     return tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
 
 
+def printed_types(text: str) -> tuple[PrintedType, ...]:
+    """Those in a text that is nothing but types."""
+    return tuple(_types_in(text))
+
+
 def _signature(text: str) -> str:
     """What stands behind the last colon outside all brackets."""
     depth, last = 0, len(text)

@@ -53,12 +53,21 @@ def argument_names(module: Module, holder: Operation | Region) -> list[str]:
 
 
 def _block_arguments(module: Module, region: Region, block: Block) -> list[str]:
-    """What the label of a block, or the clause that begins with it, calls its arguments."""
+    return _ARGUMENT.findall(without_strings(label_text(module, region, block)))
+
+
+def label_text(module: Module, region: Region, block: Block) -> str:
+    """The label of a block, or the clause that begins with it, with its arguments; empty without any."""
     head = block.label or region.clause
     if not head.startswith(("^", "partition")):
-        return []
+        return ""
     text = module.text
-    return _ARGUMENT.findall(without_strings(text[text.rindex(head, 0, block.start) : block.start]))
+    return text[text.rindex(head, 0, block.start) : block.start]
+
+
+def bound_names(operation: Operation) -> list[str]:
+    """The arguments of an operation's first region that the operation itself names."""
+    return _BOUND.findall(without_strings(operation.tail))
 
 
 @dataclass(frozen=True, slots=True)

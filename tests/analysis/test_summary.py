@@ -140,6 +140,7 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
         "sharing": None,
         "between_iterations_ns": None,
         "partition": None,
+        "tags": (),
         "count": 10,
         "total_ns": 280,
         "self_ns": 280,

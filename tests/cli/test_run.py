@@ -100,6 +100,20 @@ def test_moved_stores_need_two_records_of_each_iteration(kprof: CommandLine, wor
     ]
 
 
+@pytest.mark.triton
+def test_the_values_of_tags_reach_the_machine_code(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func", "--tag", "n=n", "--at", "accumulate/loop")
+    ended = kprof("run", workspace, CROSS_COMPILE)
+    assert [values["stored_values"] for values in ended.json_lines()] == [0, 0, 2]
+
+    refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
+    assert [bool(values["records"]) for values in refused.json_lines()] == [True, True, False]
+    assert (
+        "scale: --sched-stores moves the store of a start to its end, away from the values of its tags"
+        in refused.stderr
+    )
+
+
 def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func")
     assert [bool(values["records"]) for values in kprof("run", workspace, CROSS_COMPILE).json_lines()] == [

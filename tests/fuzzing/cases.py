@@ -38,6 +38,7 @@ SELECTOR_SETS: tuple[tuple[str, ...], ...] = (
     ("partition", "default"),
     ("func", "marker"),
     ("func(*)", "op(tt.call)"),
+    ("loop --tag zero=%c0_i32", "iter --tag row=row"),
 )
 
 

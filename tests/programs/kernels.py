@@ -32,6 +32,12 @@ def compile_for_h200(kernel, num_warps):
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": num_warps})
 
 
+def stored_values(ptx):
+    """How many records store something else than the clock."""
+    clocks = set(re.findall(r"mov\.u32\s+(%r\d+), %clock;", ptx))
+    return sum(low not in clocks for low in re.findall(r"st\.shared\.v2\.b32 \[[^]]*\], \{ %r\d+, (%r\d+) \}", ptx))
+
+
 def describe(compiled):
     """What a test wants to know of a compiled kernel, as JSON values."""
     ttgir = compiled.asm["ttgir"]
@@ -41,5 +47,6 @@ def describe(compiled):
         "ttgir_num_warps": int(re.search(r'"ttg.num-warps" = (\d+)', ttgir)[1]),
         "records": re.findall(r'proton\.record start "([^"]+)"', ttgir),
         "reads_clock": "%clock" in compiled.asm["ptx"],
+        "stored_values": stored_values(compiled.asm["ptx"]),
         "scratch_bytes": compiled.metadata.profile_scratch_size,
     }

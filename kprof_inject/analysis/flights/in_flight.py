@@ -18,7 +18,6 @@ from kprof_inject.analysis.flights.barrier_pairs import UNNAMED, NotCounted, pai
 from kprof_inject.analysis.flights.grouped_rows import MOST_ROWS, greatest_so_far, group_numbers, running_sums
 from kprof_inject.analysis.flights.groups import IN_FLIGHT_COLUMNS, InFlight
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
-from kprof_inject.timeline.columns import SCOPE_COLUMNS
 from kprof_inject.timeline.timeline import Timeline
 
 # A wait that finds its work done takes less, without what its records cost: with four and five stages, three in four
@@ -89,7 +88,7 @@ def _never_awaited(work: AsyncWork) -> Iterator[tuple[str, str]]:
 def _recorded(timeline: Timeline, scopes: Sequence[int]) -> NDArray[np.void]:
     """The records of some scopes, warp by warp in their order."""
     blocks = [block[np.isin(block["scope"], scopes)] for block in timeline.blocks()]
-    rows: NDArray[np.void] = np.concatenate([np.empty(0, SCOPE_COLUMNS), *blocks])
+    rows: NDArray[np.void] = np.concatenate([np.empty(0, timeline.columns), *blocks])
     return rows[np.lexsort((rows["start_record"], rows["warp"], rows["cta"]))]
 
 

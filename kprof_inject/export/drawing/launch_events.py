@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.export.drawing.scene import Arg, Arrows, EventKind, Events, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
 from kprof_inject.timeline.partitions import partition_names
+from kprof_inject.timeline.tags import tag_column, tag_columns
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import judge
 
@@ -170,7 +171,10 @@ class _WarpEvents:
             group=np.repeat(np.arange(len(first)), lengths),
             start_order=block["start_record"].astype(np.int64),
             end_order=block["end_record"].astype(np.int64),
-            args=tuple(_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles)),
+            args=(
+                *_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles),
+                *_tag_args(block, self._timeline.table),
+            ),
         )
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:
@@ -205,6 +209,13 @@ def _scope_kind(scope: ScopeInfo, partition: str) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
     told = tuple((name, text) for name, text in args if text)
     return EventKind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
+
+
+def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:
+    for column, name in tag_columns([table]).items():
+        values = tag_column(block, table, name)
+        is_known = values != NO_TAG
+        yield Arg(column, np.where(is_known, values, 0), is_known)
 
 
 def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool) -> Iterator[Arg]:

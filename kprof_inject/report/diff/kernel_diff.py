@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,15 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
+class TagChange:
+    """What a scope takes where one of its tags has a value: the median of all that ran with it, in a launch."""
+
+    name: str
+    value: int
+    p50_ns: Both
+
+
+@dataclass(frozen=True, slots=True)
 class ScopeChange:
     """One scope that is in both: figures are of a launch, the median of the launches."""
 
@@ -70,6 +80,8 @@ class ScopeChange:
     """None where there is nothing to compare: a mark, or a scope that ran on neither side."""
     explained: float | None
     """Its own part of the launch's change, None if that did not change or it cannot be told."""
+    tags: tuple[TagChange, ...] = ()
+    """Of tags that are in both, the values that they have in any launch."""
 
     @property
     def title(self) -> str:
@@ -236,6 +248,7 @@ class MeasuredPair:
             share=both("share"),
             judged=self._judged_scope(sides, match, comparisons),
             explained=explained,
+            tags=tuple(_tags(sides, match)),
         )
 
     def _judged_scope(self, sides: Sides, match: Match, comparisons: int) -> Judged | None:
@@ -248,6 +261,20 @@ class MeasuredPair:
             # Its records may be among those that are missing.
             return Judged(ChangeVerdict.UNKNOWN, None, None)
         return Judged(ChangeVerdict.NEW if ran_b else ChangeVerdict.GONE, None, None)
+
+
+def _tags(sides: Sides, match: Match) -> Iterator[TagChange]:
+    """No verdict: they are not compared with what differs by chance."""
+    shown = [launch.scopes[at].tags for side, at in ((sides.a, match.a), (sides.b, match.b)) for launch in side]
+    in_all = set.intersection(*({tag.name for tag in tags} for tags in shown)) if shown else set()
+    values = {(tag.name, row.value): None for tags in shown for tag in tags for row in tag.values}
+    for name, value in values:
+        if name in in_all:
+            yield TagChange(name, value, sides.both_of(match, partial(_median_of_value, name, value)))
+
+
+def _median_of_value(tag: str, value: int, scope: ScopeFigures) -> float | None:
+    return scope.median_ns(tag, value)
 
 
 def _is_one_of(globs: Sequence[str], *names: str) -> bool:

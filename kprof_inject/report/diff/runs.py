@@ -16,6 +16,7 @@ from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import MIN_LAUNCHES
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
+from kprof_inject.timeline.tag_statistics import TagStatistics, tag_statistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import usable_times
 from kprof_inject.timeline.waves import Waves, launch_duration_ns, waves_of
@@ -177,6 +178,12 @@ class ScopeFigures:
     """Those of a CTA in which it ran."""
     whole: bool
     """No record of it can be missing."""
+    tags: tuple[TagStatistics, ...] = ()
+
+    def median_ns(self, tag: str, value: int) -> float | None:
+        """Of all that ran with a value of a tag; None if that is not known."""
+        rows = (row for one in self.tags if one.name == tag for row in one.values if row.value == value)
+        return next((row.p50_ns for row in rows), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +242,15 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
         scopes=tuple(
-            _scope(statistics, whole=not missing and not alone and not timeline.ctas_damaged)
-            for statistics, alone in zip(scope_statistics(timeline), without_partner, strict=True)
+            _scope(statistics, tags, whole=not missing and not alone and not timeline.ctas_damaged)
+            for statistics, tags, alone in zip(
+                scope_statistics(timeline), tag_statistics(timeline), without_partner, strict=True
+            )
         ),
     )
 
 
-def _scope(statistics: ScopeStatistics, *, whole: bool) -> ScopeFigures:
+def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], *, whole: bool) -> ScopeFigures:
     return ScopeFigures(
         count=statistics.count,
         total_ns=statistics.total_ns,
@@ -252,4 +261,5 @@ def _scope(statistics: ScopeStatistics, *, whole: bool) -> ScopeFigures:
         share=statistics.share,
         warps=tuple(statistics.warps.ids.tolist()),
         whole=whole,
+        tags=tags,
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, Position, printable
-from kprof_inject.quantities import before_and_after, counted, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, time_text
 from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
@@ -129,10 +129,21 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
     for scope in diff.scopes:
         if scope.note:
             yield printable(f"{scope.name}: {scope.note}")
+        yield from _tags(scope)
     for side, unmatched in (("A", diff.only_a), ("B", diff.only_b)):
         for one in unmatched:
             source = f" ({one.scope.short_source})" if one.scope.source else ""
             yield printable(f"only in {side}: {one.scope.name}{source}: {one.why}")
+
+
+_MOST_TAG_VALUES = 8
+
+
+def _tags(scope: ScopeChange) -> Iterator[str]:
+    for name in dict.fromkeys(tag.name for tag in scope.tags):
+        mine = [tag for tag in scope.tags if tag.name == name]
+        medians = [f"{tag.value}: {_of_both(tag.p50_ns, short_time)}" for tag in mine]
+        yield printable(f"{scope.name} by {name}, p50: {listed(medians, _MOST_TAG_VALUES)}")
 
 
 def _why_no_scope(diff: KernelDiff) -> str:

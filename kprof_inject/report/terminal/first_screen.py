@@ -16,6 +16,7 @@ from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, Scope
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, print_plain, say, shown
+from kprof_inject.report.terminal.tag_tables import print_tags
 from kprof_inject.timeline.clock import ClockSource
 
 _LABEL_WIDTH = 6
@@ -36,6 +37,7 @@ def print_first_screen(report: LaunchReport, kernel_name: str, place_name: str, 
         print_plain(_layouts(_largest(rows), bars_for(console)), console)
     if len(rows) > _MOST_ROWS:
         say(f"{len(rows) - _MOST_ROWS} more scopes take less: report -v", console)
+    print_tags(report.summary, console)
 
 
 def print_answer(report: LaunchReport, kernel_name: str, place_name: str, console: Console) -> None:

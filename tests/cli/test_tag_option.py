@@ -1,0 +1,64 @@
+"""``--tag`` on the command line and in settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from golden import FIXTURES
+
+GROUPED = Path(FIXTURES, "3.6.0/cuda-90/grouped_gemm.ttgir").read_text()
+
+
+@pytest.fixture
+def grouped(kprof: CommandLine) -> str:
+    kprof.write("grouped.ttgir", GROUPED)
+    return "grouped.ttgir"
+
+
+def tags(kprof: CommandLine, *words: str) -> dict[str, dict[str, str]]:
+    ended = kprof("insert", *words, "--dry-run", "--json")
+    assert ended.exit_code == 0, ended.stderr
+    (plan,) = json.loads(ended.stdout)
+    scopes = plan["scopes"]
+    return {scope["record"]: {tag["name"]: tag["value"] for tag in scope.get("tags", ())} for scope in scopes}
+
+
+def test_a_tag_goes_with_the_selector_before_it(kprof: CommandLine, grouped: str) -> None:
+    words = ("--at", "loop[0]", "--tag", "n=n_problems", "--at=iter[0.0]", "--tag=tile=tile", "--tag", "c=%c0_i32")
+    found = tags(kprof, grouped, *words, "--at", "func")
+    assert found == {"func": {}, "loop[0]": {"n": "%n_problems"}, "iter[0.0]": {"tile": "%tile_18", "c": "%c0_i32"}}
+
+
+def test_the_table_says_which_values_were_taken(kprof: CommandLine, grouped: str) -> None:
+    ended = kprof("insert", grouped, "--at", "iter[0.0]", "--tag", "tile=tile", "--dry-run")
+    assert "tile = %tile_18" in ended.stderr
+
+
+def test_a_tag_without_a_selector_before_it(kprof: CommandLine, grouped: str) -> None:
+    ended = kprof("insert", grouped, "--tag", "tile=tile", "--at", "func")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert "--tag tile=tile goes behind the --at that it is for" in ended.stderr
+
+
+def test_a_value_that_is_not_there_is_an_error_at_the_site(kprof: CommandLine, grouped: str) -> None:
+    ended = kprof("insert", grouped, "--at", "loop[0]", "--tag", "tile=nobody")
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert "error: tag tile of loop[0]: nobody is none of the values that are visible there" in ended.stderr
+    assert "hint: there is tile, n_problems; by its name in the TTGIR: %tile_4, %tile" in ended.stderr
+
+
+def test_settings_have_tags_behind_their_selectors(kprof: CommandLine, grouped: str) -> None:
+    kprof.write("pyproject.toml", '[tool.kprof-inject]\nat = ["iter[0.0] --tag tile=tile", "func"]\n')
+    assert tags(kprof, grouped) == {"func": {}, "iter[0.0]": {"tile": "%tile_18"}}
+    kprof.write("pyproject.toml", '[tool.kprof-inject]\ntag = "tile=tile"\n')
+    assert kprof("insert", grouped).exit_code == 2
+
+
+def test_what_has_tags_is_stripped_to_the_last_byte(kprof: CommandLine, grouped: str) -> None:
+    inserted = kprof("insert", grouped, "--at", "iter", "--tag", "c=%c0_i32").stdout
+    assert "kprof_tag" in inserted
+    kprof.write("tagged.ttgir", inserted)
+    assert kprof("strip", "tagged.ttgir").stdout == GROUPED

@@ -1,0 +1,187 @@
+"""Tags: how they are written, which values they take, what is inserted for them, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from golden import FIXTURES, fixture_id, fixtures, form_of, kernel_of, read
+from planning import insertion_of, plan_of, tagged_loops
+
+from kprof_inject.capture.schema import MOST_TAGS, ScopeTableRecord
+from kprof_inject.errors import KprofError
+from kprof_inject.rewrite import strip
+from kprof_inject.select.plan import scope_table
+from kprof_inject.select.record_bound import most_records
+from kprof_inject.select.selectors import parse_selector
+from kprof_inject.select.tags import CARRIER, Tag
+from kprof_inject.ttgir.parser import parse
+
+GROUPED = Path(FIXTURES, "3.6.0/cuda-90/grouped_gemm.ttgir")
+TAGGED = [
+    path
+    for path in fixtures()
+    if kernel_of(path) in {"matmul", "ws_matmul", "grouped_gemm"} and form_of(path) in ("", "bare")
+]
+
+KERNEL = """\
+module attributes {{ttg.target = "{target}"}} {{
+  tt.func public @k(%p: !tt.ptr<i32>, %small: i8, %flag: i1, %wide: i64, %n: i32) {{
+    %c = arith.constant 4 : i32
+    %x = arith.constant dense<1> : tensor<4xi32>
+    %at = arith.index_cast %n : i32 to index
+    tt.store %p, %n : !tt.ptr<i32>
+    tt.return
+  }}
+}}
+"""
+
+
+def kernel(target: str = "cuda:90") -> str:
+    return KERNEL.format(target=target)
+
+
+@pytest.mark.parametrize("path", TAGGED, ids=fixture_id)
+def test_what_is_inserted_is_stripped_to_the_last_byte(path: Path) -> None:
+    text = read(path)
+    tags = tagged_loops(text)
+    done = insertion_of(text, *tags, "func", "iter")
+    assert done.text.count(CARRIER) == len(tags) > 0
+    assert strip(parse(done.text)) == text
+
+
+def lines_before(text: str, record: str) -> list[str]:
+    lines = [line.strip() for line in text.splitlines()]
+    at = lines.index(record)
+    begin = next(number for number in range(at, 0, -1) if not lines[number - 1].startswith(("%kprof", "proton")))
+    return lines[begin : at + 1]
+
+
+def test_the_records_of_tags_stand_before_the_start_of_their_scope() -> None:
+    done = insertion_of(kernel(), "op(tt.store)=write --tag n=n --tag small=%small")
+    carrier = 'tt.elementwise_inline_asm "// kprof_tag" {constraints = "=r,0", packed_element = 1 : i32, pure = false}'
+    assert lines_before(done.text, 'proton.record start "write"') == [
+        f"%kprof.tag.0 = {carrier} %n : i32 -> i32",
+        'proton.record start "write --tag n"',
+        'proton.record end "write --tag n"',
+        "%kprof.tag.1.i32 = arith.extsi %small : i8 to i32",
+        f"%kprof.tag.1 = {carrier} %kprof.tag.1.i32 : i32 -> i32",
+        'proton.record start "write --tag small"',
+        'proton.record end "write --tag small"',
+        'proton.record start "write"',
+    ]
+    (table,) = scope_table(done.plan)["scopes"]
+    assert table["tags"] == [
+        {"name": "n", "record": "write --tag n", "value": "%n"},
+        {"name": "small", "record": "write --tag small", "value": "%small"},
+    ]
+    assert most_records(done.view, done.plan) == 2 + 2 * 2 + 2, "with the kernel's body"
+
+
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        ("flag", ["arith.extui %flag : i1 to i32", "arith.extui %kprof.tag.0.i32 : i32 to i64"]),
+        ("%at", ["arith.index_cast %at : index to i32", "arith.extui %kprof.tag.0.i32 : i32 to i64"]),
+        ("n", ["arith.extui %n : i32 to i64"]),
+    ],
+)
+def test_amd_reads_its_clock_as_a_whole(value: str, made: list[str]) -> None:
+    text = insertion_of(kernel("hip:gfx942"), f"op(tt.store) --tag x={value}").text
+    *widened, carrier = (line.strip() for line in text.splitlines() if "%kprof.tag" in line)
+    assert [line.partition(" = ")[2] for line in widened] == made
+    assert '"=v,0"' in carrier
+    assert carrier.endswith(": i64 -> i64")
+
+
+def taken(selector: str) -> dict[str, str]:
+    plan = plan_of(read(GROUPED), selector)
+    return {scope.record: scope.tags[0].value.name for scope in plan.scopes}
+
+
+def test_a_variable_is_what_was_assigned_to_it_last_before_the_site() -> None:
+    """``tile`` is also what ``tile += num_programs`` calls its parts, one of which stands before all loops."""
+    assert taken("loop --tag t=tile") == {"loop[0]": "%tile", "loop[0.0]": "%tile_5", "loop[0.0.0]": "%tile_18"}
+    assert taken("iter[0.0] --tag n=tiles_n") == {"iter[0.0]": "%tiles_n_11"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "what"),
+    [
+        ("op(tt.store) --tag x=nobody", "tag x of tt.store: nobody is none of the values that are visible there"),
+        ("func --tag x=%c", "tag x of func: %c is none of the values that are visible there"),
+        ("op(tt.store) --tag x=wide", "tag x of tt.store: wide is i64 (%wide): a tag takes one integer of up to 32"),
+        ("op(tt.store) --tag x=%x", "tag x of tt.store: %x is a tensor, a pointer or the like (%x): a tag takes one"),
+        ("op(tt.store) --tag x=p", "tag x of tt.store: p is a tensor, a pointer or the like (%p): a tag takes one"),
+    ],
+)
+def test_a_value_that_cannot_be_recorded(selector: str, what: str) -> None:
+    with pytest.raises(KprofError) as raised:
+        insertion_of(kernel(), selector)
+    assert raised.value.what.startswith(what)
+    assert raised.value.hint.startswith("there is ")
+    assert "%small, %flag, %n" in raised.value.hint
+    assert raised.value.where is not None
+
+
+def test_what_is_outside_of_a_partition_is_not_visible_in_it() -> None:
+    text = read(Path(FIXTURES, "3.9.0/cuda-100/ws_matmul.ttgir"))
+    plan_of(text, "default --tag tiles=tiles")
+    with pytest.raises(KprofError, match="tiles is none of the values"):
+        plan_of(text, "partition[0] --tag tiles=tiles")
+
+
+def test_a_module_without_a_target() -> None:
+    with pytest.raises(KprofError, match="does not say what GPU"):
+        insertion_of(kernel().replace("ttg.target", "target"), "op(tt.store) --tag n=n")
+
+
+def test_how_tags_are_written() -> None:
+    selector = parse_selector("k*/loop[0]=outer  --tag a=%x#1 --tag b_2=y")
+    assert selector.tags == (Tag("a", "%x#1"), Tag("b_2", "y"))
+    assert (selector.kernel, selector.name, selector.site) == ("k*", "outer", "loop[0]")
+
+
+@pytest.mark.parametrize(
+    ("tags", "column", "what"),
+    [
+        ("--tag a", 12, "cannot read the tag 'a'"),
+        ("--tag a=b --tag 2=c", 22, "cannot read the tag '2=c'"),
+        ("--tag a=b=c", 12, "cannot read the tag 'a=b=c'"),
+        ("--tag a=b --tag a=c", 22, "two tags of one scope are called 'a'"),
+        (" ".join(f"--tag t{number}=x" for number in range(MOST_TAGS + 1)), 100, "a scope has 8 tags at most"),
+    ],
+)
+def test_a_tag_that_is_none(tags: str, column: int, what: str) -> None:
+    with pytest.raises(KprofError) as raised:
+        parse_selector(f"func {tags}")
+    assert raised.value.what == what
+    assert raised.value.where is not None
+    assert (raised.value.where.file, raised.value.where.column) == ("--at", column)
+
+
+def test_a_site_has_the_tags_of_every_selector_that_finds_it() -> None:
+    plan = plan_of(read(GROUPED), "loop[0]=all --tag n=n_problems --tag t=tile", "loop --tag t=%c0_i32 --tag z=%c1_i32")
+    tags = {scope.record: {tag.name: tag.value.name for tag in scope.tags} for scope in plan.scopes}
+    assert tags["all"] == {"n": "%n_problems", "t": "%tile", "z": "%c1_i32"}
+    assert tags["loop[0.0]"] == {"t": "%c0_i32", "z": "%c1_i32"}
+
+
+def test_each_tag_takes_a_scope_id() -> None:
+    stores = "".join("    tt.store %p, %n : !tt.ptr<i32>\n" for _ in range(130))
+    text = kernel().replace("    tt.return", f"{stores}    tt.return")
+    plan_of(text, "op(tt.store)")
+    with pytest.raises(KprofError, match="262 scope ids"):
+        plan_of(text, "op(tt.store) --tag n=n")
+
+
+def test_the_scope_table_is_read_back() -> None:
+    import msgspec
+
+    table = scope_table(plan_of(kernel(), "op(tt.store) --tag n=n"))
+    read_back = msgspec.convert(json.loads(json.dumps(table)), ScopeTableRecord)
+    assert [(tag.name, tag.record) for tag in read_back.scopes[0].tags] == [("n", "tt.store --tag n")]
+    double = {**table, "scopes": [{**table["scopes"][0], "tags": [{"name": "n", "record": "tt.store"}]}]}
+    with pytest.raises(msgspec.ValidationError, match="a record of its own"):
+        msgspec.convert(double, ScopeTableRecord)

@@ -1,0 +1,161 @@
+"""Values of tags, out of rings that are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from buffers import Cta, Entry, Scope, end, save_launch, start, tagged
+
+from kprof_inject.timeline.columns import NO_TAG, SCOPE_COLUMNS
+from kprof_inject.timeline.tag_statistics import MOST_VALUES, TagSums, TagValue
+from kprof_inject.timeline.tags import tag_column
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+KERNEL, WORK = 0, 1
+SCOPES = [Scope("kernel"), Scope("work", "op", 0, tags=("tile", "expert"))]
+TILE, EXPERT = 2, 3
+BASE = 1_000_000
+
+
+def visit(tile: int, expert: int, begin: int, cycles: int = 60) -> list[Entry]:
+    return [*tagged(TILE, tile), *tagged(EXPERT, expert), start(WORK, BASE + begin), end(WORK, BASE + begin + cycles)]
+
+
+def whole(*visits: list[Entry]) -> list[Entry]:
+    last = max((entry.cycles for one in visits for entry in one if entry.scope_id == WORK), default=BASE)
+    return [start(KERNEL, BASE), *(entry for one in visits for entry in one), end(KERNEL, last + 10)]
+
+
+def decoded(
+    folder: Path, entries: list[Entry], slots: int = 256, scopes: list[Scope] = SCOPES, **how: object
+) -> Timeline:
+    cta = Cta([entries], pre_final_ns=200_000, post_final_ns=200_500)
+    return decode_launch(save_launch(folder, scopes, [cta], slots, **how))  # type: ignore[arg-type]
+
+
+def values(timeline: Timeline) -> list[list[int]]:
+    rows = timeline.scopes
+    return [row["tags"].tolist() for row in rows[rows["scope"] == WORK]]
+
+
+EXTREMES = [(0, 0), (1, -1), ((1 << 31) - 1, -(1 << 31)), (7, 3)]
+
+
+@pytest.mark.parametrize("mode", [{}, {"clock_bits": 32}])
+def test_values_are_those_that_were_stored(tmp_path: Path, mode: dict[str, int]) -> None:
+    entries = whole(*(visit(tile, expert, 100 * number) for number, (tile, expert) in enumerate(EXTREMES)))
+    timeline = decoded(tmp_path, entries, mode=mode)
+    assert values(timeline) == [list(pair) for pair in EXTREMES]
+    assert timeline.scopes["scope"].tolist() == [KERNEL, WORK, WORK, WORK, WORK]
+    assert timeline.scopes["tags"][0].tolist() == [NO_TAG, NO_TAG]
+    assert (timeline.records_damaged, timeline.records_written) == (0, len(entries))
+    # The cycle counter is read as if no value had been stored between.
+    assert (timeline.scopes["end_cycles"] - timeline.scopes["start_cycles"])[1:].tolist() == [60] * 4
+
+
+@pytest.mark.parametrize("slots", range(1, 26))
+def test_a_ring_that_was_overwritten_gives_the_value_of_every_scope_or_none(tmp_path: Path, slots: int) -> None:
+    """Wherever the ring was cut, also amid the records of a tag."""
+    written = [(number, -number) for number in range(40)]
+    entries = whole(*(visit(tile, expert, 100 * number) for number, (tile, expert) in enumerate(written)))
+    found = decoded(tmp_path, entries, slots)
+    kept = entries[len(entries) - slots :]
+    begun = [entry for entry in kept if entry.scope_id == WORK and not entry.is_end]
+    assert len(values(found)) == len(begun)
+    for row, pair in zip(reversed(values(found)), reversed(written), strict=False):
+        assert all(value in (known, NO_TAG) for value, known in zip(row, pair, strict=True))
+    assert values(found)[1:] == [list(pair) for pair in written[len(written) - len(begun) :]][1:]
+    assert found.records_damaged == 0
+    # A ring that begins with a tag begins without a clock.
+    cycles = found.scopes["start_cycles"].tolist()
+    assert cycles == [entry.cycles for entry in begun]
+
+
+@pytest.mark.parametrize(
+    ("gone", "left"), [((0,), [5, 6]), ((1,), [5, 6]), ((0, 1), [NO_TAG, 6]), ((2, 3), [5, NO_TAG])]
+)
+def test_one_of_the_two_records_of_a_tag_is_enough(tmp_path: Path, gone: tuple[int, ...], left: list[int]) -> None:
+    first = [entry._replace(scope_id=200) if at in gone else entry for at, entry in enumerate(visit(5, 6, 100))]
+    timeline = decoded(tmp_path, whole(first, visit(7, 8, 300)))
+    assert values(timeline) == [left, [7, 8]]
+    assert timeline.records_damaged == len(gone)
+    assert len(timeline.scopes) == 3
+
+
+def test_two_records_of_a_tag_that_differ_tell_nothing(tmp_path: Path) -> None:
+    (first, second), *rest = tagged(TILE, 5), *visit(5, 6, 100)[2:]
+    timeline = decoded(tmp_path, whole([first, second._replace(cycles=second.cycles ^ 1), *rest]))
+    assert values(timeline) == [[NO_TAG, 6]]
+
+
+def test_a_value_without_its_start_belongs_to_no_other(tmp_path: Path) -> None:
+    lost_start = [entry for entry in visit(5, 6, 100) if entry.scope_id != WORK]
+    timeline = decoded(tmp_path, whole(visit(1, 2, 0), lost_start, visit(7, 8, 300)))
+    assert values(timeline) == [[1, 2], [7, 8]]
+
+
+def test_tags_of_iterations_that_the_next_one_ends(tmp_path: Path) -> None:
+    scopes = [Scope("kernel"), Scope("iter", "iter", 0, ended_by_next=True, tags=("tile",))]
+    turns = [entry for number in range(4) for entry in (*tagged(TILE, number), start(1, BASE + 100 * number))]
+    entries = [start(KERNEL, BASE), *turns, end(1, BASE + 400), end(KERNEL, BASE + 410)]
+    assert values(decoded(tmp_path, entries, scopes=scopes)) == [[0], [1], [2], [3]]
+    # A damaged entry of the kernel's own scope doubts no iteration that it does not stand in.
+    damaged = [*entries[:-2], Entry(250, False, 0), *entries[-2:]]
+    assert values(decoded(tmp_path, damaged, scopes=scopes))[:3] == [[0], [1], [2]]
+
+
+def test_captures_without_tags_have_no_column_for_them(tmp_path: Path) -> None:
+    timeline = decoded(tmp_path, [start(0, BASE), end(0, BASE + 10)], scopes=[Scope("kernel")])
+    assert timeline.columns == timeline.scopes.dtype == SCOPE_COLUMNS
+
+
+def test_a_column_by_name_has_the_values_of_every_scope_that_has_it(tmp_path: Path) -> None:
+    scopes = [Scope("kernel", tags=("tile",)), Scope("work", "op", 0, tags=("expert", "tile"))]
+    ids = {0: "kernel", 1: "work", 2: "tile of kernel", 3: "expert of work", 4: "tile of work"}
+    work = [*tagged(3, 8), *tagged(4, 9), start(1, BASE + 20), end(1, BASE + 30)]
+    entries = [*tagged(2, 5), start(0, BASE), *work, end(0, BASE + 40)]
+    timeline = decoded(tmp_path, entries, scopes=scopes, scope_ids=ids)
+    rows = timeline.scopes
+    assert tag_column(rows, timeline.table, "tile").tolist() == [5, 9]
+    assert tag_column(rows, timeline.table, "expert").tolist() == [NO_TAG, 8]
+
+
+def sums_of(timeline: Timeline, scope: int) -> TagSums:
+    sums = TagSums(timeline.table)
+    for block in timeline.blocks():
+        sums.add(block)
+    return sums
+
+
+def test_statistics_by_value(tmp_path: Path) -> None:
+    takes = {0: (100, 100), 1: (100, 100, 100), 3: (210, 210)}
+    ran = [(expert, cycles) for expert, each in takes.items() for cycles in each]
+    entries = whole(*(visit(9, expert, 300 * at, cycles) for at, (expert, cycles) in enumerate(ran)))
+    timeline = decoded(tmp_path, entries)
+    tile, expert = sums_of(timeline, WORK).of(WORK)
+    assert (tile.name, tile.distinct, tile.unknown) == ("tile", 1, 0)
+    assert tile.values[0].times_others is None
+    assert (expert.name, expert.distinct) == ("expert", 3)
+    by_value = {row.value: row for row in expert.values}
+    assert {value: row.count for value, row in by_value.items()} == {0: 2, 1: 3, 3: 2}
+    assert expert.values[0].value == 3
+    assert by_value[3].times_others == pytest.approx(2.1, abs=0.05)
+    assert sum(row.total_ns or 0 for row in expert.values) == timeline.scopes["duration_ns"][1:].sum()
+
+
+def test_of_many_values_those_are_kept_that_take_most(tmp_path: Path) -> None:
+    rows = [visit(number, 0, 2000 * number, 100 + number) for number in range(2 * MOST_VALUES)]
+    tile, _ = sums_of(decoded(tmp_path, whole(*rows), 4096), WORK).of(WORK)
+    assert (tile.distinct, len(tile.values)) == (2 * MOST_VALUES, MOST_VALUES)
+    assert {row.value for row in tile.values} <= {*range(MOST_VALUES // 2, 2 * MOST_VALUES)}
+
+
+def test_of_a_mark_values_are_counted(tmp_path: Path) -> None:
+    scopes = [Scope("kernel"), Scope("here", "mark", 0, tags=("tile",))]
+    marks = [entry for value in (4, 4, 2) for entry in (*tagged(TILE, value), start(1, BASE + 9), end(1, BASE + 9))]
+    timeline = decoded(tmp_path, [start(0, BASE), *marks, end(0, BASE + 10)], scopes=scopes)
+    (tile,) = sums_of(timeline, 1).of(1)
+    assert tile.values == (TagValue(4, 2, None, None, None), TagValue(2, 1, None, None, None))
+    assert np.isin(timeline.scopes["scope"], (0, 1)).all()

@@ -1,0 +1,106 @@
+"""The values that are visible at a place: Triton's own parser judges that they are, and of which types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from golden import fixture_id, kernel_of, one_of_each_kernel, parse_with_triton, read
+
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.parser import parse
+from kprof_inject.ttgir.scalars import Scalar, scalars_at
+
+# With loops of both kinds, branches, partitions, tokens, inlined functions; in each form.
+KERNELS = {"softmax", "grouped_gemm", "while_if", "early_return", "ws_matmul", "noinline_helper"}
+JUDGED = [path for path in one_of_each_kernel() if kernel_of(path) in KERNELS]
+INTEGER = re.compile(r"i\d+|index")
+
+TEXT = """\
+#loc1 = loc("k.py":5:1)
+#loc2 = loc("tile"(#loc1))
+#loc3 = loc(callsite("h.py":2:1 at #loc2))
+module {
+  tt.func public @k(%p: !tt.ptr<i32>, %n: i32 loc("n"("k.py":1:0))) {
+    %c = arith.constant 4 : i32 loc(#loc1)
+    %tile = tt.get_program_id x : i32 loc(#loc2)
+    %tile_0 = arith.divsi %tile, %c : i32 loc(#loc3)
+    %0 = tt.load %p : !tt.ptr<i32> loc("k.py":6:1)
+    %q = tt.addptr %p, %0 : !tt.ptr<i32>, i32 loc("q"("k.py":7:1))
+    %1:2 = scf.for %i = %c to %n step %c iter_args(%tile_1 = %tile_0, %t = %q) -> (i32, !ttg.async.token)  : i32 {
+      %less = arith.cmpi slt, %i, %n : i32
+      "here"() : () -> ()
+      scf.yield %tile_1, %t : i32, !ttg.async.token
+    }
+    "behind"() : () -> ()
+    tt.return
+  }
+}
+"""
+
+
+def operation(module: Module, name: str) -> Operation:
+    return next(one for one in module.walk() if one.name == name)
+
+
+def visible(name: str) -> list[Scalar]:
+    module = parse(TEXT)
+    return list(scalars_at(module, operation(module, name)))
+
+
+def test_the_nearest_come_first_with_their_variables_lines_and_types() -> None:
+    assert [(one.name, one.variable, one.line, one.type, one.distance) for one in visible("here")] == [
+        ("%less", "less", 0, "i1", 0),
+        ("%i", "i", 0, "i32", 0),
+        ("%tile_1", "tile", 0, "i32", 0),
+        ("%t", "t", 0, "", 0),
+        ("%q", "q", 7, "", 1),
+        ("%0", "", 6, "i32", 1),
+        ("%tile_0", "tile", 5, "i32", 1),
+        ("%tile", "tile", 5, "i32", 1),
+        ("%c", "", 5, "i32", 1),
+        ("%p", "p", 0, "", 1),
+        ("%n", "n", 1, "i32", 1),
+    ]
+
+
+def test_a_loop_gives_its_results_and_hides_what_is_in_it() -> None:
+    names = {one.name: one.type for one in visible("behind")}
+    assert (names["%1#0"], names["%1#1"]) == ("i32", "")
+    assert not {"%i", "%tile_1", "%less"} & names.keys()
+
+
+def test_an_operation_that_says_nothing_gives_no_scalar() -> None:
+    text = "module {\n  tt.func public @k() {\n    %c = arith.constant\n    tt.return\n  }\n}\n"
+    module = parse(text)
+    assert [(one.name, one.type) for one in scalars_at(module, operation(module, "tt.return"))] == [("%c", "")]
+
+
+def with_users(module: Module) -> Iterator[str]:
+    """The text, and before each operation of Triton's one that uses all integers that are said to be visible there."""
+    done = 0
+    for number, user in enumerate(module.walk()):
+        line = module.line_start(user.start)
+        alone = not module.text[line : user.start].strip()
+        if not alone or not user.name.startswith("tt.") or any(not one.traits.regions for one in user.owners()):
+            continue
+        yield module.text[done:line]
+        done = line
+        for place, one in enumerate(scalars_at(module, user)):
+            if INTEGER.fullmatch(one.type):
+                result = f"%user.{number}.{place}"
+                yield f'{result} = "arith.ori"({one.name}, {one.name}) : ({one.type}, {one.type}) -> {one.type}\n'
+    yield module.text[done:]
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("path", JUDGED, ids=fixture_id)
+def test_triton_sees_the_same_values(path: Path, tmp_path: Path) -> None:
+    module = parse(read(path))
+    text = "".join(with_users(module))
+    assert text.count("%user.") > text.count("tt.func")
+    used = tmp_path / "used.ttgir"
+    used.write_text(text)
+    parse_with_triton(used)
