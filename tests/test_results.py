@@ -65,7 +65,7 @@ def test_a_repr_is_one_line(loaded: Results, what: str) -> None:
 def test_a_launch_that_is_damaged_is_passed_over_with_a_warning(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(CAPTURE, tmp_path / "capture"))
     next(path for path in folder.rglob("*.bin")).write_bytes(b"short")
-    with pytest.warns(UserWarning, match="passed over a launch"), pytest.raises(KprofError, match="is damaged"):
+    with pytest.warns(UserWarning, match="skipped a launch"), pytest.raises(KprofError, match="is damaged"):
         kprof_inject.load(folder)
 
 

@@ -124,7 +124,7 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     found = by_name or _last_assigned(tag.value, visible, site)
     if found and found.type in _TO_I32:
         return found
-    what = _no_integer(found) if found else "is none of the values that are visible there"
+    what = _no_integer(found) if found else "is not one of the values that are visible there"
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
         where=view.module.position(site.start.offset),

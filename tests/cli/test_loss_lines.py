@@ -57,5 +57,5 @@ def test_of_very_many_launches_some_are_named(whole: Timeline) -> None:
     lacking = replace(whole, ctas_never_ran=1)
     lines = list(loss_lines([lacking] * 50))
     assert len(lines) == 21
-    assert lines[-1] == "something is missing of 30 more launches, too"
+    assert lines[-1] == "records are also missing from 30 more launches"
     assert len(list(loss_lines([lacking] * 20))) == 20

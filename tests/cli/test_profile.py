@@ -75,7 +75,7 @@ def test_a_selector_that_finds_nothing_beside_one_that_does_is_a_warning(kprof: 
     warnings = [line for line in ended.stderr.splitlines() if "warning" in line]
     assert len(warnings) == 1
     assert warnings[0].startswith(
-        "kprof-inject: warning: the selector 'scale/loop' matches nothing in scale; what there is"
+        "kprof-inject: warning: the selector 'scale/loop' matches nothing in scale; you can select"
     )
 
 

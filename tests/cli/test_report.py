@@ -83,7 +83,7 @@ def test_in_detail_the_statistics_stand_under_the_table(kprof: CommandLine, capt
 def test_in_detail_what_the_kernel_takes_is_told(kprof: CommandLine, capture: Path) -> None:
     lines = kprof("report", "-v", "capture").stdout.splitlines()
     built = (
-        "  without records: 210 registers, no spills, 98304 bytes of shared memory, room for 2 CTAs on an SM "
+        "  kernel without records: 210 registers, no spills, 98304 bytes of shared memory, room for 2 CTAs on an SM "
         "(by shared memory and registers)"
     )
     assert lines[lines.index(built) + 1] == "findings:"

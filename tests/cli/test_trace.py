@@ -31,7 +31,7 @@ def test_two_ranks_are_merged_and_their_error_is_said(kprof: CommandLine) -> Non
 
     assert ended.exit_code == 0
     passed_over, wrote, axis, _ = ended.stderr.splitlines()
-    assert passed_over == "kprof-inject: passed over 1 damaged line of clock.jsonl of process 12"
+    assert passed_over == "kprof-inject: skipped 1 damaged line of clock.jsonl of process 12"
     assert wrote.startswith("kprof-inject: wrote capture/trace.json: 2 launches, 2 scopes")
     assert axis.startswith("kprof-inject: 2 ranks on one axis, within ± 4.")
     assert len(json.loads(kprof.read("capture/trace.json"))["otherData"]) == 2
@@ -401,7 +401,9 @@ def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:
 def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "--scope-names", "names.json")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("error: --scope-names is for a file with Proton's host_buffer, and capture is none")
+    assert ended.stderr.startswith(
+        "error: --scope-names is for a file with Proton's host_buffer, and capture is not one"
+    )
 
 
 @pytest.mark.parametrize("command", ["trace", "profile"])

@@ -109,8 +109,8 @@ def test_a_variable_is_what_was_assigned_to_it_last_before_the_site() -> None:
 @pytest.mark.parametrize(
     ("selector", "what"),
     [
-        ("op(tt.store) --tag x=nobody", "tag x of tt.store: nobody is none of the values that are visible there"),
-        ("func --tag x=%c", "tag x of func: %c is none of the values that are visible there"),
+        ("op(tt.store) --tag x=nobody", "tag x of tt.store: nobody is not one of the values that are visible there"),
+        ("func --tag x=%c", "tag x of func: %c is not one of the values that are visible there"),
         ("op(tt.store) --tag x=wide", "tag x of tt.store: wide is i64 (%wide): a tag takes one integer of up to 32"),
         ("op(tt.store) --tag x=%x", "tag x of tt.store: %x is a tensor, a pointer or the like (%x): a tag takes one"),
         ("op(tt.store) --tag x=p", "tag x of tt.store: p is a tensor, a pointer or the like (%p): a tag takes one"),
@@ -128,7 +128,7 @@ def test_a_value_that_cannot_be_recorded(selector: str, what: str) -> None:
 def test_what_is_outside_of_a_partition_is_not_visible_in_it() -> None:
     text = read(Path(FIXTURES, "3.9.0/cuda-100/ws_matmul.ttgir"))
     plan_of(text, "default --tag tiles=tiles")
-    with pytest.raises(KprofError, match="tiles is none of the values"):
+    with pytest.raises(KprofError, match="tiles is not one of the values"):
         plan_of(text, "partition[0] --tag tiles=tiles")
 
 
