@@ -1,7 +1,8 @@
-"""Layouts: how a launch's warps and scopes are spread over the threads of its process.
+"""Layouts: how a launch's warps and scopes are spread over the threads of its process, and which groups of these nest.
 
-A layout numbers the threads that there could be, in the order in which they stand; which of them there are is for the
-caller to see. Numbers are reckoned from the table of CTAs, so that a million warps need no table of their own.
+A layout numbers the threads that there could be, in the order in which they stand, and behind them their groups; which
+of them there are is for the caller to see. Numbers are reckoned from the table of CTAs, so that a million warps need no
+table of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.export.drawing import LAYOUT_NAMES
-from kprof_inject.export.drawing.scene import Numbers, Picked, TextColumn
+from kprof_inject.export.drawing.scene import Mask, Numbers, Picked, TextColumn
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
@@ -22,9 +23,31 @@ from kprof_inject.timeline.timeline import Timeline
 _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
 
+SM, CTA = "SM ", "CTA "
+"""What stands before the number in the name of an SM, or of a CTA."""
+
+LAUNCH = -1
+"""What stands around a track that is in no group: the launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTracks:
+    """Threads or groups, by number: the group in which each stands, and what it is called in that. Threads have
+    ``full_names``, too, for viewers that do not nest."""
+
+    numbers: Numbers
+    within: Numbers
+    labels: TextColumn
+    full_names: TextColumn = ()
+
 
 class Tracks(Protocol):
-    """The threads of one launch, by numbers from 0, in their order."""
+    """The threads of one launch and their groups, by numbers from 0, in their order."""
+
+    @property
+    def first_group(self) -> int:
+        """This number and those from it on are groups'."""
+        ...
 
     @property
     def count(self) -> int:
@@ -39,8 +62,13 @@ class Tracks(Protocol):
         """The thread of what is said of each warp (``INCOMPLETE_COLUMNS``)."""
         ...
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
-        """What these threads are called, in parts that are not empty."""
+    def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
+        """These threads, in parts that are not empty."""
+        ...
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        """All groups around these threads but those that are ``drawn``, which has a row for each group: each once, the
+        outer ones first, in parts that may be empty."""
         ...
 
 
@@ -88,6 +116,10 @@ class _WarpNumbers:
         ]
         self.count = len(keys) * self._per_cta
 
+    @property
+    def ctas(self) -> int:
+        return len(self._keys)
+
     def of_rows(self, columns: NDArray[np.void]) -> Numbers:
         return np.searchsorted(self._keys, self._key(columns)) * self._per_cta + _numbers(columns, "warp")
 
@@ -98,8 +130,24 @@ class _WarpNumbers:
 
     def places(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """SM, CTA and warp of each."""
-        ctas = self._ctas[numbers // self._per_cta]
-        return _numbers(ctas, "sm"), _numbers(ctas, "cta"), numbers % self._per_cta
+        return *self.places_of_ctas(self.cta(numbers)), self.warp(numbers)
+
+    def warp(self, numbers: Numbers) -> Numbers:
+        return numbers % self._per_cta
+
+    def cta(self, numbers: Numbers) -> Numbers:
+        """The CTA of each, by its place in their order."""
+        return numbers // self._per_cta
+
+    def places_of_ctas(self, ctas: Numbers) -> tuple[Numbers, Numbers]:
+        """SM and CTA of each."""
+        chosen = self._ctas[ctas]
+        return _numbers(chosen, "sm"), _numbers(chosen, "cta")
+
+    def sm_ranks(self) -> Numbers:
+        """For each CTA in their order, how many SMs come before its own. They are ordered by SM."""
+        sms = _numbers(self._ctas, "sm")
+        return np.cumsum(np.diff(sms, prepend=sms[:1]) != 0)
 
     def partitions(self, numbers: Numbers) -> TextColumn:
         """What is told of each one's partition behind its place: nothing unless the kernel is warp specialised."""
@@ -108,24 +156,25 @@ class _WarpNumbers:
 
 @dataclass(frozen=True, slots=True)
 class SmLayout:
-    """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others."""
+    """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others.
+    The groups are SMs, and CTAs in them."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_WarpNumbers(timeline, _sm_and_cta), timeline.lanes, _sm_first)
+        return _SmTracks(_WarpNumbers(timeline, _sm_and_cta), timeline.lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class CtaLayout:
-    """As ``SmLayout``, ordered by CTA and warp."""
+    """As ``SmLayout``, ordered by CTA and warp. The groups are CTAs."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_WarpNumbers(timeline, _cta), timeline.lanes, _cta_first)
+        return _CtaTracks(_WarpNumbers(timeline, _cta), timeline.lanes)
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeLayout:
     """A thread for each scope and warp, so that one scope of all warps stands together, ordered by SM, CTA and warp.
-    What warps lost stands below, on threads of its own."""
+    What warps lost stands below, on threads of its own. The groups are scopes."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
         partitions = partition_names(timeline.table)
@@ -141,16 +190,26 @@ LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (BY_SM, CtaLayout(), Sc
 """By the names that users know them by."""
 
 
+def sm_label(sm: int) -> str:
+    """What the group of an SM is called."""
+    return f"{SM}{sm}"
+
+
+def cta_label(cta: int) -> str:
+    """What the group of a CTA is called in that of its SM."""
+    return f"{CTA}{cta}"
+
+
 def _sm_first(sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
-    return "SM ", sm, " CTA ", cta, " warp ", warp
+    return SM, sm, f" {CTA}", cta, " warp ", warp
 
 
 def _cta_first(sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
-    return "CTA ", cta, " warp ", warp, ", SM ", sm
+    return CTA, cta, " warp ", warp, f", {SM}", sm
 
 
 class _WarpTracks:
-    """A thread for each warp and lane."""
+    """A thread for each warp and lane. Behind these a group for each CTA is numbered."""
 
     def __init__(
         self, warps: _WarpNumbers, lanes: Numbers, name: Callable[[Numbers, Numbers, Numbers], TextColumn]
@@ -159,7 +218,8 @@ class _WarpTracks:
         self._lanes = lanes
         self._per_warp = int(lanes.max(initial=0)) + 1
         self._name = name
-        self.count = warps.count * self._per_warp
+        self.first_group = warps.count * self._per_warp
+        self.count = self.first_group + warps.ctas
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
         return self._warps.of_scopes(scopes) * self._per_warp + self._lanes[_numbers(scopes, "scope")]
@@ -167,26 +227,71 @@ class _WarpTracks:
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return self._warps.of_rows(incomplete) * self._per_warp
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
+    def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
         lane = numbers % self._per_warp
         usual, further = numbers[lane == 0], numbers[lane > 0]
         if usual.size:
-            yield usual, self._places(usual)
+            yield self._named(usual)
         if further.size:
-            yield further, (*self._places(further), " (crossing ", lane[lane > 0], ")")
+            yield self._named(further, " (crossing ", lane[lane > 0], ")")
 
-    def _places(self, numbers: Numbers) -> TextColumn:
+    def _named(self, numbers: Numbers, *crossing: str | Numbers) -> NamedTracks:
         warps = numbers // self._per_warp
-        return *self._name(*self._warps.places(warps)), *self._warps.partitions(warps)
+        further = (*self._warps.partitions(warps), *crossing)
+        return NamedTracks(
+            numbers,
+            self.first_group + self._warps.cta(warps),
+            ("warp ", self._warps.warp(warps), *further),
+            (*self._name(*self._warps.places(warps)), *further),
+        )
+
+    def _ctas_of(self, numbers: Numbers) -> Numbers:
+        return np.unique(self._warps.cta(numbers // self._per_warp))
+
+
+class _SmTracks(_WarpTracks):
+    """Behind the groups of CTAs those of SMs are numbered."""
+
+    def __init__(self, warps: _WarpNumbers, lanes: Numbers) -> None:
+        super().__init__(warps, lanes, _sm_first)
+        self._sm_ranks = warps.sm_ranks()
+        self._first_sm = self.count
+        self.count += int(self._sm_ranks.max(initial=-1)) + 1
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        ctas = self._ctas_of(numbers)
+        of_ctas, of_sms = drawn[: self._warps.ctas], drawn[self._warps.ctas :]
+        ranks = np.unique(self._sm_ranks[ctas])
+        ranks = ranks[~of_sms[ranks]]
+        sm, _ = self._warps.places_of_ctas(np.searchsorted(self._sm_ranks, ranks))
+        yield NamedTracks(self._first_sm + ranks, np.full_like(ranks, LAUNCH), (SM, sm))
+        ctas = ctas[~of_ctas[ctas]]
+        _, cta = self._warps.places_of_ctas(ctas)
+        yield NamedTracks(self.first_group + ctas, self._first_sm + self._sm_ranks[ctas], (CTA, cta))
+
+
+class _CtaTracks(_WarpTracks):
+    """The groups of CTAs stand in none."""
+
+    def __init__(self, warps: _WarpNumbers, lanes: Numbers) -> None:
+        super().__init__(warps, lanes, _cta_first)
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        ctas = self._ctas_of(numbers)
+        ctas = ctas[~drawn[ctas]]
+        sm, cta = self._warps.places_of_ctas(ctas)
+        yield NamedTracks(self.first_group + ctas, np.full_like(ctas, LAUNCH), (CTA, cta, f", {SM}", sm))
 
 
 class _ScopeTracks:
-    """A thread for each of these names and each warp; a scope's is that at its index, the last is for what was lost."""
+    """A thread for each of these names and each warp; a scope's is that at its index, the last is for what was lost.
+    Behind these a group for each name is numbered."""
 
     def __init__(self, warps: _WarpNumbers, names: list[str]) -> None:
         self._warps = warps
         self._names = names
-        self.count = warps.count * len(names)
+        self.first_group = warps.count * len(names)
+        self.count = self.first_group + len(names)
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
         return _numbers(scopes, "scope") * self._warps.count + self._warps.of_scopes(scopes)
@@ -194,7 +299,13 @@ class _ScopeTracks:
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
+    def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
         which, warp = np.divmod(numbers, max(self._warps.count, 1))
         if numbers.size:
-            yield numbers, (Picked(self._names, which), ": ", *_sm_first(*self._warps.places(warp)))
+            place = _sm_first(*self._warps.places(warp))
+            yield NamedTracks(numbers, self.first_group + which, place, (Picked(self._names, which), ": ", *place))
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        which = np.unique(numbers // max(self._warps.count, 1))
+        which = which[~drawn[which]]
+        yield NamedTracks(self.first_group + which, np.full_like(which, LAUNCH), (Picked(self._names, which),))
