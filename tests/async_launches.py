@@ -84,6 +84,7 @@ def launched(folder: Path, text: str, scopes: dict[str, int], spans: list[Span],
     rows["start_ns"], rows["end_ns"] = rows["start_cycles"], rows["end_cycles"]
     rows["duration_cycles"] = rows["duration_ns"] = rows["end_cycles"] - rows["start_cycles"]
     rows["start_record"] = first_record + 2 * np.arange(len(rows))
+    rows["end_record"] = rows["start_record"] + 1
     ctas = cta_rows((0, 0, 0, 9000, 9000))
     named = [Scope(name, "op") for name in scopes]
     made = made_timeline(folder, named, [rows], ctas, warps=2, scope_count=len(rows))

@@ -16,6 +16,7 @@ from kprof_inject.cli.captures import loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import place_argument
 from kprof_inject.errors import KprofError
+from kprof_inject.export.drawing.opening import last_launch
 from kprof_inject.export.registry import TableFormat, format_of, is_format, write_trace
 from kprof_inject.pipeline.captures import decode_capture, open_capture, run_to_write
 from kprof_inject.quantities import counted, size_text
@@ -25,7 +26,6 @@ from kprof_inject.viewing.site import (
     HOSTED_UI,
     TraceToShow,
     hosted_site,
-    last_launch,
     offline_site,
     offline_ui,
     open_trace,

@@ -18,6 +18,7 @@ from kprof_inject.export.drawing.scene import (
     Counters,
     EventKind,
     Events,
+    Groups,
     Numbers,
     Part,
     Picked,
@@ -58,6 +59,8 @@ def _events_of(part: Part) -> Iterator[bytes]:
     match part:
         case TraceProcess():
             return _process(part)
+        case Groups():
+            return iter(())
         case Threads():
             return _threads(part)
         case Events():
@@ -72,6 +75,8 @@ def _process(process: TraceProcess) -> Iterator[bytes]:
         ("process_sort_index", {"sort_index": process.pid}),
     ):
         yield _SEPARATOR + json_text({"ph": "M", "name": name, "pid": process.pid, "args": args})
+    if own := process.own:
+        yield from _threads(Threads(process.pid, np.array([own.tid]), np.array([0]), (own.name,)))
 
 
 def _threads(threads: Threads) -> Iterator[bytes]:

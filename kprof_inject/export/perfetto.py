@@ -5,7 +5,7 @@ names, categories and texts are written once, and a number stands for each from 
 from the axis's zero.
 
 Perfetto sorts packets by time and keeps, at equal times, the order of the file; an end ends what began last on its
-thread. So the file has starts and ends in the order in which they were.
+track. So the file has starts and ends in the order in which they were.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from kprof_inject.export.drawing.scene import (
     Counters,
     EventKind,
     Events,
+    Groups,
     Mask,
+    Nested,
     Numbers,
     Part,
     Picked,
@@ -69,19 +71,17 @@ _SEQUENCE_FLAGS, _TRACK_DESCRIPTOR, _FIRST_ON_SEQUENCE = 13, 60, 87
 # ``ChromeEventBundle``, its ``ChromeMetadata``, and each message of ``InternedData``:
 _METADATA, _METADATA_NAME, _METADATA_TEXT = 2, 1, 2
 _IID, _TEXT = 1, 2
-# ``TrackDescriptor``, ``ProcessDescriptor``, ``ThreadDescriptor`` and ``CounterDescriptor``:
-_UUID, _TRACK_NAME, _PROCESS, _THREAD, _PARENT, _TRACK_COUNTER = 1, 2, 3, 4, 5, 8
-_CHILD_ORDERING, _RANK, _PROCESS_ORDERING, _THREAD_ORDERING = 11, 12, 19, 20
-_PROCESS_PID, _PROCESS_NAME = 1, 6
-_THREAD_PID, _THREAD_TID, _THREAD_NAME = 1, 2, 5
+# ``TrackDescriptor`` and ``CounterDescriptor``:
+_UUID, _TRACK_NAME, _PARENT, _TRACK_COUNTER = 1, 2, 5, 8
+_CHILD_ORDERING, _RANK, _MERGING = 11, 12, 15
 _COUNTER_UNIT = 6
 # ``TrackEvent`` and ``DebugAnnotation``:
 _CATEGORY, _ARG, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_VALUE, _FLOW = 3, 4, 9, 10, 11, 30, 47
 _ARG_NAME, _ARG_INT, _ARG_DOUBLE, _ARG_TEXT = 1, 4, 5, 17
 
-# Values: of a packet's flags, of an order that is told, of a track event's type.
+# Values: of a packet's flags, of a track's order and merging, of a track event's type.
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
-_CHILDREN_BY_RANK, _BY_RANK = 3, 1
+_BY_RANK, _NEVER_MERGED = 3, 2
 _SLICE_BEGIN, _SLICE_END, _INSTANT, _EVENT_COUNTER = 1, 2, 3, 4
 
 # All packets are of one sequence, and share their interned strings.
@@ -89,8 +89,15 @@ _ON_SEQUENCE = field(_SEQUENCE, 1)
 _NEEDS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _NEEDS_STATE)
 _CLEARS_INTERNED = _ON_SEQUENCE + field(_SEQUENCE_FLAGS, _STATE_CLEARED)
 
-# Uuids of processes and threads are their pids and tids, of 32 bits.
+# Uuids of tracks are the ids that the scene has for them, of 32 bits.
 _UUID_BITS = 32
+
+# In what order the tracks of one track stand: threads by their positions, then processes, then groups.
+_FIRST_PROCESS, _FIRST_GROUP = 1 << 29, 1 << 30
+
+# Two launches, or two scopes, may have one name.
+_KEPT_APART = field(_MERGING, _NEVER_MERGED)
+_IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
 def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn) -> Iterator[bytes]:
@@ -101,7 +108,7 @@ def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, r
 def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
     """A scene as packets; its sections are ``run``'s jobs. What is known of each launch is among the trace's metadata,
     as JSON."""
-    yield _first_packet() + _launch_facts(scene.launches) + _root_track()
+    yield _first_packet() + _launch_facts(scene.launches)
     yield from run([partial(_packets_in, section) for section in scene.sections])
 
 
@@ -119,17 +126,25 @@ class _SectionWriter:
     def __init__(self) -> None:
         self._interned = _Interned()
         self._counters_before = 0
+        self._track_of_process: dict[int, int] = {}
 
     def packets(self, part: Part) -> Iterator[bytes]:
         match part:
             case TraceProcess():
+                self._track_of_process[part.pid] = part.track
                 yield _process_track(part)
+            case Groups():
+                yield _nested_tracks(part.ids, _FIRST_GROUP + part.positions, part.nested, _KEPT_APART + _IN_ORDER)
             case Threads():
-                yield _thread_tracks(part)
+                nested = part.nested or self._in_process(part)
+                yield _nested_tracks(part.tids, part.positions, nested, _KEPT_APART)
             case Events():
                 yield from self._events(part)
             case Counters():
                 yield from self._counters(part)
+
+    def _in_process(self, threads: Threads) -> Nested:
+        return Nested(np.full_like(threads.tids, self._track_of_process[threads.pid]), threads.names)
 
     def _events(self, events: Events) -> Iterator[bytes]:
         chunks = _slices_and_instants(events, self._interned)
@@ -138,7 +153,7 @@ class _SectionWriter:
         yield from chunks
 
     def _counters(self, counters: Counters) -> Iterator[bytes]:
-        yield _counter_tracks(counters, self._counters_before)
+        yield _counter_tracks(counters, self._track_of_process[counters.pid], self._counters_before)
         first_uuid = _first_counter_uuid(counters.pid) + self._counters_before
         self._counters_before += len(counters.names)
         for begin in range(0, len(counters.values), _CHUNK_SAMPLES):
@@ -249,39 +264,30 @@ def _groups(events: Events) -> tuple[Numbers, Numbers, Numbers]:
     return first, lowest, highest - lowest + 1
 
 
-def _root_track() -> bytes:
-    """Says that processes and threads stand by their ranks: without it Perfetto orders them by rules of its own
-    (https://github.com/google/perfetto/pull/6219)."""
-    return _packet(
-        _TRACK_DESCRIPTOR, field(_UUID, 0) + field(_PROCESS_ORDERING, _BY_RANK) + field(_THREAD_ORDERING, _BY_RANK)
-    )
-
-
 def _process_track(process: TraceProcess) -> bytes:
-    """A process, whose uuid is its pid."""
+    """A track for the process, with what stands on the process's own thread. It is no process to Perfetto, whose UI
+    would show its pid behind its name, and order processes by rules of its own."""
     return _packet(
         _TRACK_DESCRIPTOR,
-        field(_UUID, process.pid)
-        + field(_PROCESS, field(_PROCESS_PID, process.pid) + field(_PROCESS_NAME, process.name))
-        + field(_CHILD_ORDERING, _CHILDREN_BY_RANK)
-        + field(_RANK, process.pid),
+        field(_UUID, process.track)
+        + (field(_PARENT, process.within) if process.within else b"")
+        + field(_TRACK_NAME, process.label or process.name)
+        + field(_RANK, _FIRST_PROCESS + process.pid)
+        + _KEPT_APART
+        + _IN_ORDER,
     )
 
 
-def _thread_tracks(threads: Threads) -> bytes:
-    """Threads; the uuid of each is its tid."""
-    thread = [
-        constant(field(_THREAD_PID, threads.pid)),
-        *varint_fields(_THREAD_TID, threads.tids),
-        *message_fields(_THREAD_NAME, _text(threads.names)),
-    ]
+def _nested_tracks(ids: Numbers, ranks: Numbers, nested: Nested, same_for_all: bytes) -> bytes:
+    """Tracks, whose uuids are their ids."""
     track = [
-        *varint_fields(_UUID, threads.tids),
-        constant(field(_PARENT, threads.pid)),
-        *message_fields(_THREAD, thread),
-        *varint_fields(_RANK, threads.positions),
+        *varint_fields(_UUID, ids),
+        *varint_fields(_PARENT, nested.within),
+        *message_fields(_TRACK_NAME, _text(nested.labels)),
+        *varint_fields(_RANK, ranks),
+        constant(same_for_all),
     ]
-    return one_behind_the_other(side_by_side(_packets(_TRACK_DESCRIPTOR, track), len(threads.tids)))
+    return one_behind_the_other(side_by_side(_packets(_TRACK_DESCRIPTOR, track), len(ids)))
 
 
 def _first_counter_uuid(pid: int) -> int:
@@ -289,13 +295,13 @@ def _first_counter_uuid(pid: int) -> int:
     return pid << _UUID_BITS
 
 
-def _counter_tracks(counters: Counters, first_number: int) -> bytes:
-    """Counters, with numbers from ``first_number`` on, which no other of their process has."""
+def _counter_tracks(counters: Counters, within: int, first_number: int) -> bytes:
+    """Counters in the track of their process. No other of it has their numbers, from ``first_number`` on."""
     return b"".join(
         _packet(
             _TRACK_DESCRIPTOR,
             field(_UUID, _first_counter_uuid(counters.pid) + number)
-            + field(_PARENT, counters.pid)
+            + field(_PARENT, within)
             + field(_TRACK_NAME, name)
             + field(_TRACK_COUNTER, field(_COUNTER_UNIT, counters.unit))
             + field(_RANK, number),

@@ -16,44 +16,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 from urllib.parse import quote
 
 from kprof_inject.errors import KprofError
 from kprof_inject.files import open_regular
-from kprof_inject.timeline.axis import place_launches
-from kprof_inject.timeline.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A slice of a trace, and the group of tracks that it is in."""
+class SliceToShow(Protocol):
+    """A slice of a trace, and the names of the ``tracks`` to open."""
 
-    start_ns: int
-    duration_ns: int
-    group: str
+    @property
+    def start_ns(self) -> int: ...
+
+    @property
+    def duration_ns(self) -> int: ...
+
+    @property
+    def tracks(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TraceToShow:
     """``file`` is a regular file, open since it was looked at: whatever its name stands for by now, this is what is
     shown. ``name`` is what the UI calls it, without a folder. ``opens_on`` is the slice that fills the window at first,
-    with its tracks open; None leaves it at the trace as a whole."""
+    with these tracks open; None leaves it at the trace as a whole."""
 
     name: str
     file: BinaryIO
-    opens_on: Slice | None = None
-
-
-def last_launch(timelines: Sequence[Timeline]) -> Slice | None:
-    """The slice of the launch that began last, in a trace of all of these; None if no CTA of any ran.
-
-    A launch may stand so far behind the host's call that made it that nobody sees it in the whole trace."""
-    spans = [(span, placed.title) for placed in place_launches(timelines) if (span := placed.span_ns())]
-    if not spans:
-        return None
-    (begin_ns, end_ns), title = max(spans)
-    return Slice(begin_ns, end_ns - begin_ns, title)
+    opens_on: SliceToShow | None = None
 
 
 # Far more than the first packet of any trace takes, or the blanks before a JSON text.
@@ -229,7 +220,8 @@ def _selection(trace: TraceToShow) -> list[str]:
     if shown is None:
         return []
     # To select the slice, too, would scroll to it and leave the window as wide as it was.
-    commands = [{"id": _EXPAND, "args": [re.escape(shown.group)]}]
+    names = "|".join(re.escape(name) for name in shown.tracks)
+    commands = [{"id": _EXPAND, "args": [f"^({names})$"]}]
     return [
         f"visStart={shown.start_ns}",
         f"visEnd={shown.start_ns + shown.duration_ns}",

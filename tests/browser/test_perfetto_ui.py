@@ -12,10 +12,11 @@ from playwright.sync_api import Browser, Page, expect
 from programs.child import REPO
 
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.export.drawing.opening import last_launch
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.timeline import decode_launch
 from kprof_inject.viewing.server import TraceServer, serving
-from kprof_inject.viewing.site import TraceToShow, last_launch, offline_site, offline_ui
+from kprof_inject.viewing.site import TraceToShow, offline_site, offline_ui
 
 MOST_MS = 60_000
 
@@ -57,7 +58,17 @@ def show(browser: Browser) -> Iterator[Show]:
 
 def test_it_opens_on_the_launch_with_its_warps(demo: TraceToShow, show: Show) -> None:
     shown = show(demo, "127.0.0.1")
-    expect(shown.page.get_by_text("SM 0 CTA 92 warp 0").first).to_be_visible(timeout=MOST_MS)
+    expect(shown.page.get_by_text("CTA 217", exact=True).first).to_be_visible(timeout=MOST_MS)
+    warps = [f"warp {warp}" for warp in range(4)]
+    # No id stands behind a name, and what is further down stays closed.
+    assert shown.page.locator(".pf-track__title-popup").all_text_contents()[:27] == [
+        "host process 501",
+        "matmul_kernel launch 29, grid 256x1x1, device 0",
+        "active CTAs",
+        *("SM 0", "CTA 92", *warps, "CTA 217", *warps),
+        *("SM 1", "CTA 93", *warps, "CTA 218", *warps),
+        *("SM 2", "SM 3"),
+    ]
     assert shown.server.wait_until_fetched(0)
     # What the UI asks for has the key, but for what is for those who build it.
     assert [path for status, path in shown.answers if status == 404] in ([], ["/live_reload"])
@@ -66,4 +77,4 @@ def test_it_opens_on_the_launch_with_its_warps(demo: TraceToShow, show: Show) ->
 def test_a_trace_that_opens_on_nothing_is_shown_whole_by_another_name(demo: TraceToShow, show: Show) -> None:
     shown = show(replace(demo, opens_on=None), "localhost")
     expect(shown.page.get_by_text("matmul_kernel launch 29").first).to_be_visible(timeout=MOST_MS)
-    assert not shown.page.get_by_text("SM 0 CTA 92 warp 0").is_visible()
+    assert not shown.page.get_by_text("SM 0", exact=True).is_visible()

@@ -356,7 +356,7 @@ def test_costs_that_are_damaged_are_an_error(
 def test_a_folder_without_a_process_is_no_capture(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     assert not is_capture(tmp_path)
-    with pytest.raises(KprofError, match="is no capture"):
+    with pytest.raises(KprofError, match="is not a capture"):
         read_capture(tmp_path)
 
 

@@ -91,8 +91,8 @@ def test_a_list_of_names_counts_from_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("3", "has no names of scope ids"),
         ("null", "has no names of scope ids"),
         ('{"a": "load"}', "has no names of scope ids"),

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from async_launches import in_order
 from buffers import Cta, Entry, Scope, buffer_words, kernel_json, make_format_1, save_launch, save_launches
 from ranks import BEGIN_NS, Timer, decode_all, save_process
 from trace_processor.processor import Row, query_many
@@ -60,6 +62,21 @@ ARROWS = (
     "SELECT source.category AS from_kind, source.ts AS from_ts, target.category AS to_kind, target.ts AS to_ts"
     " FROM flow JOIN slice source ON source.id = slice_out JOIN slice target ON target.id = slice_in ORDER BY to_ts"
 )
+NESTED_TRACKS = """
+INCLUDE PERFETTO MODULE viz.summary.track_event;
+WITH RECURSIVE shown(id, depth, name, path, place) AS (
+    SELECT min_id, 0, name, name, printf('%09d', order_id) FROM tracks WHERE parent_id IS NULL
+    UNION ALL
+    SELECT min_id, depth + 1, tracks.name, path || ' > ' || tracks.name, place || printf(' %09d', order_id)
+    FROM tracks JOIN shown ON tracks.parent_id = shown.id
+), tracks AS (
+    SELECT CAST(track_ids AS INT) AS min_id, parent_id, name, order_id FROM _track_event_tracks_ordered_groups
+)
+SELECT EXTRACT_ARG(track.source_arg_set_id, 'trace_id') AS uuid, depth, shown.name AS name, path
+FROM shown JOIN track USING (id) ORDER BY place
+"""
+"""The tracks that are no process's or thread's, as the Perfetto UI orders and nests them: it asks this table."""
+
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
 
@@ -151,6 +168,17 @@ def called(folder: Path) -> list[Timeline]:
     return decode_all(folder)
 
 
+def copying(folder: Path) -> list[Timeline]:
+    """A warp that starts copies and waits for them."""
+    made = in_order(folder)
+    scopes, ctas = made.scopes.copy(), made.ctas.copy()
+    begin_ns = decode_launch(made.launch).ctas["init_ns"].min()
+    for columns, names in ((scopes, ("start_ns", "end_ns")), (ctas, ("init_ns", "pre_final_ns", "post_final_ns"))):
+        for name in names:
+            columns[name] += begin_ns
+    return [replace(made, ctas=ctas, _blocks=[scopes])]
+
+
 def _tell_calls(launches: Path, of_first: dict[str, Any]) -> None:
     """Let the calls be before the launches begin, and say this of the first."""
     lines = [json.loads(line) for line in launches.read_text().splitlines()]
@@ -159,6 +187,6 @@ def _tell_calls(launches: Path, of_first: dict[str, Any]) -> None:
 
 
 DRAWN: dict[str, Callable[[Path], list[Timeline]]] = {
-    each.__name__: each for each in (loops, crossing, marked, unpaired, called)
+    each.__name__: each for each in (loops, crossing, marked, unpaired, called, copying)
 }
 """All of them: each saves a capture into a folder, and decodes it."""

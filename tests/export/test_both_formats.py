@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from generated_scenes import MUCH_DRAWN, Drawn, at_any_speed
 from hypothesis import given, settings
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace  # type: ignore[import-untyped]
 from ranks import BEGIN_NS, Timer, decode_all, save_process
-from trace_processor.processor import Row, query_many
+from trace_processor import processor
+from trace_processor.processor import query_many
 
 from kprof_inject.export import chrome, perfetto
 from kprof_inject.export.chrome import chrome_trace
@@ -24,26 +26,28 @@ from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.perfetto import perfetto_trace
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
+# Chrome's threads are Perfetto's tracks, by one id.
 SLICES = (
-    "SELECT slice.id AS id, process.name AS process, pid, thread.name AS thread, tid, ts, dur, depth,"
-    " slice.name AS name, category, around FROM slice JOIN thread_track ON thread_track.id = track_id"
-    " JOIN thread USING (utid) JOIN process USING (upid)"
+    "SELECT slice.id AS id, {track} AS track, ts, dur, depth, slice.name AS name, category, around"
+    " FROM slice JOIN {tracks} track ON track.id = track_id"
     " LEFT JOIN (SELECT id AS around_id, name AS around FROM slice) ON around_id = slice.parent_id"
 )
+OF_CHROME = SLICES.format(track="tid", tracks="(SELECT * FROM thread_track JOIN thread USING (utid))")
+OF_PERFETTO = SLICES.format(track="EXTRACT_ARG(source_arg_set_id, 'trace_id')", tracks="track")
 # The formats keep an event's arguments under names of their own: debug.x and args.x.
 ARGS = (
     "SELECT slice.id AS id, substr(key, instr(key, '.') + 1) AS key, display_value AS value, value_type AS type"
     " FROM slice JOIN args USING (arg_set_id) WHERE key GLOB 'debug.*' OR key GLOB 'args.*'"
 )
-THREADS = (
-    "SELECT pid, tid, process.name AS process, thread.name AS thread FROM thread JOIN process USING (upid)"
-    " WHERE thread.name IS NOT NULL AND pid > 0"
-)
-PROCESSES = "SELECT pid, name FROM process WHERE pid > 0"
-# Chrome's counters have the unit in their name.
-COUNTERS = (
-    "SELECT pid, track.name || iif(unit IS NULL, '', ' ' || unit) AS counter, ts, value FROM counter"
+# Chrome's counters have the unit in their name, and its processes what these stand in.
+CHROME_COUNTERS = (
+    "SELECT process.name AS process, track.name AS counter, ts, value FROM counter"
     " JOIN process_counter_track track ON track.id = track_id JOIN process USING (upid)"
+)
+PERFETTO_COUNTERS = (
+    "SELECT launch.name || ': ' || process.name AS process, track.name || ' ' || unit AS counter, ts, value"
+    " FROM counter JOIN counter_track ON counter_track.id = track_id JOIN track ON track.id = track_id"
+    " JOIN track process ON process.id = track.parent_id JOIN track launch ON launch.id = process.parent_id"
 )
 FLOWS = (
     "SELECT a.name AS out_name, a.category AS out_category, a.ts AS out_ts,"
@@ -67,20 +71,19 @@ class Shown:
     """What the trace processor shows of a trace; each table in an order that does not depend on the file's."""
 
     slices: list[tuple[Any, ...]]
-    threads: list[tuple[Any, ...]]
-    processes: list[tuple[Any, ...]]
     counters: list[tuple[Any, ...]]
     flows: list[tuple[Any, ...]]
 
 
 def load(path: Path, data: bytes) -> Shown:
     path.write_bytes(data)
-    slices, args, *tables, faults = query_many(path, [SLICES, ARGS, THREADS, PROCESSES, COUNTERS, FLOWS, FAULTS])
+    own = [OF_CHROME, CHROME_COUNTERS] if path.suffix == ".json" else [OF_PERFETTO, PERFETTO_COUNTERS]
+    slices, counters, args, flows, faults = query_many(path, [*own, ARGS, FLOWS, FAULTS])
     assert faults == []
-    return Shown(in_order(with_args(slices, args)), *(in_order(table) for table in tables))
+    return Shown(in_order(with_args(slices, args)), in_order(counters), in_order(flows))
 
 
-def with_args(slices: list[Row], args: list[Row]) -> list[Row]:
+def with_args(slices: list[processor.Row], args: list[processor.Row]) -> list[processor.Row]:
     """The slices without their ids, which say in which order they were read.
 
     What has no length and begins where another slice begins or ends stands in it or beside it: Chrome's format cannot
@@ -96,7 +99,7 @@ def with_args(slices: list[Row], args: list[Row]) -> list[Row]:
     ]
 
 
-def in_order(rows: list[Row]) -> list[tuple[Any, ...]]:
+def in_order(rows: list[processor.Row]) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in rows), key=repr)
 
 
@@ -178,17 +181,10 @@ def test_both_show_the_same_slices_and_instants(both: tuple[Shown, Shown], timel
     one, other = both
     assert one.slices == other.slices
     # They show something: all scopes, and what the fixture was made to have.
-    categories = Counter(row[9] for row in one.slices)
+    categories = Counter(row[6] for row in one.slices)
     assert sum(categories[scope.kind] for scope in SCOPES) == sum(timeline.scope_count for timeline in timelines)
     assert categories["lost"] and categories["host"] == 6 and categories["mark"]
     assert any("crosses" in row[-1] for row in one.slices)
-
-
-def test_both_show_the_same_threads_and_processes(both: tuple[Shown, Shown]) -> None:
-    one, other = both
-    assert one.threads == other.threads
-    assert one.processes == other.processes
-    assert len(one.processes) > 10
 
 
 def test_both_show_the_same_counters(both: tuple[Shown, Shown]) -> None:
@@ -203,25 +199,78 @@ def test_both_show_the_same_arrows(both: tuple[Shown, Shown]) -> None:
     assert len(one.flows) == 6
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_both_tell_the_same_order_and_the_same_of_each_launch(timelines: list[Timeline], layout: str) -> None:
-    one = json.loads(b"".join(chrome_trace(timelines, LAYOUTS[layout])))
-    other = Trace.FromString(b"".join(perfetto_trace(timelines, LAYOUTS[layout])))
-    tracks = [packet.track_descriptor for packet in other.packet if packet.HasField("track_descriptor")]
+@dataclass(frozen=True)
+class Row:
+    """What stands in one row of a viewer: its id, and its name with those of what is around it."""
 
-    assert sort_indices(one, "thread_sort_index", "tid") == {
-        track.thread.tid: track.sibling_order_rank for track in tracks if track.HasField("thread")
-    }
-    assert sort_indices(one, "process_sort_index", "pid") == {
-        track.process.pid: track.sibling_order_rank for track in tracks if track.HasField("process")
-    }
+    track: int
+    names: tuple[str, ...]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_both_have_the_same_threads_in_one_order(timelines: list[Timeline], layout: str) -> None:
+    of_chrome = chrome_rows(json.loads(b"".join(chrome_trace(timelines, LAYOUTS[layout]))))
+    of_perfetto = perfetto_rows(Trace.FromString(b"".join(perfetto_trace(timelines, LAYOUTS[layout]))))
+
+    assert [row.track for row in of_chrome] == [row.track for row in of_perfetto]
+    for flat, nested in zip(of_chrome, of_perfetto, strict=True):
+        process, thread = flat.names
+        assert process in nested.names
+        inside = nested.names[nested.names.index(process) + 1 :]
+        assert thread == flat_name(layout, inside) if inside else thread in ("kernel launch", "launches")
+    assert len({row.names[-2:] for row in of_perfetto}) > 20
+
+
+def flat_name(layout: str, nested: tuple[str, ...]) -> str:
+    """What a thread is called, by the names of its tracks in the launch."""
+    match layout:
+        case "sm":
+            return " ".join(nested)
+        case "cta":
+            (cta, sm), warp = nested[0].split(", "), nested[1]
+            return re.sub(r"(?<=warp \d)", f", {sm}", f"{cta} {warp}")
+        case _:
+            return ": ".join(nested)
+
+
+def chrome_rows(trace: dict[str, Any]) -> list[Row]:
+    """The threads as they stand."""
+    told: dict[str, dict[Any, Any]] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "M":
+            of_process = event["name"].startswith("process")
+            of = event["pid"] if of_process else (event["pid"], event["tid"])
+            told.setdefault(event["name"], {})[of] = next(iter(event["args"].values()))
+    threads = sorted(
+        told["thread_name"], key=lambda of: (told["process_sort_index"][of[0]], told["thread_sort_index"][of])
+    )
+    return [Row(of[1], (told["process_name"][of[0]], told["thread_name"][of])) for of in threads]
+
+
+def perfetto_rows(trace: Any) -> list[Row]:
+    """The tracks with something on them as they stand, but for counters."""
+    tracks = [packet.track_descriptor for packet in trace.packet if packet.HasField("track_descriptor")]
+    with_events = {packet.track_event.track_uuid for packet in trace.packet if packet.HasField("track_event")}
+    children: dict[int, list[Any]] = {}
+    for track in sorted(tracks, key=lambda track: track.sibling_order_rank):
+        children.setdefault(track.parent_uuid, []).append(track)
+
+    def rows(parent: int, around: tuple[str, ...]) -> Iterator[Row]:
+        for track in children.get(parent, []):
+            names = (*around, track.name)
+            if track.uuid in with_events and not track.HasField("counter"):
+                yield Row(track.uuid, names)
+            yield from rows(track.uuid, names)
+
+    return list(rows(0, ()))
+
+
+def test_both_tell_the_same_of_each_launch(timelines: list[Timeline]) -> None:
+    one = json.loads(b"".join(chrome_trace(timelines)))
+    other = Trace.FromString(b"".join(perfetto_trace(timelines)))
     facts = [entry.string_value for packet in other.packet for entry in packet.chrome_events.metadata]
     assert [json.loads(text) for text in facts] == one["otherData"]
     assert len(facts) == len(timelines)
-
-
-def sort_indices(trace: dict[str, Any], name: str, key: str) -> dict[int, int]:
-    return {row[key]: row["args"]["sort_index"] for row in trace["traceEvents"] if row["name"] == name}
 
 
 @settings(at_any_speed, max_examples=3)

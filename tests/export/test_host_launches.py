@@ -93,11 +93,13 @@ def test_a_host_whose_clock_was_not_read_has_no_calls(tmp_path: Path) -> None:
 def test_calls_at_the_same_time_stand_on_threads_of_their_own(tmp_path: Path) -> None:
     timelines = called(tmp_path, (0, 5_000), (1_000, 9_000), (2_000, 3_000), (5_000, 6_000), (9_000, None))
     host, *_ = (part for part in draw(timelines).parts() if isinstance(part, Events))
-    names = [part.names for part in draw(timelines).parts() if isinstance(part, Threads) and part.pid == 1]
+    (process, threads) = list(draw(timelines).sections[0]())[:2]
+    assert isinstance(process, TraceProcess) and process.own and isinstance(threads, Threads)
     by_thread = [host.start_ns[host.tids == tid].tolist() for tid in np.unique(host.tids)]
     assert by_thread == [[0, 5_000, 9_000], [1_000], [2_000]]
-    assert names[0] == ("launches",)
-    assert (names[1][0], np.asarray(names[1][1]).tolist()) == ("launches at the same time (", [1, 2])
+    assert (process.own.tid, process.own.name) == (host.tids.min(), "launches")
+    assert (threads.names[0], np.asarray(threads.names[1]).tolist()) == ("launches at the same time (", [1, 2])
+    assert threads.tids.tolist() == np.unique(host.tids)[1:].tolist()
     # Each thread's are in order, and each arrow is that of its launch.
     assert [kind.args[1] for kind in host.kinds] == [("launch", number) for number in (0, 3, 4, 1, 2)]
     assert host.arrows is not None

@@ -31,7 +31,10 @@ from kprof_inject.export.drawing.scene import (
     Counters,
     EventKind,
     Events,
+    Groups,
+    Nested,
     Numbers,
+    OwnThread,
     Part,
     Picked,
     Scene,
@@ -44,9 +47,9 @@ from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 FAULTS = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 SHOWN = (
-    "SELECT thread.name AS thread, ts, dur, slice.name AS name, depth, around,"
+    "SELECT track.name AS track, ts, dur, slice.name AS name, depth, around,"
     " EXTRACT_ARG(slice.arg_set_id, 'debug.number') AS number"
-    " FROM slice JOIN thread_track ON thread_track.id = track_id JOIN thread USING (utid)"
+    " FROM slice JOIN track ON track.id = track_id"
     " LEFT JOIN (SELECT id AS around_id, name AS around FROM slice) ON around_id = slice.parent_id"
     " ORDER BY number"
 )
@@ -108,15 +111,15 @@ def test_starts_and_ends_stand_in_the_order_in_which_they_were(drawn: Drawn) -> 
 
 def replayed(trace: Any) -> list[tuple[Any, ...]]:
     """What a reader that keeps to the letter shows: packets in order of time, those of one time in that of the file,
-    and each end ends the innermost slice of its thread."""
+    and each end ends the innermost slice of its track."""
     names: dict[int, str] = {}
-    threads: dict[int, str] = {}
+    tracks: dict[int, str] = {}
     shown: dict[int, list[Any]] = {}
     open_slices: dict[int, list[list[Any]]] = {}
     for packet in sorted(trace.packet, key=lambda packet: packet.timestamp):
         names |= {entry.iid: entry.name for entry in packet.interned_data.event_names}
-        if packet.track_descriptor.HasField("thread"):
-            threads[packet.track_descriptor.uuid] = packet.track_descriptor.thread.thread_name
+        if packet.HasField("track_descriptor"):
+            tracks[packet.track_descriptor.uuid] = packet.track_descriptor.name
         if not packet.HasField("track_event"):
             continue
         event = packet.track_event
@@ -127,7 +130,7 @@ def replayed(trace: Any) -> list[tuple[Any, ...]]:
             continue
         number = next(arg.int_value for arg in event.debug_annotations if arg.name_iid == NUMBER_IID)
         around = stack[-1][3] if stack else None
-        row = [threads[event.track_uuid], packet.timestamp, 0, names[event.name_iid], len(stack), around, number]
+        row = [tracks[event.track_uuid], packet.timestamp, 0, names[event.name_iid], len(stack), around, number]
         shown[number] = row
         if event.type == TrackEvent.TYPE_SLICE_BEGIN:
             stack.append(row)
@@ -234,9 +237,9 @@ def test_any_name_is_shown(tmp_path: Path) -> None:
     (shown,) = load(
         tmp_path / "t.pftrace",
         data,
-        "SELECT process.name AS process, thread.name AS thread, category, slice.name AS name, key, string_value AS text"
-        " FROM slice JOIN thread_track ON thread_track.id = track_id JOIN thread USING (utid) JOIN process USING (upid)"
-        " JOIN args ON args.arg_set_id = slice.arg_set_id ORDER BY tid",
+        "SELECT process.name AS process, track.name AS track, category, slice.name AS name, key, string_value AS text"
+        " FROM slice JOIN track ON track.id = track_id JOIN track process ON process.id = track.parent_id"
+        " JOIN args ON args.arg_set_id = slice.arg_set_id ORDER BY slice.id",
     )
     assert [tuple(row.values()) for row in shown] == [
         ("lone ?", f"{name} of {at}", name, name, f"debug.{name}", name) for at, name in enumerate(NAMES.values())
@@ -287,29 +290,40 @@ def test_each_section_has_its_own_strings() -> None:
     assert clearing[1] < written[0] < clearing[2] < written[1]
 
 
-def test_processes_and_threads_are_told_to_stand_in_their_order() -> None:
-    tids = column(10, 11, 300)
-    data = scene_bytes(TraceProcess(1, "one"), TraceProcess(2, "two"), Threads(2, tids, column(2, 0, 1), ("t", tids)))
-    root, *others = [packet.track_descriptor for packet in parse(data).packet if packet.HasField("track_descriptor")]
-    assert root.uuid == 0 and root.HasField("uuid")
-    assert root.process_ordering == TrackDescriptor.PROCESS_ORDERING_EXPLICIT
-    assert root.thread_ordering == TrackDescriptor.THREAD_ORDERING_EXPLICIT
-    assert [(d.process.pid, d.process.process_name, d.sibling_order_rank) for d in others[:2]] == [
-        (1, "one", 1),
-        (2, "two", 2),
+def test_tracks_are_told_where_to_stand() -> None:
+    tids, groups = column(10, 11, 300), column(20, 21)
+    data = scene_bytes(
+        TraceProcess(1, "one", OwnThread(9, "own")),
+        TraceProcess(2, "two: in one", within=9, label="in one"),
+        Groups(2, groups, column(7, 3), Nested(column(2, 20), ("g", groups))),
+        Threads(2, tids, column(2, 0, 1), ("t", tids), Nested(column(20, 21, 21), ("thread ", tids))),
+        Threads(1, column(12), column(1), ("not nested",)),
+    )
+    tracks = [packet.track_descriptor for packet in parse(data).packet if packet.HasField("track_descriptor")]
+    assert [(track.uuid, track.parent_uuid, track.name) for track in tracks] == [
+        (9, 0, "one"),
+        (2, 9, "in one"),
+        (20, 2, "g20"),
+        (21, 20, "g21"),
+        (10, 20, "thread 10"),
+        (11, 21, "thread 11"),
+        (300, 21, "thread 300"),
+        (12, 9, "not nested"),
     ]
-    assert [(d.thread.pid, d.thread.tid, d.thread.thread_name, d.sibling_order_rank) for d in others[2:]] == [
-        (2, 10, "t10", 2),
-        (2, 11, "t11", 0),
-        (2, 300, "t300", 1),
-    ]
-    assert {d.parent_uuid for d in others[2:]} == {others[1].uuid}
-    assert len({d.uuid for d in (root, *others)}) == 6
+    assert {track.child_ordering for track in tracks[:4]} == {TrackDescriptor.EXPLICIT}
+    assert {track.sibling_merge_behavior for track in tracks} == {TrackDescriptor.SIBLING_MERGE_BEHAVIOR_NONE}
+    ranks = {track.uuid: track.sibling_order_rank for track in tracks}
+    assert ranks[11] < ranks[300] < ranks[10]
+    # A process's threads come first, then what stands in it as processes, then its groups.
+    assert ranks[12] < ranks[9] < ranks[2] < ranks[21] < ranks[20]
+    # To Perfetto none of them is a process or a thread: its UI would show their ids.
+    assert not any(track.HasField("process") or track.HasField("thread") for track in tracks)
 
 
 COUNTED = (
     "SELECT process.name AS process, track.name AS counter, unit, ts, value"
-    " FROM counter JOIN process_counter_track track ON track.id = track_id JOIN process USING (upid)"
+    " FROM counter JOIN counter_track ON counter_track.id = track_id JOIN track ON track.id = track_id"
+    " JOIN track process ON process.id = track.parent_id"
     " ORDER BY track_id, ts"
 )
 
@@ -388,14 +402,13 @@ def test_scopes_are_slices_and_marks_are_instants(timeline: Timeline, tmp_path: 
     (rows,) = load(
         tmp_path / "t.pftrace",
         b"".join(perfetto_trace([timeline])),
-        "SELECT thread.name AS thread, ts, dur, depth, slice.name AS name, category"
-        " FROM slice JOIN thread_track ON thread_track.id = track_id JOIN thread USING (utid)"
-        " WHERE category != 'launch' ORDER BY thread, ts",
+        "SELECT track.name AS track, ts, dur, depth, slice.name AS name, category"
+        " FROM slice JOIN track ON track.id = track_id WHERE category != 'launch' ORDER BY track, ts",
     )
     zero_ns = timeline.ctas["init_ns"][0]
     assert [tuple(row.values()) for row in rows] == [
         (
-            f"SM 3 CTA 0 warp {scope['warp']}",
+            f"warp {scope['warp']}",
             scope["start_ns"] - zero_ns,
             0 if info.kind == "mark" else scope["end_ns"] - scope["start_ns"],
             scope["depth"],

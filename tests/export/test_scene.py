@@ -12,7 +12,7 @@ from drawn import DRAWN
 
 from kprof_inject.export.drawing import launch_events
 from kprof_inject.export.drawing.draw import draw
-from kprof_inject.export.drawing.scene import Counters, Events, Part, Picked, Threads, TraceProcess
+from kprof_inject.export.drawing.scene import Counters, Events, Groups, Part, Picked, TextColumn, Threads, TraceProcess
 from kprof_inject.export.drawing.tracks import BY_SM, LAYOUTS
 from kprof_inject.timeline.timeline import Timeline
 
@@ -32,16 +32,21 @@ def all_events(parts: list[Part]) -> Iterator[Events]:
 
 
 def tids_of(parts: list[Part]) -> list[int]:
-    return [tid for part in parts if isinstance(part, Threads) for tid in part.tids.tolist()]
+    own = [part.own.tid for part in parts if isinstance(part, TraceProcess) and part.own]
+    return own + [tid for part in parts if isinstance(part, Threads) for tid in part.tids.tolist()]
 
 
 def names_of(threads: Threads) -> list[str]:
     """The names, thread by thread."""
+    return texts(threads.names, len(threads.tids))
+
+
+def texts(column: TextColumn, count: int) -> list[str]:
     columns = []
-    for part in threads.names:
+    for part in column:
         match part:
             case str():
-                columns.append([part] * len(threads.tids))
+                columns.append([part] * count)
             case Picked():
                 columns.append([part.texts[at] for at in part.index.tolist()])
             case _:
@@ -54,8 +59,8 @@ def test_processes_are_numbered_in_their_order(parts: list[Part]) -> None:
     assert pids == list(range(1, len(pids) + 1))
 
 
-def test_no_thread_has_the_id_of_another_or_of_a_process(parts: list[Part]) -> None:
-    tids = tids_of(parts)
+def test_no_thread_or_group_has_the_id_of_another_or_of_a_process(parts: list[Part]) -> None:
+    tids = tids_of(parts) + [group for part in parts if isinstance(part, Groups) for group in part.ids.tolist()]
     assert len(set(tids)) == len(tids)
     assert min(tids) > sum(isinstance(part, TraceProcess) for part in parts)
 
@@ -67,11 +72,44 @@ def test_what_is_drawn_has_been_named_before(parts: list[Part]) -> None:
         match part:
             case TraceProcess():
                 processes.add(part.pid)
+                if part.own:
+                    threads[part.own.tid] = part.pid
             case Threads():
                 threads |= dict.fromkeys(part.tids.tolist(), part.pid)
             case Events():
                 assert {threads[tid] for tid in part.tids.tolist()} == {part.pid}
         assert part.pid in processes
+
+
+def test_tracks_stand_in_tracks_of_their_process_that_came_before(parts: list[Part]) -> None:
+    process_of: dict[int, int] = {}
+    used = set()
+    for part in parts:
+        match part:
+            case TraceProcess():
+                assert part.within in (0, *process_of)
+                process_of[part.track] = part.pid
+            case Groups() | Threads():
+                assert part.nested
+                within = part.nested.within.tolist()
+                assert {process_of[track] for track in within} == {part.pid}
+                used |= set(within)
+                if isinstance(part, Groups):
+                    process_of |= dict.fromkeys(part.ids.tolist(), part.pid)
+    groups = {group for part in parts if isinstance(part, Groups) for group in part.ids.tolist()}
+    assert groups <= used
+
+
+def test_what_stands_in_one_track_has_names_and_places_of_its_own(parts: list[Part]) -> None:
+    named = []
+    for part in parts:
+        if isinstance(part, Groups | Threads) and part.nested:
+            within = part.nested.within.tolist()
+            kind = [type(part)] * len(within)
+            labels = texts(part.nested.labels, len(within))
+            named += list(zip(kind, within, part.positions.tolist(), labels, strict=True))
+    assert len({(kind, within, position) for kind, within, position, _ in named}) == len(named)
+    assert len({(kind, within, label) for kind, within, _, label in named}) == len(named)
 
 
 def test_only_threads_with_something_on_them_are_named(parts: list[Part]) -> None:
@@ -159,20 +197,20 @@ def test_in_how_many_parts_losses_come_does_not_show(tmp_path: Path, monkeypatch
 
 
 def threads_by_position(timeline: Timeline, layout: str) -> list[str]:
-    """The names of a launch's threads as they stand."""
+    """The names of a launch's threads as they stand, but for its own."""
     threads = [part for part in draw([timeline], LAYOUTS[layout]).parts() if isinstance(part, Threads)]
     named = [pair for part in threads for pair in zip(part.positions.tolist(), names_of(part), strict=True)]
     return [name for _, name in sorted(named)]
 
 
 def test_threads_stand_by_sm_cta_and_warp(tmp_path: Path) -> None:
-    assert threads_by_position(drawn.loops(tmp_path)[0], "sm") == ["kernel launch"] + [
+    assert threads_by_position(drawn.loops(tmp_path)[0], "sm") == [
         f"SM {sm} CTA {cta} warp {warp}" for sm, cta in ((4, 1), (17, 0), (17, 2)) for warp in (0, 1)
     ]
 
 
 def test_threads_stand_by_cta_and_warp(tmp_path: Path) -> None:
-    assert threads_by_position(drawn.loops(tmp_path)[0], "cta") == ["kernel launch"] + [
+    assert threads_by_position(drawn.loops(tmp_path)[0], "cta") == [
         f"CTA {cta} warp {warp}, SM {sm}" for sm, cta in ((17, 0), (4, 1), (17, 2)) for warp in (0, 1)
     ]
 
@@ -180,20 +218,20 @@ def test_threads_stand_by_cta_and_warp(tmp_path: Path) -> None:
 def test_threads_of_one_scope_stand_together(tmp_path: Path) -> None:
     places = [f"SM {sm} CTA {cta} warp {warp}" for sm, cta in ((8, 1), (9, 0)) for warp in (0, 1)]
     # Of warps that lost most, what is left is the end of the last iteration, and the scope behind the loop.
-    assert threads_by_position(drawn.loops(tmp_path)[2], "scope") == ["kernel launch"] + [
+    assert threads_by_position(drawn.loops(tmp_path)[2], "scope") == [
         f"{name}: {place}" for name in ("iter[0]", "load", "nowhere", "incomplete") for place in places
     ]
 
 
 def test_scopes_that_cross_stand_beneath_their_warp(tmp_path: Path) -> None:
     (timeline,) = drawn.crossing(tmp_path)
-    assert threads_by_position(timeline, "sm")[1:] == [
+    assert threads_by_position(timeline, "sm") == [
         "SM 0 CTA 0 warp 0",
         "SM 0 CTA 0 warp 0 (crossing 1)",
         "SM 0 CTA 0 warp 1",
         "SM 0 CTA 0 warp 1 (crossing 1)",
     ]
-    assert threads_by_position(timeline, "scope")[1:] == [
+    assert threads_by_position(timeline, "scope") == [
         f"{name}: SM 0 CTA 0 warp {warp}" for name in ("matmul", "loop[0]") for warp in (0, 1)
     ]
 

@@ -17,8 +17,9 @@ import pytest
 from requests_by_hand import ask
 
 from kprof_inject.errors import KprofError
+from kprof_inject.export.drawing.opening import Opening
 from kprof_inject.viewing.server import TraceServer, serving
-from kprof_inject.viewing.site import Slice, TraceToShow, hosted_site, offline_site
+from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
 
 TRACE = b"\x0a" + bytes(range(256)) * 1000
 SECRET = b"nobody's business"
@@ -114,7 +115,7 @@ def test_the_hosted_ui_alone_may_read_the_trace(hosted: TraceServer) -> None:
 
 
 def test_the_slice_that_a_trace_opens_on_fills_the_window_with_its_tracks_open(ui: Path, trace: TraceToShow) -> None:
-    launch = replace(trace, opens_on=Slice(138_621, 14_272, "k launch 2"))
+    launch = replace(trace, opens_on=Opening(138_621, 14_272, ("k launch 2", "SM 0")))
     page = next(iter(offline_site(ui, launch).pages.values())).decode()
     assert '...["visStart=138621", "visEnd=152893", "startupCommands=%5B%7B%22id%22' in page
     address = hosted_site(launch).address(9001)
@@ -122,7 +123,7 @@ def test_the_slice_that_a_trace_opens_on_fills_the_window_with_its_tracks_open(u
     assert address.partition("&")[0].endswith("/my%2520trace.pftrace")
     assert (arguments["visStart"], arguments["visEnd"]) == (["138621"], ["152893"])
     (command,) = json.loads(arguments["startupCommands"][0])
-    assert command == {"id": "dev.perfetto.ExpandTracksByRegex", "args": [r"k\ launch\ 2"]}
+    assert command == {"id": "dev.perfetto.ExpandTracksByRegex", "args": [r"^(k\ launch\ 2|SM\ 0)$"]}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.flights.groups import InFlight
 from kprof_inject.export.drawing.scene import Counters, Numbers
+from kprof_inject.export.drawing.tracks import sm_label
 from kprof_inject.timeline.axis import DeviceClock
 
 _CHUNK_CTAS = 1 << 16
@@ -30,7 +31,7 @@ def active_ctas(ctas: NDArray[np.void], pid: int, clock: DeviceClock) -> Iterato
     for start, end in zip(cuts.tolist(), [*cuts[1:].tolist(), len(ctas)], strict=True):
         part = ctas[order[start:end]]
         sms, counter = np.unique(part["sm"], return_inverse=True)
-        yield Counters(pid, [f"SM {sm}" for sm in sms.tolist()], "CTAs", *_active(part, counter, clock))
+        yield Counters(pid, [sm_label(sm) for sm in sms.tolist()], "CTAs", *_active(part, counter, clock))
 
 
 def _active(ctas: NDArray[np.void], counter: Numbers, clock: DeviceClock) -> tuple[Numbers, Numbers, Numbers]:
@@ -46,7 +47,7 @@ def bytes_in_flight(found: InFlight, pid: int, clock: DeviceClock) -> Iterator[C
         return
     sms, counter = np.unique(groups["sm"], return_inverse=True)
     start_ns, end_ns = clock.on_axis(groups["start_ns"]), clock.on_axis(groups["end_ns"])
-    names = [f"bytes in flight on SM {sm}" for sm in sms.tolist()]
+    names = [sm_label(sm) for sm in sms.tolist()]
     yield Counters(pid, names, "bytes", *_changes(counter, start_ns, end_ns, groups["bytes"]))
 
 

@@ -11,13 +11,14 @@ import numpy as np
 from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
-from kprof_inject.export.drawing.launch_events import launch_events, launch_facts
+from kprof_inject.export.drawing.launch_events import OWN_THREAD, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrows,
     EventKind,
     Events,
     Numbers,
+    OwnThread,
     Part,
     Scene,
     Section,
@@ -42,9 +43,22 @@ class HostLaunch:
     """The id of the arrow from the call to the launch; 0 for none."""
 
 
-def host_process_name(origin: Origin, *, of_several_hosts: bool) -> str:
+def program_names(placed: Sequence[PlacedLaunch]) -> dict[Hashable, str]:
+    """What the program's processes are called whose calls are drawn, by ``process_of`` their launches."""
+    several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
+    origins = {process_of(launch): launch.timeline.launch.origin for launch in placed if launch.call}
+    return {process: _program_name(origin, several_hosts) for process, origin in origins.items()}
+
+
+def _program_name(origin: Origin, of_several_hosts: bool) -> str:
     rank = "" if origin.rank is None else f"rank {origin.rank}, "
     return f"{rank}host process {origin.pid}" + (f" of {origin.host}" if of_several_hosts else "")
+
+
+def process_of(placed: PlacedLaunch) -> Hashable:
+    """The program's process that made a launch."""
+    origin = placed.timeline.launch.origin
+    return origin.host_clock, origin.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +83,19 @@ class HostLaunches:
     def threads(self) -> int:
         return int(self.thread.max()) + 1
 
-    def parts(self, pid: int, first_tid: int) -> Iterator[Part]:
-        """In order of time, on each thread."""
-        numbers = np.arange(self.threads)
-        yield Threads(pid, first_tid + numbers[:1], numbers[:1], ("launches",))
-        if numbers.size > 1:
-            yield Threads(pid, first_tid + numbers[1:], numbers[1:], ("launches at the same time (", numbers[1:], ")"))
+    def parts(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
+        """In order of time, on each thread: the first is the process's own."""
+        further = np.arange(1, self.threads)
+        if further.size:
+            names = ("launches at the same time (", further, ")")
+            yield Threads(process.pid, first_tid - 1 + further, further, names)
         order = np.lexsort((self.start_ns, self.thread))
         ordered = [self.calls[at] for at in order.tolist()]
         rows = np.arange(len(ordered))
         start_ns, thread = self.start_ns[order], self.thread[order]
         yield Events(
-            pid,
-            first_tid + thread,
+            process.pid,
+            np.where(thread, first_tid - 1 + thread, process.track),
             [_kind(each) for each in ordered],
             rows,
             start_ns,
@@ -123,19 +137,24 @@ def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
         yield "end", _NO_END
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _DrawnProcess:
-    """A process that is to be drawn: how many thread ids it takes, and its parts, of its own id and the first of its
-    threads'."""
+    """A process that is to be drawn: its name; that of the thread that shows it as a whole, empty for none; how many
+    further tracks its parts may take; what makes its parts, of it and of the id of the first of these. It may stand
+    ``within`` another, by the name ``label``."""
 
     name: str
-    threads: int
-    drawn: Callable[[int, int], Iterator[Part]]
+    own: str
+    tracks: int
+    drawn: Callable[[TraceProcess, int], Iterator[Part]]
+    within: _DrawnProcess | None = None
+    label: str = ""
 
 
 def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
-    """The scene of these launches: a process for each, followed by one for its counters; before the first launch of
-    each of the program's processes, one with the calls that made its launches, where their time is known.
+    """The scene of these launches: a process for each, followed by those for its counters and for what is in flight,
+    which stand in it where a viewer nests; before the first launch of each of the program's processes, one with the
+    calls that made its launches, where their time is known. Launches stand in that.
 
     An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
     placed = place_launches(timelines)
@@ -145,38 +164,57 @@ def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
 def _sections(together: Sequence[Sequence[_DrawnProcess]]) -> Iterator[Section]:
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
     pid, first_tid = 1, sum(map(len, together)) + 1
+    numbered: dict[_DrawnProcess, TraceProcess] = {}
     for processes in together:
-        numbered = []
+        section = []
         for process in processes:
-            numbered.append((process, pid, first_tid))
-            pid, first_tid = pid + 1, first_tid + process.threads
-        yield partial(_section, numbered)
+            own = OwnThread(first_tid, process.own) if process.own else None
+            within = numbered[process.within].track if process.within else 0
+            numbered[process] = TraceProcess(pid, process.name, own, within, process.label)
+            first_tid += bool(own)
+            section.append((numbered[process], partial(process.drawn, numbered[process], first_tid)))
+            pid, first_tid = pid + 1, first_tid + process.tracks
+        yield partial(_section, section)
 
 
-def _section(numbered: Sequence[tuple[_DrawnProcess, int, int]]) -> Iterator[Part]:
-    for process, pid, first_tid in numbered:
-        yield TraceProcess(pid, process.name)
-        yield from process.drawn(pid, first_tid)
+def _section(processes: Sequence[tuple[TraceProcess, Callable[[], Iterator[Part]]]]) -> Iterator[Part]:
+    for process, parts in processes:
+        yield process
+        yield from parts()
 
 
 def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[_DrawnProcess]]:
     """The processes of each section: a launch's are one, so that sections take about as long."""
-    calls = _calls(placed)
-    several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
+    calls, names = _calls(placed), program_names(placed)
+    programs: dict[Hashable, _DrawnProcess] = {}
     for number, launch in enumerate(placed, 1):
-        origin = launch.timeline.launch.origin
-        if mine := calls.pop(_process_of(origin), None):
-            made = HostLaunches.of(mine)
-            yield [_DrawnProcess(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
-        name = launch.title
+        process = process_of(launch)
+        if process in calls and process not in programs:
+            made = HostLaunches.of(calls[process])
+            programs[process] = _DrawnProcess(names[process], "launches", made.threads - 1, made.parts)
+            yield [programs[process]]
         arrow = number if _has_arrow(launch) else 0
-        tracks = layout.tracks(launch.timeline)
-        processes = [_DrawnProcess(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
-        if launch.timeline.ctas.size:
-            processes.append(_DrawnProcess(f"{name}: active CTAs", 0, partial(_counters, launch)))
-        if flew := FlightEvents.of(launch):
-            processes.append(_DrawnProcess(f"{name}: in flight", flew.lanes.count, flew.parts))
-        yield processes
+        yield list(_processes(launch, layout, arrow, programs.get(process)))
+
+
+def _processes(
+    placed: PlacedLaunch, layout: TrackLayout, arrow: int, program: _DrawnProcess | None
+) -> Iterator[_DrawnProcess]:
+    """A launch's: what is counted of it comes before all else that is drawn in it."""
+    tracks = layout.tracks(placed.timeline)
+    own = OWN_THREAD if placed.span_ns() else ""
+    drawn = partial(launch_events, placed, tracks, arrow)
+    yield (launch := _DrawnProcess(placed.title, own, tracks.count, drawn, within=program))
+
+    def part(label: str, tracks: int, drawn: Callable[[TraceProcess, int], Iterator[Part]]) -> _DrawnProcess:
+        return _DrawnProcess(f"{placed.title}: {label}", "", tracks, drawn, launch, label)
+
+    if placed.timeline.ctas.size:
+        yield part("active CTAs", 0, partial(_active_ctas, placed))
+    if flew := FlightEvents.of(placed):
+        if flew.has_bytes:
+            yield part("bytes in flight", 0, flew.counters)
+        yield part("in flight", flew.tracks, flew.parts)
 
 
 def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[HostLaunch]]:
@@ -184,18 +222,14 @@ def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[HostLaunch]]:
     calls: dict[Hashable, list[HostLaunch]] = {}
     for number, launch in enumerate(placed, 1):
         if launch.call:
-            mine = calls.setdefault(_process_of(launch.timeline.launch.origin), [])
+            mine = calls.setdefault(process_of(launch), [])
             mine.append(HostLaunch(launch, launch.call, number if _has_arrow(launch) else 0))
     return calls
-
-
-def _process_of(origin: Origin) -> Hashable:
-    return origin.host_clock, origin.name
 
 
 def _has_arrow(launch: PlacedLaunch) -> bool:
     return launch.call is not None and launch.timeline.ctas.size > 0
 
 
-def _counters(placed: PlacedLaunch, pid: int, _first_tid: int) -> Iterator[Part]:
-    return active_ctas(placed.timeline.ctas, pid, placed.clock)
+def _active_ctas(placed: PlacedLaunch, process: TraceProcess, _first_tid: int) -> Iterator[Part]:
+    return active_ctas(placed.timeline.ctas, process.pid, placed.clock)

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kprof_inject.analysis.flights.grouped_rows import group_numbers, numbers_in_group
 from kprof_inject.analysis.flights.groups import InFlight
 from kprof_inject.analysis.flights.lanes import FlightLanes, flight_lanes
 from kprof_inject.analysis.flights.recorded import recorded_in_flight
 from kprof_inject.export.drawing.counters import bytes_in_flight
-from kprof_inject.export.drawing.scene import Arg, EventKind, Events, Part, Picked, Threads
+from kprof_inject.export.drawing.scene import (
+    Arg,
+    EventKind,
+    Events,
+    Groups,
+    Nested,
+    Part,
+    Picked,
+    Threads,
+    TraceProcess,
+)
+from kprof_inject.export.drawing.tracks import CTA, SM
 from kprof_inject.timeline.axis import PlacedLaunch
 
 _CATEGORY = "in flight"
@@ -31,18 +43,38 @@ class FlightEvents:
         found = recorded_in_flight(placed.timeline)
         return cls(placed, found, flight_lanes(found)) if found is not None and found.groups.size else None
 
-    def parts(self, pid: int, first_tid: int) -> Iterator[Part]:
-        yield self._threads(pid, first_tid)
-        yield self._events(pid, first_tid)
-        yield from bytes_in_flight(self.found, pid, self.placed.clock)
+    @property
+    def tracks(self) -> int:
+        """How many there are at most: lanes, and behind these their CTAs and SMs."""
+        return 3 * self.lanes.count
 
-    def _threads(self, pid: int, first_tid: int) -> Threads:
-        lanes = self.lanes
+    @property
+    def has_bytes(self) -> bool:
+        return bool((self.found.groups["bytes"] > 0).any())
+
+    def counters(self, process: TraceProcess, _first_tid: int) -> Iterator[Part]:
+        return bytes_in_flight(self.found, process.pid, self.placed.clock)
+
+    def parts(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
+        yield from self._threads(process, first_tid)
+        yield self._events(process.pid, first_tid)
+
+    def _threads(self, process: TraceProcess, first_tid: int) -> Iterator[Part]:
+        """By SM, CTA and lane."""
+        pid, lanes = process.pid, self.lanes
         first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
-        lane, groups = lanes.lane[first], lanes.groups[first]
-        sms, ctas = groups["sm"].astype(np.int64), groups["cta"].astype(np.int64)
-        names = ("SM ", sms, " CTA ", ctas, ": ", Picked(lanes.kinds, lanes.work[first]), ", ", lane)
-        return Threads(pid, first_tid + lane, lane, names)
+        lane, groups, work = lanes.lane[first], lanes.groups[first], lanes.work[first]
+        ctas, cta_begins, cta = np.unique(groups["cta"], return_index=True, return_inverse=True)
+        sms, sm = np.unique(groups["sm"], return_inverse=True)
+        cta_ids = first_tid + lanes.count + np.arange(len(ctas))
+        sm_ids = cta_ids[-1] + 1 + np.arange(len(sms))
+        in_process = np.full(len(sms), process.track)
+        yield Groups(pid, sm_ids, np.arange(len(sms)), Nested(in_process, (SM, sms.astype(np.int64))))
+        in_sm = Nested(sm_ids[sm[cta_begins]], (CTA, ctas.astype(np.int64)))
+        yield Groups(pid, cta_ids, np.arange(len(ctas)), in_sm)
+        label = (Picked(lanes.kinds, work), ", lane ", numbers_in_group(group_numbers(cta, work)) - 1)
+        place = (SM, sms[sm].astype(np.int64), f" {CTA}", ctas[cta].astype(np.int64), ": ")
+        yield Threads(pid, first_tid + lane, lane, (*place, *label), Nested(cta_ids[cta], label))
 
     def _events(self, pid: int, first_tid: int) -> Events:
         """A group twice: as far as it was under way for sure, and as long as it may have been."""

@@ -9,8 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.export.drawing.scene import Arg, Arrows, EventKind, Events, Mask, Numbers, Part, Threads
-from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
+from kprof_inject.export.drawing.scene import (
+    Arg,
+    Arrows,
+    EventKind,
+    Events,
+    Groups,
+    Mask,
+    Nested,
+    Numbers,
+    Part,
+    Threads,
+    TraceProcess,
+)
+from kprof_inject.export.drawing.tracks import LAUNCH, NamedTracks, Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import NO_TAG, ScopeFlag
@@ -73,26 +85,31 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
     }
 
 
-def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
-    """A launch's threads and what stands on them. The first, ``first_tid``, shows the launch as a whole, to which
-    ``arrow`` points (0: none); those of ``tracks`` follow."""
+OWN_THREAD = "kernel launch"
+"""What the thread is called that shows the launch as a whole."""
+
+
+def launch_events(
+    placed: PlacedLaunch, tracks: Tracks, arrow: int, process: TraceProcess, first_tid: int
+) -> Iterator[Part]:
+    """What stands on a launch's threads. The process's own shows the launch as a whole, to which ``arrow`` points (0:
+    none), unless no CTA ran; those of ``tracks`` follow, from ``first_tid`` on."""
     if span_ns := placed.span_ns():
-        yield Threads(pid, _column(first_tid), _column(0), ("kernel launch",))
-        yield _whole(placed, span_ns, pid, first_tid, arrow)
-    yield from _WarpEvents(placed, pid, first_tid, tracks).parts()
+        yield _whole(placed, span_ns, process, arrow)
+    yield from _WarpEvents(placed, process, first_tid, tracks).parts()
 
 
 def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
-def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], pid: int, tid: int, arrow: int) -> Events:
+def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], process: TraceProcess, arrow: int) -> Events:
     timeline = placed.timeline
     begin_ns, end_ns = span_ns
     called_ns = placed.clock.ns_on_axis(placed.call.start_ns) if placed.call else begin_ns
     return Events(
-        pid,
-        _column(tid),
+        process.pid,
+        _column(process.track),
         [EventKind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
         _column(0),
         _column(begin_ns),
@@ -125,12 +142,13 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 class _WarpEvents:
     """The threads of a launch's warps."""
 
-    def __init__(self, placed: PlacedLaunch, pid: int, first_tid: int, tracks: Tracks) -> None:
+    def __init__(self, placed: PlacedLaunch, process: TraceProcess, first_tid: int, tracks: Tracks) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
-        self._pid = pid
-        # The launch as a whole has the first.
-        self._first_tid = first_tid + 1
+        self._pid = process.pid
+        self._launch_track = process.track
+        self._first_tid = first_tid
         self._tracks = tracks
+        self._drawn_groups = np.zeros(tracks.count - tracks.first_group, dtype=bool)
         partitions = partition_names(placed.timeline.table)
         self._scope_kinds = [
             _scope_kind(scope, partitions.get(index, "")) for index, scope in enumerate(placed.timeline.table.scopes)
@@ -154,9 +172,19 @@ class _WarpEvents:
                 yield from self._threads(_without(np.unique(tracks), named))
                 yield self._scopes(block, tracks)
 
-    def _threads(self, tracks: Numbers) -> Iterator[Threads]:
-        for numbers, names in self._tracks.names(tracks):
-            yield Threads(self._pid, self._first_tid + numbers, 1 + numbers, names)
+    def _threads(self, tracks: Numbers) -> Iterator[Groups | Threads]:
+        """These threads, behind their groups that have not been drawn yet."""
+        for groups in self._tracks.groups(tracks, self._drawn_groups):
+            if groups.numbers.size:
+                yield Groups(self._pid, self._first_tid + groups.numbers, groups.numbers, self._nested(groups))
+                self._drawn_groups[groups.numbers - self._tracks.first_group] = True
+        for threads in self._tracks.threads(tracks):
+            ids = self._first_tid + threads.numbers
+            yield Threads(self._pid, ids, 1 + threads.numbers, threads.full_names, self._nested(threads))
+
+    def _nested(self, tracks: NamedTracks) -> Nested:
+        around = np.where(tracks.within == LAUNCH, self._launch_track, self._first_tid + tracks.within)
+        return Nested(around, tracks.labels)
 
     def _scopes(self, block: NDArray[np.void], tracks: Numbers) -> Events:
         first, lengths = runs_of_warps(block)

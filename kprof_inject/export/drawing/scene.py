@@ -33,22 +33,62 @@ more than one part is picked."""
 
 
 @dataclass(frozen=True, slots=True)
+class OwnThread:
+    """The thread that shows its process as a whole: the first. A viewer that nests draws it on the process's own
+    track."""
+
+    tid: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class TraceProcess:
-    """A process of the trace. ``pid`` is from 1 up, is no thread's id and says where it stands: lowest first."""
+    """A process of the trace. ``pid`` is from 1 up, is no thread's id and says where it stands: lowest first.
+
+    A viewer that nests shows it in the track ``within`` (0: in none), where it is called ``label``."""
 
     pid: int
     name: str
+    own: OwnThread | None = None
+    within: int = 0
+    label: str = ""
+
+    @property
+    def track(self) -> int:
+        """The id of its track, for what a viewer nests in it."""
+        return self.own.tid if self.own else self.pid
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """For viewers that nest: the id of the track in which each track stands, and what it is called there."""
+
+    within: Numbers
+    labels: TextColumn
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Tracks of one process with nothing on them but tracks, for viewers that nest. ``ids`` are like those of threads:
+    nothing else has them. ``positions`` order the groups of one track. A group comes before what stands in it."""
+
+    pid: int
+    ids: Numbers
+    positions: Numbers
+    nested: Nested
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
     """Threads of one process, on which something is drawn. No two of a trace have the same ``tids``; ``positions``,
-    from 0 up, say where each stands among those of its process."""
+    from 0 up, say where each stands among those of its process. None of them is the process's own. Where they are not
+    ``nested`` they stand in their process, by the same names."""
 
     pid: int
     tids: Numbers
     positions: Numbers
     names: TextColumn
+    nested: Nested | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +177,7 @@ class Counters:
     values: Numbers
 
 
-Part = TraceProcess | Threads | Events | Counters
+Part = TraceProcess | Groups | Threads | Events | Counters
 
 
 Section = Callable[[], Iterator[Part]]

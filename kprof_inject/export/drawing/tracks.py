@@ -1,7 +1,8 @@
-"""Layouts: how a launch's warps and scopes are spread over the threads of its process.
+"""Layouts: how a launch's warps and scopes are spread over the threads of its process, and which groups of these nest.
 
-A layout numbers the threads that there could be, in the order in which they stand; which of them there are is for the
-caller to see. Numbers are reckoned from the table of CTAs, so that a million warps need no table of their own.
+A layout numbers the threads that there could be, in the order in which they stand, and behind them their groups; which
+of them there are is for the caller to see. Numbers are reckoned from the table of CTAs, so that a million warps need no
+table of their own.
 """
 
 from __future__ import annotations
@@ -14,21 +15,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.export.drawing import LAYOUT_NAMES
-from kprof_inject.export.drawing.scene import Numbers, Picked, TextColumn
+from kprof_inject.export.drawing.scene import Mask, Numbers, Picked, TextColumn
 from kprof_inject.timeline.overlaps import lanes_of_rows
 from kprof_inject.timeline.partitions import by_warp, partition_names
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.timeline import Timeline
 
-_PlaceName = Callable[[Numbers, Numbers, Numbers], TextColumn]
-"""Of SMs, CTAs and warps."""
-
 _CTA_BITS = 32
 _INCOMPLETE = "incomplete"
 
+SM, CTA = "SM ", "CTA "
+"""What stands before the number in the name of an SM, or of a CTA."""
+
+LAUNCH = -1
+"""What stands around a track that is in no group: the launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTracks:
+    """Threads or groups, by number: the group in which each stands, and what it is called in that. Threads have
+    ``full_names``, too, for viewers that do not nest."""
+
+    numbers: Numbers
+    within: Numbers
+    labels: TextColumn
+    full_names: TextColumn = ()
+
 
 class Tracks(Protocol):
-    """The threads of one launch, by numbers from 0, in their order."""
+    """The threads of one launch and their groups, by numbers from 0, in their order."""
+
+    @property
+    def first_group(self) -> int:
+        """This number and those from it on are groups'."""
+        ...
 
     @property
     def count(self) -> int:
@@ -43,8 +63,13 @@ class Tracks(Protocol):
         """The thread of what is said of each warp (``INCOMPLETE_COLUMNS``)."""
         ...
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
-        """What these threads are called, in parts that are not empty."""
+    def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
+        """These threads, in parts that are not empty."""
+        ...
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        """All groups around these threads but those that are ``drawn``, which has a row for each group: each once, the
+        outer ones first, in parts that may be empty."""
         ...
 
 
@@ -92,6 +117,10 @@ class _WarpNumbers:
         ]
         self.count = len(keys) * self._per_cta
 
+    @property
+    def ctas(self) -> int:
+        return len(self._keys)
+
     def of_rows(self, columns: NDArray[np.void]) -> Numbers:
         return np.searchsorted(self._keys, self._key(columns)) * self._per_cta + _numbers(columns, "warp")
 
@@ -102,8 +131,24 @@ class _WarpNumbers:
 
     def places(self, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """SM, CTA and warp of each."""
-        ctas = self._ctas[numbers // self._per_cta]
-        return _numbers(ctas, "sm"), _numbers(ctas, "cta"), numbers % self._per_cta
+        return *self.places_of_ctas(self.cta(numbers)), self.warp(numbers)
+
+    def warp(self, numbers: Numbers) -> Numbers:
+        return numbers % self._per_cta
+
+    def cta(self, numbers: Numbers) -> Numbers:
+        """The CTA of each, by its place in their order."""
+        return numbers // self._per_cta
+
+    def places_of_ctas(self, ctas: Numbers) -> tuple[Numbers, Numbers]:
+        """SM and CTA of each."""
+        chosen = self._ctas[ctas]
+        return _numbers(chosen, "sm"), _numbers(chosen, "cta")
+
+    def sm_ranks(self) -> Numbers:
+        """For each CTA in their order, how many SMs come before its own. They are ordered by SM."""
+        sms = _numbers(self._ctas, "sm")
+        return np.cumsum(np.diff(sms, prepend=sms[:1]) != 0)
 
     def partitions(self, numbers: Numbers) -> TextColumn:
         """What is told of each one's partition behind its place: nothing unless the kernel is warp specialised."""
@@ -112,24 +157,28 @@ class _WarpNumbers:
 
 @dataclass(frozen=True, slots=True)
 class SmLayout:
-    """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others."""
+    """A thread for each warp, ordered by SM, CTA and warp. Beneath it stand those for the scopes that cross others.
+    The groups are SMs, and CTAs in them."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_WarpNumbers(timeline, _sm_and_cta), timeline, _Nouns.of(timeline).sm_first)
+        nouns = _Nouns.of(timeline)
+        if not nouns.has_sms:
+            return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, nouns)
+        return _SmTracks(_WarpNumbers(timeline, _sm_and_cta), timeline, nouns)
 
 
 @dataclass(frozen=True, slots=True)
 class CtaLayout:
-    """As ``SmLayout``, ordered by CTA and warp."""
+    """As ``SmLayout``, ordered by CTA and warp. The groups are CTAs."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
-        return _WarpTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline).cta_first)
+        return _CtaTracks(_WarpNumbers(timeline, _cta), timeline, _Nouns.of(timeline))
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeLayout:
     """A thread for each scope and warp, so that one scope of all warps stands together, ordered by SM, CTA and warp.
-    What warps lost stands below, on threads of its own."""
+    What warps lost stands below, on threads of its own. The groups are scopes."""
 
     def tracks(self, timeline: Timeline) -> Tracks:
         partitions = partition_names(timeline.table)
@@ -138,7 +187,7 @@ class ScopeLayout:
             for index, scope in enumerate(timeline.table.scopes)
         ]
         warps = _WarpNumbers(timeline, _sm_and_cta)
-        return _ScopeTracks(warps, timeline, [*names, _INCOMPLETE], _Nouns.of(timeline).sm_first)
+        return _ScopeTracks(warps, timeline, [*names, _INCOMPLETE], _Nouns.of(timeline))
 
 
 BY_SM: TrackLayout = SmLayout()
@@ -146,9 +195,20 @@ LAYOUTS: dict[str, TrackLayout] = dict(zip(LAYOUT_NAMES, (BY_SM, CtaLayout(), Sc
 """By the names that users know them by."""
 
 
+def sm_label(sm: int) -> str:
+    """What the group of an SM is called."""
+    return f"{SM}{sm}"
+
+
+def cta_label(cta: int) -> str:
+    """What the group of a CTA is called in that of its SM."""
+    return f"{CTA}{cta}"
+
+
 @dataclass(frozen=True, slots=True)
 class _Nouns:
-    """What a launch's threads are called by. SMs have no place in a name where nobody knows them."""
+    """What a launch's threads are called by, each with a blank behind it. SMs have no place in a name where nobody
+    knows them."""
 
     cta: str
     warp: str
@@ -157,15 +217,18 @@ class _Nouns:
     @classmethod
     def of(cls, timeline: Timeline) -> _Nouns:
         kernel = timeline.launch.kernel
-        return cls(kernel.cta_name, kernel.warp_name, bool((timeline.ctas["sm"] >= 0).all()))
+        return cls(f"{kernel.cta_name} ", f"{kernel.warp_name} ", bool((timeline.ctas["sm"] >= 0).all()))
 
     def sm_first(self, sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
-        place: TextColumn = (f"{self.cta} ", cta, f" {self.warp} ", warp)
-        return ("SM ", sm, " ", *place) if self.has_sms else place
+        place: TextColumn = (self.cta, cta, f" {self.warp}", warp)
+        return (SM, sm, " ", *place) if self.has_sms else place
 
     def cta_first(self, sm: Numbers, cta: Numbers, warp: Numbers) -> TextColumn:
-        place: TextColumn = (f"{self.cta} ", cta, f" {self.warp} ", warp)
-        return (*place, ", SM ", sm) if self.has_sms else place
+        place: TextColumn = (self.cta, cta, f" {self.warp}", warp)
+        return (*place, f", {SM}", sm) if self.has_sms else place
+
+    def cta_alone(self, sm: Numbers, cta: Numbers) -> TextColumn:
+        return (self.cta, cta, f", {SM}", sm) if self.has_sms else (self.cta, cta)
 
 
 def _lane_count(timeline: Timeline) -> int:
@@ -181,15 +244,20 @@ def _own_lanes(scopes: NDArray[np.void], timeline: Timeline) -> Numbers:
     return lanes_of_rows(scopes, timeline.overlaps)
 
 
-class _WarpTracks:
-    """A thread for each warp and lane."""
+_PlaceName = Callable[[Numbers, Numbers, Numbers], TextColumn]
 
-    def __init__(self, warps: _WarpNumbers, timeline: Timeline, name: _PlaceName) -> None:
+
+class _WarpTracks:
+    """A thread for each warp and lane. Behind these a group for each CTA is numbered."""
+
+    def __init__(self, warps: _WarpNumbers, timeline: Timeline, nouns: _Nouns, name: _PlaceName) -> None:
         self._warps = warps
         self._timeline = timeline
+        self._nouns = nouns
         self._per_warp = _lane_count(timeline)
         self._name = name
-        self.count = warps.count * self._per_warp
+        self.first_group = warps.count * self._per_warp
+        self.count = self.first_group + warps.ctas
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
         lane = self._timeline.lanes[_numbers(scopes, "scope")] + _own_lanes(scopes, self._timeline)
@@ -198,27 +266,70 @@ class _WarpTracks:
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return self._warps.of_rows(incomplete) * self._per_warp
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
+    def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
         lane = numbers % self._per_warp
         usual, further = numbers[lane == 0], numbers[lane > 0]
         if usual.size:
-            yield usual, self._places(usual)
+            yield self._named(usual)
         if further.size:
-            yield further, (*self._places(further), " (crossing ", lane[lane > 0], ")")
+            yield self._named(further, " (crossing ", lane[lane > 0], ")")
 
-    def _places(self, numbers: Numbers) -> TextColumn:
+    def _named(self, numbers: Numbers, *crossing: str | Numbers) -> NamedTracks:
         warps = numbers // self._per_warp
-        return *self._name(*self._warps.places(warps)), *self._warps.partitions(warps)
+        further = (*self._warps.partitions(warps), *crossing)
+        return NamedTracks(
+            numbers,
+            self.first_group + self._warps.cta(warps),
+            (self._nouns.warp, self._warps.warp(warps), *further),
+            (*self._name(*self._warps.places(warps)), *further),
+        )
+
+    def _ctas_of(self, numbers: Numbers) -> Numbers:
+        return np.unique(self._warps.cta(numbers // self._per_warp))
+
+
+class _SmTracks(_WarpTracks):
+    """Behind the groups of CTAs those of SMs are numbered."""
+
+    def __init__(self, warps: _WarpNumbers, timeline: Timeline, nouns: _Nouns) -> None:
+        super().__init__(warps, timeline, nouns, nouns.sm_first)
+        self._sm_ranks = warps.sm_ranks()
+        self._first_sm = self.count
+        self.count += int(self._sm_ranks.max(initial=-1)) + 1
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        ctas = self._ctas_of(numbers)
+        of_ctas, of_sms = drawn[: self._warps.ctas], drawn[self._warps.ctas :]
+        ranks = np.unique(self._sm_ranks[ctas])
+        ranks = ranks[~of_sms[ranks]]
+        sm, _ = self._warps.places_of_ctas(np.searchsorted(self._sm_ranks, ranks))
+        yield NamedTracks(self._first_sm + ranks, np.full_like(ranks, LAUNCH), (SM, sm))
+        ctas = ctas[~of_ctas[ctas]]
+        _, cta = self._warps.places_of_ctas(ctas)
+        yield NamedTracks(self.first_group + ctas, self._first_sm + self._sm_ranks[ctas], (self._nouns.cta, cta))
+
+
+class _CtaTracks(_WarpTracks):
+    """The groups of CTAs stand in none."""
+
+    def __init__(self, warps: _WarpNumbers, timeline: Timeline, nouns: _Nouns) -> None:
+        super().__init__(warps, timeline, nouns, nouns.cta_first)
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        ctas = self._ctas_of(numbers)
+        ctas = ctas[~drawn[ctas]]
+        sm, cta = self._warps.places_of_ctas(ctas)
+        yield NamedTracks(self.first_group + ctas, np.full_like(ctas, LAUNCH), self._nouns.cta_alone(sm, cta))
 
 
 class _ScopeTracks:
     """A thread for each of these names, on as many lanes as its scope takes, and each warp; a scope's is that at its
-    index, the last is for what was lost."""
+    index, the last is for what was lost. Behind these a group for each name and lane is numbered."""
 
-    def __init__(self, warps: _WarpNumbers, timeline: Timeline, names: list[str], place: _PlaceName) -> None:
+    def __init__(self, warps: _WarpNumbers, timeline: Timeline, names: list[str], nouns: _Nouns) -> None:
         self._warps = warps
         self._timeline = timeline
-        self._place = place
+        self._nouns = nouns
         lanes = np.ones(len(names), dtype=np.int64)
         if timeline.overlaps is not None:
             lanes[:-1] = timeline.overlaps
@@ -228,7 +339,8 @@ class _ScopeTracks:
             for name, count in zip(names, lanes.tolist(), strict=True)
             for lane in range(count)
         ]
-        self.count = warps.count * len(self._names)
+        self.first_group = warps.count * len(self._names)
+        self.count = self.first_group + len(self._names)
 
     def of_scopes(self, scopes: NDArray[np.void]) -> Numbers:
         which = self._first[_numbers(scopes, "scope")] + _own_lanes(scopes, self._timeline)
@@ -237,7 +349,13 @@ class _ScopeTracks:
     def of_incomplete(self, incomplete: NDArray[np.void]) -> Numbers:
         return (len(self._names) - 1) * self._warps.count + self._warps.of_rows(incomplete)
 
-    def names(self, numbers: Numbers) -> Iterator[tuple[Numbers, TextColumn]]:
+    def threads(self, numbers: Numbers) -> Iterator[NamedTracks]:
         which, warp = np.divmod(numbers, max(self._warps.count, 1))
         if numbers.size:
-            yield numbers, (Picked(self._names, which), ": ", *self._place(*self._warps.places(warp)))
+            place = self._nouns.sm_first(*self._warps.places(warp))
+            yield NamedTracks(numbers, self.first_group + which, place, (Picked(self._names, which), ": ", *place))
+
+    def groups(self, numbers: Numbers, drawn: Mask) -> Iterator[NamedTracks]:
+        which = np.unique(numbers // max(self._warps.count, 1))
+        which = which[~drawn[which]]
+        yield NamedTracks(self.first_group + which, np.full_like(which, LAUNCH), (Picked(self._names, which),))

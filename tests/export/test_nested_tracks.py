@@ -1,0 +1,207 @@
+"""How the tracks of a Perfetto trace nest, by the table that the Perfetto UI makes its rows of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import drawn
+import pytest
+from buffers import Cta, Scope, end, save_launch, start
+from drawn import NESTED_TRACKS, number
+from programs.child import REPO
+from trace_processor.processor import Row
+
+from kprof_inject.export.drawing.opening import last_launch
+from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export.perfetto import perfetto_trace
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+SLICES = (
+    "SELECT EXTRACT_ARG(source_arg_set_id, 'trace_id') AS uuid, slice.ts AS ts, slice.dur AS dur, slice.name AS name,"
+    " slice.depth AS depth, around.name AS around FROM slice JOIN track ON track.id = slice.track_id"
+    " LEFT JOIN slice around ON around.id = slice.parent_id ORDER BY slice.ts, slice.id"
+)
+
+
+def rows_of(folder: Path, timelines: list[Timeline], layout: str = "sm") -> list[str]:
+    """The UI's rows from top to bottom, indented as they nest."""
+    (rows,) = drawn.load(folder / "trace.pftrace", list(perfetto_trace(timelines, LAYOUTS[layout])), NESTED_TRACKS)
+    return ["  " * number(row, "depth") + str(row["name"]) for row in rows]
+
+
+FIRST = "matmul launch 0, grid 3x1x1, device 0"
+COUNTERS = ["  active CTAs", "    all SMs", "    SM 4", "    SM 17"]
+
+
+def test_warps_stand_in_ctas_in_sms(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, drawn.loops(tmp_path)[:1]) == [
+        FIRST,
+        *COUNTERS,
+        "  SM 4",
+        "    CTA 1",
+        "      warp 0",
+        "      warp 1",
+        "  SM 17",
+        "    CTA 0",
+        "      warp 0",
+        "      warp 1",
+        "    CTA 2",
+        "      warp 0",
+        "      warp 1",
+    ]
+
+
+def test_warps_stand_in_ctas(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, drawn.loops(tmp_path)[:1], "cta") == [
+        FIRST,
+        *COUNTERS,
+        "  CTA 0, SM 17",
+        "    warp 0",
+        "    warp 1",
+        "  CTA 1, SM 4",
+        "    warp 0",
+        "    warp 1",
+        "  CTA 2, SM 17",
+        "    warp 0",
+        "    warp 1",
+    ]
+
+
+def test_warps_stand_in_scopes(tmp_path: Path) -> None:
+    places = [f"    SM {sm} CTA {cta} warp {warp}" for sm, cta in ((8, 1), (9, 0)) for warp in (0, 1)]
+    # Of warps that lost most, what is left is the end of the last iteration, and the scope behind the loop.
+    assert rows_of(tmp_path, drawn.loops(tmp_path)[2:], "scope")[5:] == [
+        row for name in ("iter[0]", "load", "nowhere", "incomplete") for row in (f"  {name}", *places)
+    ]
+
+
+def test_scopes_that_cross_stand_beneath_their_warp(tmp_path: Path) -> None:
+    warps = rows_of(tmp_path, drawn.crossing(tmp_path))[-4:]
+    assert [row.strip() for row in warps] == ["warp 0", "warp 0 (crossing 1)", "warp 1", "warp 1 (crossing 1)"]
+
+
+def test_warps_say_which_partition_they_run(tmp_path: Path) -> None:
+    scopes = [Scope("func", "func", partition=0), Scope("loop", "loop", partition=1)]
+    warps = [[start(0, 1000), end(0, 1500)]] * 2 + [[start(1, 1100), end(1, 1400)], []]
+    partitions = [("default partition", 2), ("partition 0", 1)]
+    timeline = decode_launch(save_launch(tmp_path / "c", scopes, [Cta(warps)], 4, partitions=partitions))
+    assert rows_of(tmp_path, [timeline])[-3:] == [
+        "      warp 0, default partition",
+        "      warp 1, default partition",
+        "      warp 2, partition 0",
+    ]
+    assert "  loop (partition 0)" in rows_of(tmp_path, [timeline], "scope")
+
+
+def test_scopes_and_launches_of_one_name_stay_apart(tmp_path: Path) -> None:
+    scopes = [Scope("step", "op", record="1"), Scope("step", "op", record="2")]
+    warp = [start(0, 1000), end(0, 1100), start(1, 1200), end(1, 1300)]
+    timeline = decode_launch(save_launch(tmp_path / "c", scopes, [Cta([warp])], 8))
+    other = replace(timeline)
+    rows = rows_of(tmp_path, [timeline, other], "scope")
+    assert rows[4:8] == ["  step", "    SM 0 CTA 0 warp 0", "  step", "    SM 0 CTA 0 warp 0"]
+    assert rows[8:] == rows[:8]
+
+
+def test_launches_stand_in_the_process_that_called_them(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path, drawn.called(tmp_path))
+    assert [row for row in rows if not row.startswith("    ")] == [
+        "rank 0, host process 40",
+        "  rank 0, device 0: matmul launch 0, grid 1x1x1",
+        "  rank 0, device 0: matmul launch 1, grid 1x1x1",
+        "rank 1, host process 41",
+        "  rank 1, device 0: matmul launch 0 (last replay of a CUDA graph), grid 1x1x1",
+        "  rank 1, device 0: matmul launch 1, grid 1x1x1",
+    ]
+
+
+def test_what_is_in_flight_stands_before_the_sms(tmp_path: Path) -> None:
+    rows = rows_of(tmp_path, drawn.copying(tmp_path))
+    lanes = [row for row in rows if "lane" in row]
+    assert [row.strip().rpartition(", ")[2] for row in lanes] == ["lane 0", "lane 1", "lane 2"]
+    assert [row for row in rows[1:] if row not in lanes] == [
+        "  active CTAs",
+        "    all SMs",
+        "    SM 0",
+        "  bytes in flight",
+        "    SM 0",
+        "  in flight",
+        "    SM 0",
+        "      CTA 0",
+        "  SM 0",
+        "    CTA 0",
+        "      warp 0",
+    ]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_slice_stands_on_its_warps_track(tmp_path: Path, layout: str) -> None:
+    timelines = drawn.loops(tmp_path)[:2]
+    chunks = list(perfetto_trace(timelines, LAYOUTS[layout]))
+    rows, slices = drawn.load(tmp_path / "trace.pftrace", chunks, NESTED_TRACKS, SLICES)
+    paths = {row["uuid"]: str(row["path"]) for row in rows}
+    zero_ns = min(timeline.ctas["init_ns"].min() for timeline in timelines)
+    expected = [
+        (int(row["start_ns"] - zero_ns), int(row["end_ns"] - row["start_ns"]), name, place_of(layout, row, name))
+        for timeline in timelines
+        for row in timeline.scopes
+        for name in [timeline.table.scopes[row["scope"]].name]
+    ]
+    launches = {str(row["path"]) for row in rows if row["depth"] == 0}
+    shown = [
+        (row["ts"], row["dur"], row["name"], tuple(re.findall(r"(?:SM|CTA|warp) \d+", paths[row["uuid"]])))
+        for row in slices
+        if paths[row["uuid"]] not in launches
+    ]
+    assert sorted(shown, key=repr) == sorted(expected, key=repr)
+    # A launch as a whole stands on the launch's own row.
+    wholes = [row for row in slices if paths[row["uuid"]] in launches]
+    assert [(row["name"], row["depth"]) for row in wholes] == [("matmul", 0)] * 2
+    if layout != "scope":
+        assert {(row["name"], row["around"]) for row in slices} >= {("load", "iter[0]"), ("iter[0]", "loop[0]")}
+
+
+def place_of(layout: str, scope: Row, name: str) -> tuple[str, ...]:
+    sm, cta, warp = f"SM {scope['sm']}", f"CTA {scope['cta']}", f"warp {scope['warp']}"
+    return (cta, sm, warp) if layout == "cta" else (sm, cta, warp)
+
+
+def test_the_tracks_to_open_lead_to_the_first_warps(tmp_path: Path) -> None:
+    timelines = drawn.loops(tmp_path)
+    seen = last_launch(timelines)
+    assert seen
+    # Of a kernel with three warps a screen has room for five CTAs.
+    assert seen.tracks == ("matmul launch 0, grid 2x1x1, device 0", "SM 8", "SM 9", "CTA 1", "CTA 0")
+    (rows,) = drawn.load(tmp_path / "trace.pftrace", list(perfetto_trace(timelines)), NESTED_TRACKS)
+    opened = [
+        str(row["path"])
+        for row in rows
+        if row["name"] == "warp 0" and set(str(row["path"]).split(" > ")[:-1]) <= set(seen.tracks)
+    ]
+    assert opened == [f"{seen.tracks[0]} > {place} > warp 0" for place in ("SM 8 > CTA 1", "SM 9 > CTA 0")]
+
+
+def test_all_around_a_called_launch_is_opened(tmp_path: Path) -> None:
+    seen = last_launch(drawn.called(tmp_path))
+    assert seen
+    assert seen.tracks[:2] == ("rank 1, host process 41", "rank 1, device 0: matmul launch 1, grid 1x1x1")
+
+
+def sql_in(page: str) -> list[str]:
+    """The queries of a page of the documentation."""
+    return re.findall(r"```sql\n(.*?)```", (REPO / "docs" / page).read_text(), re.DOTALL)
+
+
+def test_the_queries_in_the_documentation_find_something(tmp_path: Path) -> None:
+    timelines = drawn.loops(tmp_path)
+    by_launch, by_place = sql_in("exports.md")
+    launches, places = drawn.load(tmp_path / "trace.pftrace", list(perfetto_trace(timelines)), by_launch, by_place)
+    runs = {(row["launch"], row["name"]): row["runs"] for row in launches}
+    assert runs[FIRST, "iter[0]"] == sum(n + n - 1 for n in (3, 4, 2))
+    assert sum(number(row, "runs") for row in launches) == sum(timeline.scope_count for timeline in timelines)
+    assert places[0].keys() == {"sm", "cta", "warp", "ts", "dur"}
+    assert len(places) == 10
+    durations = [number(row, "dur") for row in places]
+    assert durations == sorted(durations, reverse=True)
