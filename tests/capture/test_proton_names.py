@@ -116,5 +116,5 @@ def test_json_that_names_no_ids_is_an_error(tmp_path: Path, text: str, message: 
 def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "kernel.ttgir"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(KprofError, match="no text file"):
+    with pytest.raises(KprofError, match="not a text file"):
         read_scope_names(path)

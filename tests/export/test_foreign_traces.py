@@ -16,8 +16,9 @@ from kprof_inject.results import Results
 
 T = 1_790_000_000_000_000_000
 SLICES = (
-    "SELECT slice.name AS name, ts, dur, thread.name AS thread FROM slice JOIN thread_track ON"
-    " thread_track.id = track_id JOIN thread USING (utid) WHERE category = 'scope'"
+    "SELECT slice.name AS name, ts, dur, COALESCE(thread.name, around.name || ' ' || track.name) AS thread"
+    " FROM slice JOIN track ON track.id = track_id LEFT JOIN track AS around ON around.id = track.parent_id"
+    " LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid) WHERE category = 'scope'"
 )
 FAULTS = "SELECT name FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
