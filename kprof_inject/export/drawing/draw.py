@@ -11,9 +11,10 @@ import numpy as np
 from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
-from kprof_inject.export.drawing.launch_events import launch_events, launch_facts
+from kprof_inject.export.drawing.launch_events import Told, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
+    Arrow,
     Arrows,
     EventKind,
     Events,
@@ -124,13 +125,14 @@ def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _DrawnProcess:
-    """A process that is to be drawn: how many thread ids it takes, and its parts, of its own id and the first of its
-    threads'."""
+class DrawnProcess:
+    """A process that is to be drawn: how many thread ids it takes, its parts, of its own id and the first of its
+    threads', and where it stands (None: in the order of all)."""
 
     name: str
     threads: int
     drawn: Callable[[int, int], Iterator[Part]]
+    position: int | None = None
 
 
 def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
@@ -139,12 +141,13 @@ def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
 
     An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
     placed = place_launches(timelines)
-    return Scene([launch_facts(launch) for launch in placed], list(_sections(list(_together(placed, layout)))))
+    return Scene([launch_facts(launch) for launch in placed], list(sections(list(_together(placed, layout)))))
 
 
-def _sections(together: Sequence[Sequence[_DrawnProcess]]) -> Iterator[Section]:
+def sections(together: Sequence[Sequence[DrawnProcess]], first_id: int = 1) -> Iterator[Section]:
+    """Each group of processes as a section. They and their threads have the ids from ``first_id`` on."""
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
-    pid, first_tid = 1, sum(map(len, together)) + 1
+    pid, first_tid = first_id, first_id + sum(map(len, together))
     for processes in together:
         numbered = []
         for process in processes:
@@ -153,13 +156,13 @@ def _sections(together: Sequence[Sequence[_DrawnProcess]]) -> Iterator[Section]:
         yield partial(_section, numbered)
 
 
-def _section(numbered: Sequence[tuple[_DrawnProcess, int, int]]) -> Iterator[Part]:
+def _section(numbered: Sequence[tuple[DrawnProcess, int, int]]) -> Iterator[Part]:
     for process, pid, first_tid in numbered:
-        yield TraceProcess(pid, process.name)
+        yield TraceProcess(pid, process.name, process.position)
         yield from process.drawn(pid, first_tid)
 
 
-def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[_DrawnProcess]]:
+def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[DrawnProcess]]:
     """The processes of each section: a launch's are one, so that sections take about as long."""
     calls = _calls(placed)
     several_hosts = len({launch.timeline.launch.origin.host for launch in placed}) > 1
@@ -167,16 +170,30 @@ def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[l
         origin = launch.timeline.launch.origin
         if mine := calls.pop(_process_of(origin), None):
             made = HostLaunches.of(mine)
-            yield [_DrawnProcess(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
-        name = launch.title
-        arrow = number if _has_arrow(launch) else 0
-        tracks = layout.tracks(launch.timeline)
-        processes = [_DrawnProcess(name, 1 + tracks.count, partial(launch_events, launch, tracks, arrow))]
-        if launch.timeline.ctas.size:
-            processes.append(_DrawnProcess(f"{name}: active CTAs", 0, partial(_counters, launch)))
-        if flew := FlightEvents.of(launch):
-            processes.append(_DrawnProcess(f"{name}: in flight", flew.lanes.count, flew.parts))
-        yield processes
+            yield [DrawnProcess(host_process_name(origin, of_several_hosts=several_hosts), made.threads, made.parts)]
+        arrow = None
+        if launch.call is not None and _has_arrow(launch):
+            arrow = Arrow(number, launch.clock.ns_on_axis(launch.call.start_ns))
+        yield launch_processes(launch, layout, arrow)
+
+
+def launch_processes(
+    placed: PlacedLaunch,
+    layout: TrackLayout,
+    arrow: Arrow | None,
+    told: Told = (),
+    position: int | None = None,
+) -> list[DrawnProcess]:
+    """The processes of a launch: itself, to which ``arrow`` points, its counters, and what was in flight. ``told`` is
+    what to tell with it and with each of its scopes, ``position`` where all of them stand."""
+    tracks = layout.tracks(placed.timeline)
+    drawn = partial(launch_events, placed, tracks, arrow, told)
+    processes = [DrawnProcess(placed.title, 1 + tracks.count, drawn, position)]
+    if placed.timeline.ctas.size:
+        processes.append(DrawnProcess(f"{placed.title}: active CTAs", 0, partial(_counters, placed), position))
+    if flew := FlightEvents.of(placed):
+        processes.append(DrawnProcess(f"{placed.title}: in flight", flew.lanes.count, flew.parts, position))
+    return processes
 
 
 def _calls(placed: Sequence[PlacedLaunch]) -> dict[Hashable, list[HostLaunch]]:

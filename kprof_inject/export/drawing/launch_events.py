@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
-from kprof_inject.export.drawing.scene import Arg, Arrows, EventKind, Events, Mask, Numbers, Part, Threads
+from kprof_inject.export.drawing.scene import Arg, Arrow, Arrows, EventKind, Events, Mask, Numbers, Part, Threads
 from kprof_inject.export.drawing.tracks import Tracks, runs_of_warps
 from kprof_inject.timeline.axis import PlacedLaunch
 from kprof_inject.timeline.columns import ScopeFlag
@@ -71,34 +71,42 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
     }
 
 
-def launch_events(placed: PlacedLaunch, tracks: Tracks, arrow: int, pid: int, first_tid: int) -> Iterator[Part]:
+Told = tuple[tuple[str, str | int | float], ...]
+"""Arguments that a launch and all of its scopes have, beside their own."""
+
+
+def launch_events(
+    placed: PlacedLaunch, tracks: Tracks, arrow: Arrow | None, told: Told, pid: int, first_tid: int
+) -> Iterator[Part]:
     """A launch's threads and what stands on them. The first, ``first_tid``, shows the launch as a whole, to which
-    ``arrow`` points (0: none); those of ``tracks`` follow."""
+    ``arrow`` points; those of ``tracks`` follow."""
     if span_ns := placed.span_ns():
         yield Threads(pid, _column(first_tid), _column(0), ("kernel launch",))
-        yield _whole(placed, span_ns, pid, first_tid, arrow)
-    yield from _WarpEvents(placed, pid, first_tid, tracks).parts()
+        yield _whole(placed, span_ns, pid, first_tid, arrow, told)
+    yield from _WarpEvents(placed, pid, first_tid, tracks, told).parts()
 
 
 def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
-def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], pid: int, tid: int, arrow: int) -> Events:
+def _whole(
+    placed: PlacedLaunch, span_ns: tuple[int, int], pid: int, tid: int, arrow: Arrow | None, told: Told
+) -> Events:
     timeline = placed.timeline
     begin_ns, end_ns = span_ns
-    called_ns = placed.clock.ns_on_axis(placed.call.start_ns) if placed.call else begin_ns
+    arrow = arrow or Arrow(0, begin_ns)
     return Events(
         pid,
         _column(tid),
-        [EventKind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
+        [EventKind(timeline.launch.kernel.name, "launch", (*told, *_launch_args(timeline)))],
         _column(0),
         _column(begin_ns),
         _column(end_ns),
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
-        arrows=Arrows(_column(arrow), arrive=True, at_ns=_column(max(begin_ns, called_ns))),
+        arrows=Arrows(_column(arrow.id), arrive=True, at_ns=_column(max(begin_ns, arrow.leaves_ns))),
     )
 
 
@@ -123,7 +131,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 class _WarpEvents:
     """The threads of a launch's warps."""
 
-    def __init__(self, placed: PlacedLaunch, pid: int, first_tid: int, tracks: Tracks) -> None:
+    def __init__(self, placed: PlacedLaunch, pid: int, first_tid: int, tracks: Tracks, told: Told) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
         self._pid = pid
         # The launch as a whole has the first.
@@ -131,7 +139,8 @@ class _WarpEvents:
         self._tracks = tracks
         partitions = partition_names(placed.timeline.table)
         self._scope_kinds = [
-            _scope_kind(scope, partitions.get(index, "")) for index, scope in enumerate(placed.timeline.table.scopes)
+            _scope_kind(scope, partitions.get(index, ""), told)
+            for index, scope in enumerate(placed.timeline.table.scopes)
         ]
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
 
@@ -199,10 +208,10 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
     return numbers[others.take(at, mode="clip") != numbers] if others.size else numbers
 
 
-def _scope_kind(scope: ScopeInfo, partition: str) -> EventKind:
+def _scope_kind(scope: ScopeInfo, partition: str, told: Told) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
-    told = tuple((name, text) for name, text in args if text)
-    return EventKind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
+    known = tuple((name, text) for name, text in args if text)
+    return EventKind(scope.name, scope.kind, (*told, *known), is_instant=scope.kind == ScopeKind.INSTANT)
 
 
 def _scope_args(block: NDArray[np.void], is_slice: Mask | None) -> Iterator[Arg]:

@@ -34,10 +34,12 @@ more than one part is picked."""
 
 @dataclass(frozen=True, slots=True)
 class TraceProcess:
-    """A process of the trace. ``pid`` is from 1 up, is no thread's id and says where it stands: lowest first."""
+    """A process of the trace. ``pid`` is from 1 up and is no thread's id. ``position`` says where it stands, lowest
+    first; None: by its ``pid``. Only who writes into another's trace needs it."""
 
     pid: int
     name: str
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,14 @@ class Arrows:
     ids: Numbers
     arrive: bool
     at_ns: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """One arrow that points to a launch: its id, and when it leaves, in nanoseconds from the axis's zero."""
+
+    id: int
+    leaves_ns: int
 
 
 @dataclass(frozen=True, slots=True)
