@@ -46,7 +46,7 @@ class Captured:
 
     names: frozenset[str]
     grids: frozenset[tuple[int, ...]]
-    threads: int
+    threads: int | None
     stream: int
     ran: Span | None
     called: Span | None
@@ -200,7 +200,7 @@ def _alike(launch: Captured, bars: Sequence[Bar], named: Sequence[int]) -> _Alik
     if not same_grid:
         others = sorted({"x".join(map(str, bars[at].grid or ())) for at in named})
         return f"has another grid than the kernels of its name: {listed(others, _MOST_NAMED)}"
-    same = [at for at in same_grid if bars[at].block is None or prod(bars[at].block or ()) == launch.threads]
+    same = [at for at in same_grid if bars[at].block is None or launch.threads in (None, prod(bars[at].block or ()))]
     if not same:
         others = sorted({str(prod(bars[at].block or ())) for at in same_grid})
         return (

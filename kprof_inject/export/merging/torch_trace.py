@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.files import read_regular
@@ -83,9 +83,9 @@ class TorchTrace:
     """``text[:events_end]`` ends with the last event, ``text[events_end:]`` begins with the bracket behind it, and
     ``events_begin`` is behind the one before the first.
 
-    ``is_unix_time`` says whether times are such: then ``base_ns`` is what they count from. ``ids`` are the numbers that
-    its processes and threads have, ``sort_indices`` where its processes stand, ``host_pids`` the processes that ran
-    the program."""
+    ``is_unix_time`` says whether the bars' times are such; ``base_ns`` is what the trace counts from. ``pids`` are its
+    processes, ``process_names`` and ``sort_indices`` what they are called and where they stand, ``ids`` the numbers of
+    all processes and threads, ``host_pids`` the processes that ran the program."""
 
     path: Path
     text: str
@@ -96,14 +96,33 @@ class TorchTrace:
     is_unix_time: bool
     rank: int | None
     host_pids: frozenset[int]
+    pids: frozenset[int | str]
     ids: frozenset[int]
-    sort_indices: dict[int | str, int] = field(default_factory=dict)
+    process_names: dict[int | str, str]
+    sort_indices: dict[int | str, int]
+
+    @property
+    def who(self) -> str:
+        """What to call it beside others."""
+        return self.path.name if self.rank is None else f"rank {self.rank}"
 
     def events(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
         """Each event again, with where its text begins and ends. Floats are text."""
         for begin, end, event in _elements(self.text, self.events_begin):
             if isinstance(event, dict):
                 yield begin, end, event
+
+
+def member_spans(text: str) -> Iterator[tuple[str, int, int]]:
+    """The members of a JSON object: the name of each, and where its value begins and ends."""
+    at = _expect(text, 0, "{")
+    while text[_skip(text, at)] != "}":
+        name, at = _DECODER.raw_decode(text, _skip(text, at))
+        begin = _skip(text, _expect(text, at, ":"))
+        _, at = _DECODER.raw_decode(text, begin)
+        yield str(name), begin, at
+        at = _skip(text, at)
+        at += text[at] == ","
 
 
 def read_torch_trace(path: Path) -> TorchTrace:
@@ -197,7 +216,9 @@ def _read(path: Path, text: str) -> TorchTrace:
         is_unix_time=base_ns > 0 or bars[0].span.start_ns > _UNIX_TIME_US * 1000,
         rank=rank if isinstance(rank, int) else None,
         host_pids=frozenset(gathered.host_pids),
+        pids=frozenset(gathered.pids),
         ids=frozenset(gathered.ids),
+        process_names=gathered.process_names,
         sort_indices=gathered.sort_indices,
     )
 
@@ -236,28 +257,33 @@ class _Gathered:
     kernels: list[dict[str, Any]] = field(default_factory=list)
     calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     host_pids: set[int] = field(default_factory=set)
+    pids: set[int | str] = field(default_factory=set)
     ids: set[int] = field(default_factory=set)
+    process_names: dict[int | str, str] = field(default_factory=dict)
     sort_indices: dict[int | str, int] = field(default_factory=dict)
 
     def add(self, event: Any) -> None:
         if not isinstance(event, dict):
             return
-        pid, tid = event.get("pid"), event.get("tid")
+        pid, tid, category, args = event.get("pid"), event.get("tid"), event.get("cat"), _args(event)
         self.ids.update(number for number in (pid, tid) if isinstance(number, int))
-        category = event.get("cat")
-        args = _args(event)
+        if isinstance(pid, int | str):
+            self.pids.add(pid)
+            self._add_name(pid, event.get("name"), args)
         if category == _KERNELS and event.get("ph") == "X":
             self.kernels.append(event)
         elif category in _OF_THE_HOST and isinstance(pid, int):
             self.host_pids.add(pid)
-        if category in _LAUNCHING and "Launch" in str(event.get("name")):
-            correlation = args.get("correlation")
-            if isinstance(correlation, int):
-                self.calls[correlation] = event
-        elif event.get("name") == "process_sort_index" and isinstance(pid, int | str):
-            index = args.get("sort_index")
-            if isinstance(index, int):
-                self.sort_indices[pid] = index
+        correlation = args.get("correlation")
+        if category in _LAUNCHING and isinstance(correlation, int) and "Launch" in str(event.get("name")):
+            self.calls[correlation] = event
+
+    def _add_name(self, pid: int | str, event_name: Any, args: dict[str, Any]) -> None:
+        name, index = args.get("name"), args.get("sort_index")
+        if event_name == "process_name" and isinstance(name, str):
+            self.process_names[pid] = name
+        elif event_name == "process_sort_index" and isinstance(index, int):
+            self.sort_indices[pid] = index
 
 
 def _bars(gathered: _Gathered, base_ns: int) -> Iterator[Bar]:
@@ -292,7 +318,7 @@ def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _is_time(value: Any) -> bool:
+def _is_time(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_NS
 
 
