@@ -57,7 +57,8 @@ def kineto_text(
             f'    "ts": {microseconds(1_000)}, "dur": 5.000,\n    "args": {{\n      "External id": 1\n    }}\n  }},',
             more,
             *(_kernel(kernel, pid, zero_ns) for kernel in kernels),
-            '\n  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n    "pid": "", "tid": "", "ts": 9000.123\n  }',
+            '\n  {\n    "name": "Record Window End", "ph": "i", "s": "g",\n',
+            '    "pid": "", "tid": "", "ts": 9000.123\n  }',
             '\n  ],\n  "traceName": "trace.json"\n}',
         ]
     )

@@ -1,9 +1,9 @@
 """Which launch of a capture is which kernel of a trace, and how the device's clock stands to the trace's. Pure.
 
-All is of one device. A launch's CTAs ran while its kernel did, so each pair of a launch and a kernel of its name, grid
-and size says in which interval the offset of the two clocks lies. The pairs on which most launches agree are the true
-ones. Where several offsets would do as well, as in a loop that runs to a beat, the host's calls decide: a kernel's call
-lies in the time that the host took to launch it. If they cannot decide either, nothing is matched.
+All is of one device. A kernel may be a launch if it has its name, grid and size, and if its call lies in the time that
+the host took for the launch. A launch's CTAs ran while its kernel did, so each such pair says in which interval the
+offset of the two clocks lies. The pairs on which most launches agree are the true ones. Where several offsets would do
+as well, as for the replays of a CUDA graph, which have no call of their own, nothing is matched.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -25,8 +24,8 @@ from kprof_inject.timeline.host_clock import HostClock, fit_host_clock
 
 # How far the clocks of Kineto and of the host may be apart: both are Unix time, the one by way of CUPTI.
 _CLOCKS_APART_NS = 5_000_000
-# How far a call may begin before the host noted that it was about to make it, or end after.
-_CALLS_APART_NS = 20_000
+# The same of host times alone, which both read from its clock.
+_CALLS_APART_NS = 5_000
 # How far CTAs may lie outside of their kernel, in steps: the least one that loses few launches is taken. The trace's
 # times of a kernel were converted from the device's clock, which need not be a straight line.
 _SLACKS_NS = (0, 1_000, 5_000)
@@ -34,8 +33,12 @@ _FEW = 0.1
 # Pairs to be looked at, if nothing but names tells which belong together: some seconds.
 _MOST_OPTIONS = 2_000_000
 _MOST_RIVALS = 64
-_MOST_ROUNDS = 8
+# Of several shifts, the one near zero has to be so many times nearer than the next.
+_NEARER = 4
+_MOST_ROUNDS = 32
 _MOST_NAMED = 3
+
+_SHARED = "fits several kernels at once, or one that another launch fits, too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +89,34 @@ def match(launches: Sequence[Captured], bars: Sequence[Bar], prior: HostClock | 
     """``prior`` takes the device's clock to the trace's, within some milliseconds; None if that is unknown. Launches
     and bars may be in any order."""
     candidates, refusals = _candidates(launches, bars, prior)
-    options = list(islice(_options(launches, bars, candidates, prior), _MOST_OPTIONS + 1))
-    if len(options) > _MOST_OPTIONS:
+    if sum(map(len, candidates.values())) > _MOST_OPTIONS:
         return _nothing(refusals, candidates, "has too many kernels of its name to choose from")
+    found = _matched(launches, bars, candidates, prior)
+    sure = {at: choices[0] for at, choices in candidates.items() if len(choices) == 1}
+    if isinstance(found, str) or 2 * len(found.matches) < len(sure):
+        # The clocks drift apart by more than a kernel's length, and nobody has said how much.
+        again = _matched(launches, bars, candidates, _fitted(launches, bars, sure, 0))
+        if not isinstance(again, str) and (isinstance(found, str) or len(again.matches) > len(found.matches)):
+            found = again
+    if isinstance(found, str):
+        return _nothing(refusals, candidates, found)
+    return replace(found, refusals=_listed(refusals | {each.launch: each.reason for each in found.refusals}))
+
+
+def _matched(
+    launches: Sequence[Captured],
+    bars: Sequence[Bar],
+    candidates: Mapping[int, Sequence[int]],
+    prior: HostClock | None,
+) -> Matching | str:
+    """The launches that have candidates, or why none of them can be matched."""
+    options = list(_options(launches, bars, candidates, prior))
     slack_ns, found = _best_agreements(options)
     if not found:
-        return _nothing(refusals, candidates, "took longer than every kernel that it may be")
-    shift_ns = _decided(launches, bars, options, found, slack_ns)
+        return "took longer than every kernel that it may be"
+    shift_ns = _decided(options, found, slack_ns, near_zero=prior is not None)
     if shift_ns is None:
-        ways = "fits several kernels of its name equally well, and the host's calls do not tell which"
-        return _nothing(refusals, candidates, ways)
+        return "fits several kernels of its name equally well, and no host's call tells which"
     pairs = _one_to_one(launches, bars, options, shift_ns, slack_ns)
     clock = _fitted(launches, bars, pairs, slack_ns)
     for _ in range(_MOST_ROUNDS):
@@ -104,11 +125,11 @@ def match(launches: Sequence[Captured], bars: Sequence[Bar], prior: HostClock | 
             break
         pairs, clock = again, _fitted(launches, bars, again, slack_ns)
     if clock is None:
-        return _nothing(refusals, candidates, "fits several kernels at once, or one that another launch fits, too")
+        return _SHARED
     matches = tuple(_matches(launches, bars, candidates, pairs, clock))
-    refusals |= {
-        at: _why_not(launches[at], [bars[bar] for bar in found], clock, slack_ns)
-        for at, found in candidates.items()
+    refusals = {
+        at: _why_not(launches[at], [bars[bar] for bar in choices], clock, slack_ns)
+        for at, choices in candidates.items()
         if at not in pairs
     }
     times_ns = [time_ns for at in pairs if (ran := launches[at].ran) for time_ns in (ran.start_ns, ran.end_ns)]
@@ -136,6 +157,7 @@ def _listed(refusals: dict[int, str]) -> tuple[Refusal, ...]:
 class _Alike:
     """Bars that a launch may be by what they are: by when they begin and, if all of them are known, by their calls."""
 
+    bars: Sequence[Bar]
     by_start: Sequence[int]
     starts_ns: Sequence[int]
     by_call: Sequence[int]
@@ -148,18 +170,36 @@ class _Alike:
         if len(called) < len(found):
             called = []
         starts_ns = [bars[at].span.start_ns for at in by_start]
-        return cls(by_start, starts_ns, [at for _, at in called], [call_ns for call_ns, _ in called])
+        return cls(bars, by_start, starts_ns, [at for _, at in called], [call_ns for call_ns, _ in called])
 
     def near(self, launch: Captured, ran: Span, prior: HostClock | None) -> Sequence[int]:
         """Those that it may be by the clocks, too, as far as these are known."""
-        if prior is not None:
+        found = self.by_start
+        if launch.called is not None and self.by_call:
+            first_ns, last_ns = launch.called.start_ns - _CALLS_APART_NS, launch.called.end_ns + _CALLS_APART_NS
+            found = self.by_call[_between(self.calls_ns, first_ns, last_ns)]
+        elif prior is not None:
             error_ns = prior.error_ns(ran.start_ns, ran.end_ns) + _CLOCKS_APART_NS
             begin_ns = on_trace(prior, ran).start_ns
-            return self.by_start[_between(self.starts_ns, begin_ns - error_ns, begin_ns + error_ns)]
-        if launch.called is not None and self.by_call:
-            first_ns, last_ns = launch.called.start_ns - _CLOCKS_APART_NS, launch.called.end_ns + _CLOCKS_APART_NS
-            return self.by_call[_between(self.calls_ns, first_ns, last_ns)]
-        return self.by_start
+            found = self.by_start[_between(self.starts_ns, begin_ns - error_ns, begin_ns + error_ns)]
+        return [at for at in found if _may_be_called(launch.called, self.bars[at].call)]
+
+    def why_none(self, launch: Captured) -> str:
+        """Of a launch that none is near."""
+        reason = "ran when the trace has no kernel of its name and grid, by the host's clock"
+        if launch.called is None or not self.calls_ns:
+            return reason
+        apart_ns = min(max(launch.called.start_ns - at, at - launch.called.end_ns) for at in self.calls_ns)
+        return f"{reason}: the nearest was called {time_text(apart_ns)} apart"
+
+
+def _may_be_called(ours: Span | None, theirs: Span | None) -> bool:
+    """Whether a call in the trace lies in the time that the host took for a launch; so it may if one is unknown."""
+    return (
+        ours is None
+        or theirs is None
+        or (ours.start_ns - _CALLS_APART_NS <= theirs.start_ns and theirs.end_ns <= ours.end_ns + _CALLS_APART_NS)
+    )
 
 
 def _between(ascending: Sequence[int], least: int, most: int) -> slice:
@@ -188,7 +228,7 @@ def _candidates(
         elif near := alike.near(launch, launch.ran, prior):
             candidates[at] = near
         else:
-            refusals[at] = "ran when the trace has no kernel of its name and grid: before the trace began, or after it"
+            refusals[at] = alike.why_none(launch)
     return candidates, refusals
 
 
@@ -235,39 +275,27 @@ def _best_agreements(options: Sequence[Option]) -> tuple[int, list[Agreement]]:
     return 0, []
 
 
-def _decided(
-    launches: Sequence[Captured],
-    bars: Sequence[Bar],
-    options: Sequence[Option],
-    found: Sequence[Agreement],
-    slack_ns: int,
-) -> int | None:
-    """The shift to go by; None if nothing tells several apart."""
-    rivals = []
-    for agreement in found[:_MOST_RIVALS]:
-        chosen = {option.item: option.choice for option in options if option.fits(agreement.shift_ns, slack_ns)}
-        rivals.append((_calls_that_agree(launches, bars, chosen), agreement.items, agreement.shift_ns, chosen))
-    rivals.sort(key=lambda rival: rival[:2], reverse=True)
-    calls, items, shift_ns, chosen = rivals[0]
-    for other_calls, other_items, _, other in rivals[1:]:
-        same = sum(other.get(at) == bar for at, bar in chosen.items())
-        if 2 * same >= len(chosen):
-            continue  # nearly the same pairs
-        if other_calls == calls and other_items > (1 - _FEW) * items:
-            return None
-    return shift_ns
+def _decided(options: Sequence[Option], found: Sequence[Agreement], slack_ns: int, *, near_zero: bool) -> int | None:
+    """The shift to go by; None if nothing tells several apart. ``near_zero`` says that the true one is."""
+    best, *others = found[:_MOST_RIVALS]
+    chosen = _chosen(options, best, slack_ns)
+    rivals = [best]
+    for other in others:
+        pairs = _chosen(options, other, slack_ns)
+        # Where the clocks drift, other launches agree on another shift, and that is no contradiction.
+        otherwise = sum(bar != pairs.get(at, bar) for at, bar in chosen.items())
+        if other.items > (1 - _FEW) * best.items and 2 * otherwise > len(chosen):
+            rivals.append(other)
+    rivals.sort(key=lambda rival: abs(rival.shift_ns))
+    nearest = rivals[0]
+    if len(rivals) > 1 and not (near_zero and _NEARER * abs(nearest.shift_ns) < abs(rivals[1].shift_ns)):
+        return None
+    return nearest.shift_ns
 
 
-def _calls_that_agree(launches: Sequence[Captured], bars: Sequence[Bar], chosen: Mapping[int, int]) -> int:
-    """How many calls in the trace lie in the time that the host took to launch what they are paired with."""
-    pairs = ((launches[at].called, bars[bar].call) for at, bar in chosen.items())
-    return sum(
-        ours is not None
-        and theirs is not None
-        and ours.start_ns - _CALLS_APART_NS <= theirs.start_ns
-        and theirs.end_ns <= ours.end_ns + _CALLS_APART_NS
-        for ours, theirs in pairs
-    )
+def _chosen(options: Sequence[Option], agreement: Agreement, slack_ns: int) -> dict[int, int]:
+    """Of each launch a bar that it fits."""
+    return {option.item: option.choice for option in options if option.fits(agreement.shift_ns, slack_ns)}
 
 
 def _one_to_one(
@@ -325,8 +353,9 @@ def _matches(
         if ran := launches[at].ran:
             few = len(candidates[at]) == 1
             reason = "the only kernel of its name then" if few else f"by its time, of {len(candidates[at])} kernels"
-            called = _calls_that_agree(launches, bars, {at: bar})
-            yield Match(at, bar, f"{reason}, and by its call" if called else reason, _outside_ns(ran, bars[bar], clock))
+            if launches[at].called and bars[bar].call:
+                reason += ", and by its call"
+            yield Match(at, bar, reason, _outside_ns(ran, bars[bar], clock))
 
 
 def _why_not(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slack_ns: int) -> str:
@@ -334,5 +363,5 @@ def _why_not(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slac
         return "has no CTA that ran"
     outside_ns = min(_outside_ns(launch.ran, bar, clock) for bar in candidates)
     if outside_ns <= slack_ns:
-        return "fits several kernels at once, or one that another launch fits, too"
+        return _SHARED
     return f"would lie {time_text(outside_ns)} outside of the nearest kernel of its name"

@@ -64,11 +64,14 @@ def merged_trace(
     drawn = [each.processes(layout) for each in placed]
     ids = sum(1 + process.threads for processes in drawn for process in processes)
     ours = sections(drawn, _first_free(numbers.taken, ids))
-    yield from _chunks(first.text, 0, first.events_end)
+    names = list(_names_of_ranks(parts, numbers)) if len(parts) > 1 else []
+    yield from _chunks(first.text, 0, first.events_begin)
+    # Perfetto goes by a process's first name, chrome://tracing by its last.
+    yield b"".join(name + b",\n" for name in names)
+    yield from _chunks(first.text, first.events_begin, first.events_end)
     for part, renumbering in zip(parts[1:], numbers.others, strict=True):
         yield from renumbered_events(part.trace, renumbering)
-    if len(parts) > 1:
-        yield from _names_of_ranks(parts, numbers)
+    yield b"".join(b",\n" + name for name in names)
     for each in placed:
         yield each.departure()
     yield from run([partial(events_in, section) for section in ours])
@@ -172,8 +175,8 @@ def _first_free(taken: frozenset[int] | set[int], count: int) -> int:
 
 
 def _names_of_ranks(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[bytes]:
-    """Each process's name once more, with its rank: two ranks call theirs the same."""
+    """Events that name each process with its rank: two ranks call theirs the same."""
     for number, part in enumerate(parts):
         for pid, name in part.trace.process_names.items():
             args = {"name": f"{part.trace.who}: {name}"}
-            yield b",\n" + json_text({"ph": "M", "name": "process_name", "pid": numbers.pid(number, pid), "args": args})
+            yield json_text({"ph": "M", "name": "process_name", "pid": numbers.pid(number, pid), "args": args})
