@@ -64,14 +64,11 @@ def merged_trace(
     drawn = [each.processes(layout) for each in placed]
     ids = sum(1 + process.threads for processes in drawn for process in processes)
     ours = sections(drawn, _first_free(numbers.taken, ids))
-    names = list(_names_of_ranks(parts, numbers)) if len(parts) > 1 else []
-    yield from _chunks(first.text, 0, first.events_begin)
-    # Perfetto goes by a process's first name, chrome://tracing by its last.
-    yield b"".join(name + b",\n" for name in names)
-    yield from _chunks(first.text, first.events_begin, first.events_end)
+    yield from _chunks(first.text, 0, first.events_end)
     for part, renumbering in zip(parts[1:], numbers.others, strict=True):
         yield from renumbered_events(part.trace, renumbering)
-    yield b"".join(b",\n" + name for name in names)
+    if len(parts) > 1:
+        yield from _names_of_ranks(parts, numbers)
     for each in placed:
         yield each.departure()
     yield from run([partial(events_in, section) for section in ours])
@@ -175,8 +172,16 @@ def _first_free(taken: frozenset[int] | set[int], count: int) -> int:
 
 
 def _names_of_ranks(parts: Sequence[TracePart], numbers: _Numbers) -> Iterator[bytes]:
-    """Events that name each process with its rank: two ranks call theirs the same."""
+    """Events that name each process with its rank: two ranks call theirs the same. Perfetto goes by the name that comes
+    last in time, so they have one at which all have theirs."""
+    at_ns = max(part.trace.bars[0].span.start_ns for part in parts) - parts[0].trace.base_ns
     for number, part in enumerate(parts):
         for pid, name in part.trace.process_names.items():
-            args = {"name": f"{part.trace.who}: {name}"}
-            yield json_text({"ph": "M", "name": "process_name", "pid": numbers.pid(number, pid), "args": args})
+            event = {
+                "ph": "M",
+                "name": "process_name",
+                "pid": numbers.pid(number, pid),
+                "ts": at_ns // 1000,
+                "args": {"name": f"{part.trace.who}: {name}"},
+            }
+            yield b",\n" + json_text(event)
