@@ -17,7 +17,7 @@ from kprof_inject.cli.options import (
     scope_names_option,
     trace_file,
 )
-from kprof_inject.export.registry import ENDINGS
+from kprof_inject.export.registry import ENDINGS, DrawingFormat
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.timeline.choice import Choice
@@ -63,6 +63,8 @@ def command(
     for line in loss_lines(timelines):
         say(line)
     if trace is None:
-        merge_into(into, timelines, output, say, layout)
+        for line in merge_into(into, timelines, output, layout).lines():
+            say(line)
+        say(DrawingFormat.advice)
     else:
         write_and_say(trace, timelines)

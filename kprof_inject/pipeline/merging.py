@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,11 @@ _MOST_PIDS = 4
 
 @dataclass(frozen=True, slots=True)
 class _OnDevice:
-    """The launches of one trace and device, and what was found of them."""
+    """The launches of one trace and device, and what was found of them. ``numbers`` are their places among all."""
 
     trace: TorchTrace
     device: int
+    numbers: Sequence[int]
     timelines: Sequence[Timeline]
     bars: Sequence[Bar]
     matching: Matching
@@ -44,6 +45,14 @@ class _OnDevice:
             if found.clock is not None:
                 name = names[timeline.launch.place]
                 yield MatchedLaunch(timeline, name, self.bars[each.bar], each, found.clock, found.error_ns)
+
+    def line(self) -> str:
+        where, clock = f"{self.trace.who}, device {self.device}", self.matching.clock
+        if clock is None:
+            return f"{where}: no launch matched"
+        drift = f", with a drift of {clock.drift * 1e6:.1f} ppm" if clock.drift else ""
+        found = f"{len(self.matching.matches)} of {counted(len(self.timelines), 'launch')} matched"
+        return f"{where}: {found}, within ± {time_text(self.matching.error_ns)}{drift}"
 
     def facts(self) -> dict[str, Any]:
         clock = self.matching.clock
@@ -58,41 +67,52 @@ class _OnDevice:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What was written."""
+
+    path: Path
+    size_bytes: int
+    traces: int
+    launches: int
+    refused: Sequence[tuple[Launch, str]]
+    _devices: Sequence[_OnDevice]
+
+    def lines(self) -> Iterator[str]:
+        """How well each device's launches were placed, what was left out, and what was written."""
+        for device in self._devices:
+            yield device.line()
+        yield from self.refusal_lines()
+        into = counted(self.traces, "trace")
+        yield f"wrote {self.path}: {into} with {counted(self.launches, 'launch')}, {size_text(self.size_bytes)}"
+
+    def refusal_lines(self) -> Iterator[str]:
+        for launch, reason in self.refused[:_MOST_SAID]:
+            yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
+        if more := max(len(self.refused) - _MOST_SAID, 0):
+            yield f"not in the trace: {counted(more, 'more launch')}; the file says why of each"
+
+
 def default_output(trace: Path) -> Path:
     """``torch_trace.kprof.json.gz`` for ``torch_trace.json.gz``."""
-    ending = _ending(trace) or ".json"
-    stem = trace.name[: len(trace.name) - len(ending)] if trace.name.lower().endswith(ending) else trace.name
-    return trace.with_name(f"{stem}.kprof{ending}")
+    ending = _ending(trace)
+    stem = trace.name[: len(trace.name) - len(ending)] if ending else trace.name
+    return trace.with_name(f"{stem}.kprof{ending or '.json'}")
 
 
 def merge_into(
-    paths: Sequence[Path],
-    timelines: Sequence[Timeline],
-    output: Path | None,
-    say: Callable[[str], None],
-    layout: str | None = None,
-) -> Path:
-    """Write the first trace, with the other ones and all launches of theirs in it, and return where. Raises
-    ``KprofError`` if nothing can be matched, or ``output`` is one of the traces. ``layout`` is one of
-    ``LAYOUT_NAMES``, None the usual one."""
+    paths: Sequence[Path], timelines: Sequence[Timeline], output: Path | None = None, layout: str | None = None
+) -> Merged:
+    """Write the first trace, with the other ones and all launches of theirs in it. Raises ``KprofError`` if nothing can
+    be matched, or ``output`` is one of the traces. ``layout`` is one of ``LAYOUT_NAMES``, None the usual one."""
     target = output or default_output(paths[0])
-    ending = _ending(target)
-    if ending is None:
-        raise KprofError(
-            f"the name {target.name} is not that of a trace",
-            hint="let it end in .json or .json.gz: what a trace is merged into keeps its format",
-            exit_code=2,
-        )
-    if any(target == path or (target.exists() and path.exists() and target.samefile(path)) for path in paths):
-        raise KprofError(f"{target} is one of the traces to be read", hint="name another file with -o", exit_code=2)
+    _require_another(target, paths)
     traces = [read_torch_trace(path) for path in paths]
     _require_unix_time(traces)
     devices = list(_devices(traces, timelines))
     refused = _refused(devices, timelines, traces)
     if not any(device.matching.matches for device in devices):
         raise _nothing_matched(traces, refused)
-    for line in _lines(devices, refused):
-        say(line)
     names = place_names(timeline.launch.place for timeline in timelines)
     parts = [
         TracePart(trace, [one for device in devices if device.trace is trace for one in device.matched(names)])
@@ -106,13 +126,24 @@ def merge_into(
     drawn = [launch.timeline for part in parts for launch in part.launches]
     chunks = merged_trace(parts, facts, LAYOUTS[layout or LAYOUT_NAMES[0]], run_to_write(drawn))
     try:
-        size = write_chunks(target, gzipped(chunks) if ending.endswith(".gz") else chunks)
+        size = write_chunks(target, gzipped(chunks) if _ending(target) == ".json.gz" else chunks)
     except BrokenPipeError:
         raise  # whoever read it has enough
     except OSError as error:
         raise KprofError(f"cannot write {target}: {error.strerror}") from None
-    say(f"wrote {target}: {counted(len(drawn), 'launch')} in {counted(len(traces), 'trace')}, {size_text(size)}")
-    return target
+    return Merged(target, size, len(traces), len(drawn), refused, devices)
+
+
+def _require_another(target: Path, paths: Sequence[Path]) -> None:
+    """Raises ``KprofError`` if the file cannot be a trace, or is one of those to be read."""
+    if _ending(target) is None:
+        raise KprofError(
+            f"the name {target.name} is not that of a merged trace",
+            hint="let it end in .json or .json.gz: a merged trace is in the format of torch.profiler's",
+            exit_code=2,
+        )
+    if any(target.resolve() == path.resolve() for path in paths):
+        raise KprofError(f"{target} is one of the traces to be read", hint="name another file", exit_code=2)
 
 
 def _ending(path: Path) -> str | None:
@@ -131,16 +162,17 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
 def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Iterator[_OnDevice]:
     """Each device of each trace on which there are launches. A launch that is in one trace is not looked for in the
     next: a program may write several."""
-    left = list(timelines)
+    left = dict(enumerate(timelines))
     for trace in traces:
-        mine = [timeline for timeline in left if _is_of(trace, timeline.launch.origin, traces, timelines)]
-        for number in sorted({timeline.launch.device for timeline in mine}):
-            of_device = [timeline for timeline in mine if timeline.launch.device == number]
-            bars = [bar for bar in trace.bars if bar.device in (None, number)]
-            matching = match([_captured(timeline) for timeline in of_device], bars, _prior(trace, of_device))
-            yield _OnDevice(trace, number, of_device, bars, matching)
-            found = {id(of_device[each.launch]) for each in matching.matches}
-            left = [timeline for timeline in left if id(timeline) not in found]
+        mine = {at: each for at, each in left.items() if _is_of(trace, each.launch.origin, traces, timelines)}
+        for device in sorted({each.launch.device for each in mine.values()}):
+            of_device = {at: each for at, each in mine.items() if each.launch.device == device}
+            numbers, launched = list(of_device), list(of_device.values())
+            bars = [bar for bar in trace.bars if bar.device in (None, device)]
+            matching = match([_captured(each) for each in launched], bars, _prior(trace, launched))
+            yield _OnDevice(trace, device, numbers, launched, bars, matching)
+            for each in matching.matches:
+                del left[numbers[each.launch]]
 
 
 def _is_of(trace: TorchTrace, origin: Origin, traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> bool:
@@ -159,7 +191,6 @@ def _captured(timeline: Timeline) -> Captured:
     width, *others = launch.grid
     clusters = kernel.metadata.get("num_ctas")
     wide = width * clusters if isinstance(clusters, int) else width
-    timed = timeline.ctas.size and timeline.clock.source != ClockSource.NOMINAL
     warp_size = kernel.metadata.get("warp_size")
     return Captured(
         # Triton's name of the compiled function, which may have more to it.
@@ -167,9 +198,19 @@ def _captured(timeline: Timeline) -> Captured:
         frozenset({launch.grid, (wide, *others)}),
         kernel.num_warps * warp_size if isinstance(warp_size, int) else None,
         launch.stream,
-        Span(int(timeline.ctas["init_ns"].min()), int(timeline.ctas["post_final_ns"].max())) if timed else None,
+        _ran(timeline),
         _call(launch),
     )
+
+
+def _ran(timeline: Timeline) -> Span | None:
+    """None where nobody read the device's clock, too."""
+    ctas = timeline.ctas
+    if not ctas.size or timeline.clock.source == ClockSource.NOMINAL:
+        return None
+    begin_ns = int(ctas["init_ns"].min())
+    # A CTA that was stopped wrote no end.
+    return Span(begin_ns, max(int(ctas["post_final_ns"].max()), begin_ns))
 
 
 def _call(launch: Launch) -> Span | None:
@@ -194,13 +235,11 @@ def _refused(
     devices: Sequence[_OnDevice], timelines: Sequence[Timeline], traces: Sequence[TorchTrace]
 ) -> list[tuple[Launch, str]]:
     """The launches that are in no trace, and why."""
-    found = {id(device.timelines[each.launch]) for device in devices for each in device.matching.matches}
-    reasons = {
-        id(device.timelines[each.launch]): each.reason for device in devices for each in device.matching.refusals
-    }
-    pids = listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MOST_PIDS) or "nobody knows which"
+    found = {device.numbers[each.launch] for device in devices for each in device.matching.matches}
+    reasons = {device.numbers[each.launch]: each.reason for device in devices for each in device.matching.refusals}
+    pids = listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MOST_PIDS) or "an unknown one"
     other = f"is of another process than the traces, which are of {pids}"
-    return [(timeline.launch, reasons.get(id(timeline), other)) for timeline in timelines if id(timeline) not in found]
+    return [(timeline.launch, reasons.get(at, other)) for at, timeline in enumerate(timelines) if at not in found]
 
 
 def _named(launch: Launch) -> dict[str, Any]:
@@ -216,19 +255,3 @@ def _nothing_matched(traces: Sequence[TorchTrace], refused: Sequence[tuple[Launc
         hint="have torch.profiler on in the program that kprof-inject runs: both have to see the same run; --launches "
         "all keeps every launch",
     )
-
-
-def _lines(devices: Sequence[_OnDevice], refused: Sequence[tuple[Launch, str]]) -> Iterator[str]:
-    for device in devices:
-        matching = device.matching
-        where = f"{device.trace.who}, device {device.device}"
-        if matching.clock is None:
-            yield f"{where}: no launch matched"
-            continue
-        drift = f", with a drift of {matching.clock.drift * 1e6:.1f} ppm" if matching.clock.drift else ""
-        found = f"{len(matching.matches)} of {counted(len(device.timelines), 'launch')} matched"
-        yield f"{where}: {found}, within ± {time_text(matching.error_ns)}{drift}"
-    for launch, reason in refused[:_MOST_SAID]:
-        yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
-    if len(refused) > _MOST_SAID:
-        yield f"not in the trace: {counted(len(refused) - _MOST_SAID, 'more launch')}; the file says why of each"

@@ -189,7 +189,7 @@ BAR = Bar("matmul", Span(50_500, 59_500), 0, 7, 0, 7, 1, (4, 1, 1), (128, 1, 1))
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        (replace(LAUNCH, ran=None), "has no CTA that ran"),
+        (replace(LAUNCH, ran=None), "has no CTA whose times were read"),
         (replace(LAUNCH, names=frozenset({"add"})), "has no kernel of its name in the trace"),
         (replace(LAUNCH, grids=frozenset({(8, 1, 1)})), "has another grid than the kernels of its name: 4x1x1"),
         (replace(LAUNCH, threads=64), "has 64 threads in a CTA, where the kernels of its name and grid have 128"),

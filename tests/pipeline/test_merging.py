@@ -116,8 +116,8 @@ FAULTS = "SELECT name, value FROM stats WHERE severity = 'error' AND value > 0"
 
 
 def merged(paths: Sequence[Path], timelines: Sequence[Timeline], output: Path | None = None) -> tuple[Path, list[str]]:
-    said: list[str] = []
-    return merge_into(paths, timelines, output, said.append), said
+    done = merge_into(paths, timelines, output)
+    return done.path, list(done.lines())
 
 
 def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:

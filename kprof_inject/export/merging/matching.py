@@ -222,7 +222,7 @@ def _candidates(
             kinds[kind] = _alike(launch, bars, [bar for name in sorted(launch.names) for bar in by_name[name]])
         alike = kinds[kind]
         if launch.ran is None:
-            refusals[at] = "has no CTA that ran"
+            refusals[at] = "has no CTA whose times were read"
         elif isinstance(alike, str):
             refusals[at] = alike
         elif near := alike.near(launch, launch.ran, prior):
@@ -360,7 +360,7 @@ def _matches(
 
 def _why_not(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slack_ns: int) -> str:
     if launch.ran is None:
-        return "has no CTA that ran"
+        return "has no CTA whose times were read"
     outside_ns = min(_outside_ns(launch.ran, bar, clock) for bar in candidates)
     if outside_ns <= slack_ns:
         return _SHARED

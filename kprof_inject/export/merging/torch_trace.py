@@ -18,9 +18,10 @@ import gzip
 import io
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -41,8 +42,8 @@ _OF_THE_HOST = ("cpu_op", "user_annotation", "python_function", *_LAUNCHING)
 
 # What Kineto has had no base for is later than this: 2001, in microseconds of Unix time.
 _UNIX_TIME_US = 10**15
-# The year 2116, as in the capture's schema.
-_MOST_NS = 1 << 62
+# The year 2043: of a base and of a time. Their sum is within the bounds of the capture's schema.
+_MOST_NS = 1 << 61
 _MOST_DIGITS = 20
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -58,6 +59,9 @@ ANOTHER = "name a trace that torch.profiler's export_chrome_trace wrote"
 class Span:
     start_ns: int
     end_ns: int
+
+    def later(self, by_ns: int) -> Span:
+        return Span(self.start_ns + by_ns, self.end_ns + by_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +200,13 @@ def _read(path: Path, text: str) -> TorchTrace:
         )
     if events_at is None:
         raise KprofError(f"{path} is no trace: it has no traceEvents", hint=ANOTHER)
-    if not gathered.kernels:
+    if not gathered.has_kernels:
         raise KprofError(
             f"{path} has no kernel", hint="profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
         )
     base = facts.get("baseTimeNanoseconds")
     base_ns = base if _is_time(base) else 0
-    bars = tuple(_bars(gathered, base_ns))
+    bars = tuple(gathered.bars(base_ns))
     if not bars:
         raise KprofError(f"{path} has no kernel with a name and times", hint=ANOTHER)
     distributed = facts.get("distributedInfo")
@@ -252,10 +256,12 @@ def _expect(text: str, at: int, character: str) -> int:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is kept of the events: a kernel's call may stand behind it."""
+    """What is kept of the events. Times are the trace's own until the base is known, which may stand behind them, as a
+    kernel's call may stand behind the kernel."""
 
-    kernels: list[dict[str, Any]] = field(default_factory=list)
-    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    has_kernels: bool = False
+    kernels: list[Bar] = field(default_factory=list)
+    calls: dict[int, Span] = field(default_factory=dict)
     host_pids: set[int] = field(default_factory=set)
     pids: set[int | str] = field(default_factory=set)
     ids: set[int] = field(default_factory=set)
@@ -271,12 +277,20 @@ class _Gathered:
             self.pids.add(pid)
             self._add_name(pid, event.get("name"), args)
         if category == _KERNELS and event.get("ph") == "X":
-            self.kernels.append(event)
+            self.has_kernels = True
+            self.kernels.extend(_kernels_of(event, args))
         elif category in _OF_THE_HOST and isinstance(pid, int):
             self.host_pids.add(pid)
-        correlation = args.get("correlation")
-        if category in _LAUNCHING and isinstance(correlation, int) and "Launch" in str(event.get("name")):
-            self.calls[correlation] = event
+        if category in _LAUNCHING and "Launch" in str(event.get("name")):
+            correlation, span = _integer(args.get("correlation")), _span(event)
+            if correlation is not None and span is not None:
+                self.calls[correlation] = span
+
+    def bars(self, base_ns: int) -> Iterator[Bar]:
+        """The kernels, in their order, with their calls."""
+        for kernel in self.kernels:
+            call = None if kernel.correlation is None else self.calls.get(kernel.correlation)
+            yield replace(kernel, span=kernel.span.later(base_ns), call=call and call.later(base_ns))
 
     def _add_name(self, pid: int | str, event_name: Any, args: dict[str, Any]) -> None:
         name, index = args.get("name"), args.get("sort_index")
@@ -286,26 +300,21 @@ class _Gathered:
             self.sort_indices[pid] = index
 
 
-def _bars(gathered: _Gathered, base_ns: int) -> Iterator[Bar]:
-    """Of the kernels that have a name and times, in their order."""
-    for event in gathered.kernels:
-        name, span, args = event.get("name"), _span(event, base_ns), _args(event)
-        if not isinstance(name, str) or span is None:
-            continue
-        correlation = _integer(args.get("correlation"))
-        call = gathered.calls.get(correlation) if correlation is not None else None
+def _kernels_of(event: dict[str, Any], args: dict[str, Any]) -> Iterator[Bar]:
+    """The kernel of an event, if it has a name and times."""
+    name, span = event.get("name"), _span(event)
+    if isinstance(name, str) and span is not None:
         pid, tid = (place if isinstance(place, int | str) else 0 for place in (event.get("pid"), event.get("tid")))
         yield Bar(
-            name,
+            sys.intern(name),
             span,
             pid,
             tid,
             _integer(args.get("device")),
             _integer(args.get("stream")),
-            correlation,
+            _integer(args.get("correlation")),
             _sizes(args.get("grid")),
             _sizes(args.get("block")),
-            None if call is None else _span(call, base_ns),
         )
 
 
@@ -327,11 +336,11 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
     return tuple(value) if sound else None
 
 
-def _span(event: dict[str, Any], base_ns: int) -> Span | None:
+def _span(event: dict[str, Any]) -> Span | None:
     start_ns, length_ns = nanoseconds(event.get("ts")), nanoseconds(event.get("dur"))
-    if start_ns is None or length_ns is None or not _is_time(start_ns + base_ns) or not _is_time(length_ns):
+    if start_ns is None or length_ns is None or not _is_time(start_ns) or not _is_time(length_ns):
         return None
-    return Span(base_ns + start_ns, base_ns + start_ns + length_ns)
+    return Span(start_ns, start_ns + length_ns)
 
 
 def nanoseconds(microseconds: Any) -> int | None:
