@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,19 @@ class Results:
         trace.write(self._kept())
         return trace.path
 
+    def merge_into(self, trace: str | Path | Sequence[str | Path], path: str | Path | None = None) -> Path:
+        """Write a trace of ``torch.profiler``, or those of several ranks as one, with all launches in it, each under
+        its kernel; without ``path`` beside the first, with ``.kprof`` in its name. What could not be matched is warned
+        of. Raises ``KprofError`` if nothing can."""
+        from kprof_inject.pipeline.merging import merge_into
+
+        paths = [Path(trace)] if isinstance(trace, str | Path) else [Path(each) for each in trace]
+        output = None if path is None else Path(path)
+        merged = merge_into(paths, self._kept(), output)
+        for line in merged.refusal_lines():
+            warnings.warn(line, stacklevel=2)
+        return merged.path
+
     def _reports_on(self, timelines: Sequence[Timeline]) -> list[LaunchReport]:
         return [report_on(timeline, self._experiments) for timeline in timelines]
 
@@ -106,8 +120,6 @@ def load(path: str | Path) -> Results:
     """What a workspace's last capture says, a capture's folder, a file with Proton's ``host_buffer``, or another
     profiler's buffer that NumPy saved, with a ``.json`` beside it. Raises ``KprofError`` for anything else. A launch
     whose buffer is damaged is passed over with a warning."""
-    import warnings
-
     place = Path(path)
     timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
     return Results(timelines, experiments_at(place))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from programs.child import REPO
+from torch_traces import Kernel, save_kineto
 
 import kprof_inject
 from kprof_inject.errors import KprofError
@@ -88,3 +89,16 @@ def test_dir_shows_the_api_and_nothing_else() -> None:
     api = ["KprofError", "Mode", "__version__", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
     assert dir(kprof_inject) == api
     assert all(getattr(kprof_inject, name) for name in dir(kprof_inject))
+
+
+def test_launches_are_merged_into_a_trace_of_torch(loaded: Results, tmp_path: Path) -> None:
+    ran, launch = loaded.timeline.ctas, loaded.timeline.launch
+    # As far from Unix time as the device's clock was.
+    begin_ns, end_ns = int(ran["init_ns"].min()) - 479_000, int(ran["post_final_ns"].max()) - 479_000
+    known = Kernel("matmul_kernel", begin_ns - 400, end_ns + 400, 9, launch.grid, 128)
+    trace = save_kineto(tmp_path / "torch.json", [known], pid=launch.origin.pid)
+    assert loaded.merge_into(trace) == tmp_path / "torch.kprof.json"
+    assert loaded.merge_into([trace], str(tmp_path / "mine.json.gz")) == tmp_path / "mine.json.gz"
+    facts = json.loads((tmp_path / "torch.kprof.json").read_text())["kprof_inject"]
+    assert [device["matched"] for device in facts["devices"]] == [1]
+    assert 400 <= facts["devices"][0]["error_ns"] < 500

@@ -28,7 +28,7 @@ _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|e
 # ``output`` as a setting is the workspace.
 _OF_ONE_CALL = frozenset(
     {
-        *("output", "plan_path", "html_path", "names_path"),
+        *("output", "plan_path", "html_path", "names_path", "into"),
         *("tag", "dry_run", "as_diff", "as_json", "no_browser", "once"),
         *("more_a", "more_b", "renamed", "question_text"),
     }

@@ -19,8 +19,9 @@ from kprof_inject.cli.options import (
     scope_names_option,
     trace_file,
 )
-from kprof_inject.export.registry import ENDINGS
+from kprof_inject.export.registry import ENDINGS, DrawingFormat
 from kprof_inject.pipeline.captures import decode_capture, open_capture
+from kprof_inject.pipeline.merging import merge_into
 from kprof_inject.timeline.choice import Choice
 
 
@@ -32,6 +33,15 @@ from kprof_inject.timeline.choice import Choice
     type=path_type(),
     help=f"The file; {ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or beside BUFFER]",
 )
+@click.option(
+    "--into",
+    "into",
+    type=path_type(),
+    multiple=True,
+    metavar="TRACE",
+    help="Write this trace of torch.profiler, with the launches in it, each under its kernel. Repeatable, for several "
+    "ranks. [default for -o then: beside the first, with .kprof in its name]",
+)
 @choice_options
 @layout_option
 @scope_names_option
@@ -42,6 +52,7 @@ def command(
     ctx: click.Context,
     place: Path,
     output: Path | None,
+    into: tuple[Path, ...],
     choice: Choice,
     layout: str | None,
     names_path: Path | None,
@@ -50,8 +61,14 @@ def command(
 ) -> None:
     """Decode a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's host_buffer, or
     another profiler's that numpy.save wrote) and write a trace, or a table of its scopes."""
-    trace = trace_file(ctx, output or (place.parent if place.is_file() else place) / "trace.json", layout)
+    beside = place.parent if place.is_file() else place
+    trace = None if into else trace_file(ctx, output or beside / "trace.json", layout)
     timelines = decode_capture(open_capture(place, names_path, said, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
-    write_and_say(trace, timelines)
+    if trace is None:
+        for line in merge_into(into, timelines, output, layout).lines():
+            say(line)
+        say(DrawingFormat.advice)
+    else:
+        write_and_say(trace, timelines)

@@ -45,13 +45,14 @@ def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
     """A scene as a trace, in chunks. Its sections are ``run``'s jobs."""
     yield b'{"displayTimeUnit":"ns","otherData":' + json_text(scene.launches)
     yield b',"traceEvents":[\n'
-    chunks = run([partial(_events_in, section) for section in scene.sections])
+    chunks = run([partial(events_in, section) for section in scene.sections])
     yield next(chunks, b"").removeprefix(_SEPARATOR)
     yield from chunks
     yield b"\n]}\n"
 
 
-def _events_in(section: Section) -> Iterator[bytes]:
+def events_in(section: Section) -> Iterator[bytes]:
+    """The section's events as JSON, in chunks; each has a comma before it."""
     return (chunk for part in section() for chunk in _events_of(part))
 
 
@@ -70,10 +71,8 @@ def _events_of(part: Part) -> Iterator[bytes]:
 
 
 def _process(process: TraceProcess) -> Iterator[bytes]:
-    for name, args in (
-        ("process_name", {"name": process.name}),
-        ("process_sort_index", {"sort_index": process.pid}),
-    ):
+    position = process.pid if process.position is None else process.position
+    for name, args in (("process_name", {"name": process.name}), ("process_sort_index", {"sort_index": position})):
         yield _SEPARATOR + json_text({"ph": "M", "name": name, "pid": process.pid, "args": args})
     if own := process.own:
         yield from _threads(Threads(process.pid, np.array([own.tid]), np.array([0]), (own.name,)))

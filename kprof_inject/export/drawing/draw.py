@@ -11,9 +11,10 @@ import numpy as np
 from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
-from kprof_inject.export.drawing.launch_events import OWN_THREAD, launch_events, launch_facts
+from kprof_inject.export.drawing.launch_events import OWN_THREAD, Told, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
+    Arrow,
     Arrows,
     EventKind,
     Events,
@@ -138,17 +139,23 @@ def _args(call: HostLaunch) -> Iterator[tuple[str, str | int]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _DrawnProcess:
+class DrawnProcess:
     """A process that is to be drawn: its name; that of the thread that shows it as a whole, empty for none; how many
     further tracks its parts may take; what makes its parts, of it and of the id of the first of these. It may stand
-    ``within`` another, by the name ``label``."""
+    ``within`` another, by the name ``label``. ``position`` is where it stands (None: in the order of all)."""
 
     name: str
     own: str
     tracks: int
     drawn: Callable[[TraceProcess, int], Iterator[Part]]
-    within: _DrawnProcess | None = None
+    within: DrawnProcess | None = None
     label: str = ""
+    position: int | None = None
+
+    @property
+    def ids(self) -> int:
+        """How many ids it takes with its threads and groups."""
+        return 1 + bool(self.own) + self.tracks
 
 
 def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
@@ -158,19 +165,20 @@ def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
 
     An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
     placed = place_launches(timelines)
-    return Scene([launch_facts(launch) for launch in placed], list(_sections(list(_together(placed, layout)))))
+    return Scene([launch_facts(launch) for launch in placed], list(sections(list(_together(placed, layout)))))
 
 
-def _sections(together: Sequence[Sequence[_DrawnProcess]]) -> Iterator[Section]:
+def sections(together: Sequence[Sequence[DrawnProcess]], first_id: int = 1) -> Iterator[Section]:
+    """Each group of processes as a section. They and their threads have the ids from ``first_id`` on."""
     # Process ids come first, so that no thread's id equals one: some viewers take such a thread for the main one.
-    pid, first_tid = 1, sum(map(len, together)) + 1
-    numbered: dict[_DrawnProcess, TraceProcess] = {}
+    pid, first_tid = first_id, first_id + sum(map(len, together))
+    numbered: dict[DrawnProcess, TraceProcess] = {}
     for processes in together:
         section = []
         for process in processes:
             own = OwnThread(first_tid, process.own) if process.own else None
             within = numbered[process.within].track if process.within else 0
-            numbered[process] = TraceProcess(pid, process.name, own, within, process.label)
+            numbered[process] = TraceProcess(pid, process.name, own, within, process.label, process.position)
             first_tid += bool(own)
             section.append((numbered[process], partial(process.drawn, numbered[process], first_tid)))
             pid, first_tid = pid + 1, first_tid + process.tracks
@@ -183,31 +191,39 @@ def _section(processes: Sequence[tuple[TraceProcess, Callable[[], Iterator[Part]
         yield from parts()
 
 
-def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[_DrawnProcess]]:
+def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[DrawnProcess]]:
     """The processes of each section: a launch's are one, so that sections take about as long."""
     calls, names = _calls(placed), program_names(placed)
-    programs: dict[Hashable, _DrawnProcess] = {}
+    programs: dict[Hashable, DrawnProcess] = {}
     for number, launch in enumerate(placed, 1):
         process = process_of(launch)
         if process in calls and process not in programs:
             made = HostLaunches.of(calls[process])
-            programs[process] = _DrawnProcess(names[process], "launches", made.threads - 1, made.parts)
+            programs[process] = DrawnProcess(names[process], "launches", made.threads - 1, made.parts)
             yield [programs[process]]
-        arrow = number if _has_arrow(launch) else 0
-        yield list(_processes(launch, layout, arrow, programs.get(process)))
+        arrow = None
+        if launch.call is not None and _has_arrow(launch):
+            arrow = Arrow(number, launch.clock.ns_on_axis(launch.call.start_ns))
+        yield list(launch_processes(launch, layout, arrow, within=programs.get(process)))
 
 
-def _processes(
-    placed: PlacedLaunch, layout: TrackLayout, arrow: int, program: _DrawnProcess | None
-) -> Iterator[_DrawnProcess]:
-    """A launch's: what is counted of it comes before all else that is drawn in it."""
+def launch_processes(
+    placed: PlacedLaunch,
+    layout: TrackLayout,
+    arrow: Arrow | None,
+    told: Told = (),
+    position: int | None = None,
+    within: DrawnProcess | None = None,
+) -> Iterator[DrawnProcess]:
+    """The processes of a launch, to which ``arrow`` points: what is counted of it comes before all else that is drawn
+    in it. ``told`` is what to tell with it and with each of its scopes, ``position`` where all of them stand."""
     tracks = layout.tracks(placed.timeline)
     own = OWN_THREAD if placed.span_ns() else ""
-    drawn = partial(launch_events, placed, tracks, arrow)
-    yield (launch := _DrawnProcess(placed.title, own, tracks.count, drawn, within=program))
+    drawn = partial(launch_events, placed, tracks, arrow, told)
+    yield (launch := DrawnProcess(placed.title, own, tracks.count, drawn, within, position=position))
 
-    def part(label: str, tracks: int, drawn: Callable[[TraceProcess, int], Iterator[Part]]) -> _DrawnProcess:
-        return _DrawnProcess(f"{placed.title}: {label}", "", tracks, drawn, launch, label)
+    def part(label: str, tracks: int, drawn: Callable[[TraceProcess, int], Iterator[Part]]) -> DrawnProcess:
+        return DrawnProcess(f"{placed.title}: {label}", "", tracks, drawn, launch, label, position)
 
     if placed.timeline.ctas.size:
         yield part("active CTAs", 0, partial(_active_ctas, placed))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.export.drawing.scene import (
     Arg,
+    Arrow,
     Arrows,
     EventKind,
     Events,
@@ -89,35 +90,38 @@ OWN_THREAD = "kernel launch"
 """What the thread is called that shows the launch as a whole."""
 
 
+Told = tuple[tuple[str, str | int | float], ...]
+"""Arguments that a launch and all of its scopes have, beside their own."""
+
+
 def launch_events(
-    placed: PlacedLaunch, tracks: Tracks, arrow: int, process: TraceProcess, first_tid: int
+    placed: PlacedLaunch, tracks: Tracks, arrow: Arrow | None, told: Told, process: TraceProcess, first_tid: int
 ) -> Iterator[Part]:
-    """What stands on a launch's threads. The process's own shows the launch as a whole, to which ``arrow`` points (0:
-    none), unless no CTA ran; those of ``tracks`` follow, from ``first_tid`` on."""
+    """What stands on a launch's threads. The process's own shows the launch as a whole, to which ``arrow`` points,
+    unless no CTA ran; those of ``tracks`` follow, from ``first_tid`` on."""
     if span_ns := placed.span_ns():
-        yield _whole(placed, span_ns, process, arrow)
-    yield from _WarpEvents(placed, process, first_tid, tracks).parts()
+        yield _whole(placed, span_ns, process, arrow or Arrow(0, span_ns[0]), told)
+    yield from _WarpEvents(placed, process, first_tid, tracks, told).parts()
 
 
 def _column(value: int) -> Numbers:
     return np.array([value], dtype=np.int64)
 
 
-def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], process: TraceProcess, arrow: int) -> Events:
+def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], process: TraceProcess, arrow: Arrow, told: Told) -> Events:
     timeline = placed.timeline
     begin_ns, end_ns = span_ns
-    called_ns = placed.clock.ns_on_axis(placed.call.start_ns) if placed.call else begin_ns
     return Events(
         process.pid,
         _column(process.track),
-        [EventKind(timeline.launch.kernel.name, "launch", tuple(_launch_args(timeline)))],
+        [EventKind(timeline.launch.kernel.name, "launch", (*told, *_launch_args(timeline)))],
         _column(0),
         _column(begin_ns),
         _column(end_ns),
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
-        arrows=Arrows(_column(arrow), arrive=True, at_ns=_column(max(begin_ns, called_ns))),
+        arrows=Arrows(_column(arrow.id), arrive=True, at_ns=_column(max(begin_ns, arrow.leaves_ns))),
     )
 
 
@@ -142,7 +146,7 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 class _WarpEvents:
     """The threads of a launch's warps."""
 
-    def __init__(self, placed: PlacedLaunch, process: TraceProcess, first_tid: int, tracks: Tracks) -> None:
+    def __init__(self, placed: PlacedLaunch, process: TraceProcess, first_tid: int, tracks: Tracks, told: Told) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
         self._pid = process.pid
         self._launch_track = process.track
@@ -151,7 +155,8 @@ class _WarpEvents:
         self._drawn_groups = np.zeros(tracks.count - tracks.first_group, dtype=bool)
         partitions = partition_names(placed.timeline.table)
         self._scope_kinds = [
-            _scope_kind(scope, partitions.get(index, "")) for index, scope in enumerate(placed.timeline.table.scopes)
+            _scope_kind(scope, partitions.get(index, ""), told)
+            for index, scope in enumerate(placed.timeline.table.scopes)
         ]
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
@@ -233,10 +238,10 @@ def _without(numbers: Numbers, others: Numbers) -> Numbers:
     return numbers[others.take(at, mode="clip") != numbers] if others.size else numbers
 
 
-def _scope_kind(scope: ScopeInfo, partition: str) -> EventKind:
+def _scope_kind(scope: ScopeInfo, partition: str, told: Told) -> EventKind:
     args = [("partition", partition), ("source", scope.source), ("called_from", " < ".join(scope.called_from))]
-    told = tuple((name, text) for name, text in args if text)
-    return EventKind(scope.name, scope.kind, told, is_instant=scope.kind == ScopeKind.INSTANT)
+    known = tuple((name, text) for name, text in args if text)
+    return EventKind(scope.name, scope.kind, (*told, *known), is_instant=scope.kind == ScopeKind.INSTANT)
 
 
 def _tag_args(block: NDArray[np.void], table: ScopeTable) -> Iterator[Arg]:

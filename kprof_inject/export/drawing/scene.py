@@ -43,7 +43,8 @@ class OwnThread:
 
 @dataclass(frozen=True, slots=True)
 class TraceProcess:
-    """A process of the trace. ``pid`` is from 1 up, is no thread's id and says where it stands: lowest first.
+    """A process of the trace. ``pid`` is from 1 up and is no thread's id. ``position`` says where it stands, lowest
+    first; None: by its ``pid``. Only who writes into another's trace needs it.
 
     A viewer that nests shows it in the track ``within`` (0: in none), where it is called ``label``."""
 
@@ -52,6 +53,7 @@ class TraceProcess:
     own: OwnThread | None = None
     within: int = 0
     label: str = ""
+    position: int | None = None
 
     @property
     def track(self) -> int:
@@ -122,6 +124,14 @@ class Arrows:
     ids: Numbers
     arrive: bool
     at_ns: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """One arrow that points to a launch: its id, and when it leaves, in nanoseconds from the axis's zero."""
+
+    id: int
+    leaves_ns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+"""Launches in real traces of ``torch.profiler``: every CTA lies in its kernel's bar, within the stated error."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program_runs import PROGRAMS, ProgramRuns
+
+KERNELS = ("counted_kernel", "decay_kernel", "root_kernel", "triton_poi_")
+STEPS = 4
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
+    with ProgramRuns(tmp_path) as runs:
+        yield runs
+
+
+def require_ctas_in_bars(path: Path, ranks: int) -> None:
+    """By the file alone: our slices against the kernels with their correlation, on their GPU."""
+    trace = json.loads(path.read_text())
+    facts = trace["kprof_inject"]
+    print(json.dumps({"devices": facts["devices"], "not_matched": facts["not_matched"]}, indent=1))
+    slices = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    launches = [event for event in slices if event["cat"] == "launch"]
+    assert len(launches) == ranks * STEPS * len(KERNELS), facts["not_matched"]
+    assert len(launches) == len(facts["launches"])
+    # The launches before the profiler was on are not in its trace, and have to be told so.
+    assert all("by the host's clock" in one["reason"] for one in facts["not_matched"]), facts["not_matched"]
+    bars = [event for event in slices if event["cat"] == "kernel"]
+    for launch, known in zip(launches, facts["launches"], strict=True):
+        mine = [bar for bar in bars if bar["args"]["correlation"] == known["correlation"]]
+        inside = [event for event in slices if event["pid"] == launch["pid"]]
+        error_us = known["error_ns"] / 1000 + 0.001
+        assert any(
+            bar["name"] == launch["name"]
+            and all(
+                event["ts"] >= bar["ts"] - error_us and event["ts"] + event["dur"] <= bar["ts"] + bar["dur"] + error_us
+                for event in inside
+            )
+            for bar in mine
+        ), (launch, mine)
+        assert any(launch["name"].startswith(name) for name in KERNELS)
+    assert all(device["error_ns"] < 5_000 for device in facts["devices"]), facts["devices"]
+
+
+def test_a_training_step_with_kernels_of_ours_and_of_inductor(runs: ProgramRuns) -> None:
+    program = (sys.executable, PROGRAMS / "profiled_step.py")
+    runs.start_kprof("profile", "--at", "func", "--launches", "all", "--", *program).wait()
+    merged = runs.start_kprof("trace", "kprof_out", "--into", "torch_trace.0.json").wait()
+    print(merged.stderr)
+    require_ctas_in_bars(runs.folder / "torch_trace.0.kprof.json", 1)
+
+
+@pytest.mark.skipif(not Path("/dev/nvidia1").exists(), reason="needs two GPUs")
+def test_two_ranks_on_two_gpus(runs: ProgramRuns) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    torchrun = ("-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", "2", "--master-addr", "127.0.0.1")
+    program = (sys.executable, *torchrun, "--master-port", str(port), str(PROGRAMS / "profiled_step.py"))
+    runs.start_kprof("profile", "--at", "func", "--launches", "all", "--", *program).wait()
+    traces = [word for rank in (0, 1) for word in ("--into", f"torch_trace.{rank}.json")]
+    print(runs.start_kprof("trace", "kprof_out", *traces, "-o", "both.json").wait().stderr)
+    require_ctas_in_bars(runs.folder / "both.json", 2)
