@@ -169,7 +169,7 @@ def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Ite
             of_device = {at: each for at, each in mine.items() if each.launch.device == device}
             numbers, launched = list(of_device), list(of_device.values())
             bars = [bar for bar in trace.bars if bar.device in (None, device)]
-            matching = match([_captured(each) for each in launched], bars, _prior(trace, launched))
+            matching = match([_captured(each, trace) for each in launched], bars, _prior(trace, launched))
             yield _OnDevice(trace, device, numbers, launched, bars, matching)
             for each in matching.matches:
                 del left[numbers[each.launch]]
@@ -186,7 +186,7 @@ def _is_of(trace: TorchTrace, origin: Origin, traces: Sequence[TorchTrace], time
     return of_rank or alone
 
 
-def _captured(timeline: Timeline) -> Captured:
+def _captured(timeline: Timeline, trace: TorchTrace) -> Captured:
     launch, kernel = timeline.launch, timeline.launch.kernel
     width, *others = launch.grid
     clusters = kernel.metadata.get("num_ctas")
@@ -199,7 +199,7 @@ def _captured(timeline: Timeline) -> Captured:
         kernel.num_warps * warp_size if isinstance(warp_size, int) else None,
         launch.stream,
         _ran(timeline),
-        _call(launch),
+        _call(launch) if trace.is_unix_time else None,
     )
 
 

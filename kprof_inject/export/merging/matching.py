@@ -43,9 +43,10 @@ _SHARED = "fits several kernels at once, or one that another launch fits, too"
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A launch as its capture has it. ``ran`` is from its first CTA's begin to its last one's end on the device's
-    clock, None if no CTA ran; ``called`` is the host's call in Unix time, None for one in a CUDA graph, and where it
-    is unknown. A kernel may be called by any of ``names``, and have any of ``grids``."""
+    """A launch as its capture has it. A kernel may be called by any of ``names``, and have any of ``grids``.
+
+    ``ran`` is from its first CTA's begin to its last one's end on the device's clock, ``called`` is the host's call in
+    Unix time, ``threads`` is how many a CTA has. Each is None if it is unknown, as the call of a graph's replay is."""
 
     names: frozenset[str]
     grids: frozenset[tuple[int, ...]]
