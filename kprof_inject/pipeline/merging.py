@@ -25,6 +25,7 @@ from kprof_inject.version import __version__
 
 _MOST_SAID = 10
 _MOST_PIDS = 4
+_BY_TIME = "; by their times alone, since no host's calls are known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class _OnDevice:
             return f"{where}: no launch matched"
         drift = f", with a drift of {clock.drift * 1e6:.1f} ppm" if clock.drift else ""
         found = f"{len(self.matching.matches)} of {counted(len(self.timelines), 'launch')} matched"
-        return f"{where}: {found}, within ± {time_text(self.matching.error_ns)}{drift}"
+        alone = "" if any(each.by_call for each in self.matching.matches) else _BY_TIME
+        return f"{where}: {found}, within ± {time_text(self.matching.error_ns)}{drift}{alone}"
 
     def facts(self) -> dict[str, Any]:
         clock = self.matching.clock
