@@ -21,6 +21,9 @@ _CHUNK_WARPS = 1 << 16
 _LOST = EventKind("lost records", "lost")
 _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
+Told = tuple[tuple[str, str | int | float], ...]
+"""Arguments that a launch and all of its scopes have, beside their own."""
+
 
 def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
     """What a trace says of a launch beside what it shows: values of JSON, by name."""
@@ -69,10 +72,6 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
         "globaltimer_drift_ppm": round(relation.drift * 1e6, 3) if relation else 0.0,
         "alignment_error_ns": clock.error_ns,
     }
-
-
-Told = tuple[tuple[str, str | int | float], ...]
-"""Arguments that a launch and all of its scopes have, beside their own."""
 
 
 def launch_events(
