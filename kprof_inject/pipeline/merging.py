@@ -25,6 +25,7 @@ from kprof_inject.version import __version__
 
 _MOST_SAID = 10
 _MOST_PIDS = 4
+_BY_TIME = "; by their times alone, since no host's calls are known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class _OnDevice:
             return f"{where}: no launch matched"
         drift = f", with a drift of {clock.drift * 1e6:.1f} ppm" if clock.drift else ""
         found = f"{len(self.matching.matches)} of {counted(len(self.timelines), 'launch')} matched"
-        return f"{where}: {found}, within ± {time_text(self.matching.error_ns)}{drift}"
+        alone = "" if any(each.by_call for each in self.matching.matches) else _BY_TIME
+        return f"{where}: {found}, within ± {time_text(self.matching.error_ns)}{drift}{alone}"
 
     def facts(self) -> dict[str, Any]:
         clock = self.matching.clock
@@ -169,7 +171,7 @@ def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Ite
             of_device = {at: each for at, each in mine.items() if each.launch.device == device}
             numbers, launched = list(of_device), list(of_device.values())
             bars = [bar for bar in trace.bars if bar.device in (None, device)]
-            matching = match([_captured(each) for each in launched], bars, _prior(trace, launched))
+            matching = match([_captured(each, trace) for each in launched], bars, _prior(trace, launched))
             yield _OnDevice(trace, device, numbers, launched, bars, matching)
             for each in matching.matches:
                 del left[numbers[each.launch]]
@@ -186,7 +188,7 @@ def _is_of(trace: TorchTrace, origin: Origin, traces: Sequence[TorchTrace], time
     return of_rank or alone
 
 
-def _captured(timeline: Timeline) -> Captured:
+def _captured(timeline: Timeline, trace: TorchTrace) -> Captured:
     launch, kernel = timeline.launch, timeline.launch.kernel
     width, *others = launch.grid
     clusters = kernel.metadata.get("num_ctas")
@@ -199,7 +201,7 @@ def _captured(timeline: Timeline) -> Captured:
         kernel.num_warps * warp_size if isinstance(warp_size, int) else None,
         launch.stream,
         _ran(timeline),
-        _call(launch),
+        _call(launch) if trace.is_unix_time else None,
     )
 
 

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch_traces import BASE_NS, Kernel, kineto_text, save_kineto
 
 from kprof_inject.errors import KprofError
@@ -126,3 +128,23 @@ def test_members_are_found_where_they_stand() -> None:
         ("b", "[1,2]"),
     ]
     assert list(member_spans(" {} ")) == []
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_damage_ends_in_another_error(tmp_path: Path, data: st.DataObject) -> None:
+    text = bytearray(kineto_text([KERNEL]).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        cut = data.draw(st.integers(0, 40))
+        text[at : at + cut] = data.draw(
+            st.sampled_from([b"", b'"', b"}", b"]", b",", b"null", b"-7", b"1e400", b"\xff", b"[[{"])
+        )
+    (tmp_path / "t.json").write_bytes(text)
+    try:
+        trace = read_torch_trace(tmp_path / "t.json")
+    except KprofError as error:
+        assert error.hint
+    else:
+        assert trace.bars
+        assert packed_text(trace.text) == bytes(text)

@@ -36,6 +36,9 @@ _CHUNK_WARPS = 1 << 16
 _LOST = EventKind("lost records", "lost")
 _INCOMPLETE = EventKind("incomplete", "lost", is_instant=True)
 
+Told = tuple[tuple[str, str | int | float], ...]
+"""Arguments that a launch and all of its scopes have, beside their own."""
+
 
 def launch_facts(placed: PlacedLaunch) -> dict[str, Any]:
     """What a trace says of a launch beside what it shows: values of JSON, by name."""
@@ -88,10 +91,6 @@ def _place_facts(placed: PlacedLaunch) -> dict[str, Any]:
 
 OWN_THREAD = "kernel launch"
 """What the thread is called that shows the launch as a whole."""
-
-
-Told = tuple[tuple[str, str | int | float], ...]
-"""Arguments that a launch and all of its scopes have, beside their own."""
 
 
 def launch_events(

@@ -32,6 +32,9 @@ _SLACKS_NS = (0, 1_000, 5_000)
 _FEW = 0.1
 # Pairs to be looked at, if nothing but names tells which belong together: some seconds.
 _MOST_OPTIONS = 2_000_000
+# Another shift is a rival if so many agree on it of those that agree on the best: kernels that the trace lacks make the
+# true one look worse.
+_RIVAL = 0.5
 _MOST_RIVALS = 64
 # Of several shifts, the one near zero has to be so many times nearer than the next.
 _NEARER = 4
@@ -43,9 +46,10 @@ _SHARED = "fits several kernels at once, or one that another launch fits, too"
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A launch as its capture has it. ``ran`` is from its first CTA's begin to its last one's end on the device's
-    clock, None if no CTA ran; ``called`` is the host's call in Unix time, None for one in a CUDA graph, and where it
-    is unknown. A kernel may be called by any of ``names``, and have any of ``grids``."""
+    """A launch as its capture has it. A kernel may be called by any of ``names``, and have any of ``grids``.
+
+    ``ran`` is from its first CTA's begin to its last one's end on the device's clock, ``called`` is the host's call in
+    Unix time, ``threads`` is how many a CTA has. Each is None if it is unknown, as the call of a graph's replay is."""
 
     names: frozenset[str]
     grids: frozenset[tuple[int, ...]]
@@ -58,12 +62,13 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class Match:
     """The launch and the bar, by their places in what was given. ``outside_ns`` is how far the launch's CTAs lie
-    outside of the bar, by the clock that was found."""
+    outside of the bar, by the clock that was found. ``by_call``: the host's call speaks for it, not its time alone."""
 
     launch: int
     bar: int
     reason: str
     outside_ns: int
+    by_call: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +289,7 @@ def _decided(options: Sequence[Option], found: Sequence[Agreement], slack_ns: in
         pairs = _chosen(options, other, slack_ns)
         # Where the clocks drift, other launches agree on another shift, and that is no contradiction.
         otherwise = sum(bar != pairs.get(at, bar) for at, bar in chosen.items())
-        if other.items > (1 - _FEW) * best.items and 2 * otherwise > len(chosen):
+        if other.items > _RIVAL * best.items and 2 * otherwise > len(chosen):
             rivals.append(other)
     rivals.sort(key=lambda rival: abs(rival.shift_ns))
     nearest = rivals[0]
@@ -353,9 +358,9 @@ def _matches(
         if ran := launches[at].ran:
             few = len(candidates[at]) == 1
             reason = "the only kernel of its name then" if few else f"by its time, of {len(candidates[at])} kernels"
-            if launches[at].called and bars[bar].call:
-                reason += ", and by its call"
-            yield Match(at, bar, reason, _outside_ns(ran, bars[bar], clock))
+            by_call = launches[at].called is not None and bars[bar].call is not None
+            reason = f"{reason}, and by its call" if by_call else reason
+            yield Match(at, bar, reason, _outside_ns(ran, bars[bar], clock), by_call)
 
 
 def _why_not(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slack_ns: int) -> str:

@@ -19,7 +19,7 @@ from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
 from kprof_inject.export.merging.matching import Match
-from kprof_inject.export.merging.renumbered import Renumbering, highest_id, renumbered_events
+from kprof_inject.export.merging.renumbered import Renumbering, renumbered_events
 from kprof_inject.export.merging.torch_trace import OURS, Bar, TorchTrace, packed_text
 from kprof_inject.export.text_rows import json_text
 from kprof_inject.forks import Run, in_turn
@@ -141,8 +141,7 @@ class _Numbers:
     @classmethod
     def of(cls, traces: Sequence[TorchTrace]) -> _Numbers:
         pids, taken = set(traces[0].pids), set(traces[0].ids)
-        # Reading all events once more is for the sake of several traces alone.
-        ids_from = highest_id(traces[0]) if len(traces) > 1 else 0
+        ids_from = traces[0].highest_arrow
         others = []
         for trace in traces[1:]:
             taken |= trace.ids
@@ -153,7 +152,7 @@ class _Numbers:
                 taken |= {new} if isinstance(new, int) else set()
             pids |= {renamed.get(pid, pid) for pid in trace.pids}
             others.append(Renumbering(renamed, ids_from, trace.base_ns - traces[0].base_ns, f" ({trace.who})"))
-            ids_from += highest_id(trace)
+            ids_from += trace.highest_arrow
         return cls(others, frozenset(taken))
 
     def pid(self, part: int, pid: int | str) -> int | str:

@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from kprof_inject.export.merging.torch_trace import TorchTrace, member_spans, nanoseconds, packed_text
+from kprof_inject.export.merging.torch_trace import ARROW_IDS, TorchTrace, member_spans, nanoseconds, packed_text
 
-# The ids of arrows and of what is asynchronous, which hold across processes.
-_IDS = ("id", "bind_id")
 _CHUNK_EVENTS = 4096
 
 
@@ -40,12 +38,6 @@ def renumbered_events(trace: TorchTrace, numbers: Renumbering) -> Iterator[bytes
     yield packed_text("".join(chunk))
 
 
-def highest_id(trace: TorchTrace) -> int:
-    """The highest number of its arrows; 0 if it has none."""
-    found = (event.get(name) for _, _, event in trace.events() for name in _IDS)
-    return max((number for number in found if isinstance(number, int)), default=0)
-
-
 def _renumbered(text: str, event: Mapping[str, object], numbers: Renumbering) -> str:
     changes = dict(_changes(event, numbers))
     if not changes:
@@ -62,7 +54,7 @@ def _changes(event: Mapping[str, object], numbers: Renumbering) -> Iterator[tupl
     pid = event.get("pid")
     if isinstance(pid, int | str) and pid in numbers.pids:
         yield "pid", json.dumps(numbers.pids[pid])
-    for name in _IDS:
+    for name in ARROW_IDS:
         number = event.get(name)
         if isinstance(number, int):
             yield name, str(number + numbers.ids_from)

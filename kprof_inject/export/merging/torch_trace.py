@@ -36,6 +36,9 @@ MOST_BYTES = 2 << 30
 OURS = "kprof_inject"
 """The key of what we say about a merged trace, beside its events."""
 
+ARROW_IDS = ("id", "bind_id")
+"""The members of an event that hold across processes: the ids of arrows, and of what is asynchronous."""
+
 _KERNELS = "kernel"
 _LAUNCHING = ("cuda_runtime", "cuda_driver")
 _OF_THE_HOST = ("cpu_op", "user_annotation", "python_function", *_LAUNCHING)
@@ -89,7 +92,8 @@ class TorchTrace:
 
     ``is_unix_time`` says whether the bars' times are such; ``base_ns`` is what the trace counts from. ``pids`` are its
     processes, ``process_names`` and ``sort_indices`` what they are called and where they stand, ``ids`` the numbers of
-    all processes and threads, ``host_pids`` the processes that ran the program."""
+    all processes and threads, ``host_pids`` the processes that ran the program. No arrow has a number above
+    ``highest_arrow``."""
 
     path: Path
     text: str
@@ -104,6 +108,7 @@ class TorchTrace:
     ids: frozenset[int]
     process_names: dict[int | str, str]
     sort_indices: dict[int | str, int]
+    highest_arrow: int
 
     @property
     def who(self) -> str:
@@ -224,6 +229,7 @@ def _read(path: Path, text: str) -> TorchTrace:
         ids=frozenset(gathered.ids),
         process_names=gathered.process_names,
         sort_indices=gathered.sort_indices,
+        highest_arrow=gathered.highest_arrow,
     )
 
 
@@ -267,6 +273,7 @@ class _Gathered:
     ids: set[int] = field(default_factory=set)
     process_names: dict[int | str, str] = field(default_factory=dict)
     sort_indices: dict[int | str, int] = field(default_factory=dict)
+    highest_arrow: int = 0
 
     def add(self, event: Any) -> None:
         if not isinstance(event, dict):
@@ -276,6 +283,9 @@ class _Gathered:
         if isinstance(pid, int | str):
             self.pids.add(pid)
             self._add_name(pid, event.get("name"), args)
+        for name in ARROW_IDS:
+            if name in event:
+                self.highest_arrow = max(self.highest_arrow, _integer(event[name]) or 0)
         if category == _KERNELS and event.get("ph") == "X":
             self.has_kernels = True
             self.kernels.extend(_kernels_of(event, args))
