@@ -93,6 +93,10 @@ def main() -> None:
             slope_begin, shorter_begin = PLACES[name]
             places = [one for one in found["places"] if one["scope"].startswith(slope_begin) and one["slope"]]
             # Of a warp-specialised kernel, the edited side is the first.
+            if not places:
+                reasons = {one["scope"]: one["reason"] for one in found["places"]}
+                print(f"{name:14} has no slope: {reasons}", flush=True)
+                continue
             slope = places[0]["slope"]["value"] if name == "producer" else max(p["slope"]["value"] for p in places)
             saved = cycles_of(folder / "p", name, False, shorter_begin) - cycles_of(
                 folder / "e", name, True, shorter_begin

@@ -71,6 +71,7 @@ def test_a_dumped_workspace_is_gone_on_with(causal: tuple[FakeRuns, Any, list[di
 
 def test_without_a_program_a_folder_must_be_a_workspace(fake_runs: FakeRuns) -> None:
     ended = fake_runs.kprof("causal")
-    assert ended.exit_code == 2
-    assert "PROGRAM" in ended.stderr
+    assert ended.exit_code == 1
+    assert "kprof_out does not exist" in ended.stderr
+    assert "profile -- PROG" in ended.stderr
     assert "has no experiment yet" in fake_runs.kprof("causal", fake_runs.workspace).stderr

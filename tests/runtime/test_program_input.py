@@ -152,7 +152,7 @@ def test_input_that_cannot_be_kept_is_refused_to_the_next_run_alone(
     assert (
         kept.refusal
         == {
-            "too much": "it took more than 5 bytes from its stdin, which are too many to keep",
+            "too much": "it read more than 5 bytes from stdin, which is too much to keep",
             "full disk": "its stdin could not be kept: No space left on device",
         }[why]
     )

@@ -104,7 +104,7 @@ def test_a_program_that_times_itself_is_asked_first(fake_runs: FakeRuns) -> None
     assert run.ran() == [("scale", True)]
     assert kernel_of(run).not_replayed == (
         "the program times its launches itself by CUDA events, whose figures ours would change; --replay 50 does it "
-        "nevertheless"
+        "anyway"
     )
 
 

@@ -110,7 +110,7 @@ def test_an_unknown_newer_version_is_taken_for_the_newest_known_if_it_has_what_t
     else:
         names = ("register_instrumentation", "unregister_instrumentation", "_callbacks")
         missing = ", ".join(f"triton._instrumentation.{name}" for name in names)
-        with pytest.raises(KprofError, match=re.escape(f"needs of it: {missing}")):
+        with pytest.raises(KprofError, match=re.escape(f"needs from it: {missing}")):
             installed_version()
 
 
