@@ -236,7 +236,8 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
 
     ``override_key`` and ``file_name`` are the folder and the file that Triton looks for in an override folder,
     ``options`` what it was compiled with, ``metadata`` what Triton says of it. ``signature`` has the types of its
-    arguments, ``constants`` the values that it is compiled for, both by name."""
+    arguments, ``constants`` the values that it is compiled for, both by name; ``environment`` has what of the program's
+    environment its compiler heeds."""
 
     name: Name
     override_key: FileName
@@ -247,6 +248,7 @@ class DumpedKernelRecord(Struct, frozen=True, kw_only=True):
     constants: dict[Name, Text] = field(default_factory=dict)
     metadata: dict[Name, Any] = field(default_factory=dict)
     triton_version: Name = ""
+    environment: dict[Name, Text] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _require_shallow(self.options, "options")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from triton import knobs
 
 from kprof_inject.capture.schema import DumpedKernelRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.runtime.compiler import as_json
+from kprof_inject.runtime.compiler import as_json, environment
 from kprof_inject.runtime.instrumentation import target_of
 
 _KEPT = (".json", ".ttgir", ".ptx", ".cubin", ".amdgcn", ".hsaco")
@@ -29,7 +32,11 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
         )
     if kernel.target is None:
         raise KprofError("its target is not known", hint="dump it again")
-    with tempfile.TemporaryDirectory(prefix="kprof-text-") as cache, knobs.cache.scope():
+    with (
+        tempfile.TemporaryDirectory(prefix="kprof-text-") as cache,
+        knobs.cache.scope(),
+        _environment_of(kernel),
+    ):
         knobs.cache.dir = cache
         path = Path(cache, f"{kernel.file_name}.ttgir")
         path.write_bytes(text.encode())
@@ -40,6 +47,22 @@ def compile_text(text: str, kernel: DumpedKernelRecord, folder: Path) -> None:
     # Stages before the module knew more, such as the layouts of descriptors.
     metadata = {**kernel.metadata, **as_json(made.metadata._asdict())}
     (folder / f"{kernel.file_name}.json").write_text(json.dumps(metadata))
+
+
+@contextmanager
+def _environment_of(kernel: DumpedKernelRecord) -> Iterator[None]:
+    """What the program's compiler heeded, and nothing else of its kind."""
+    ours = {name: os.environ.get(name) for name in (*environment(), *kernel.environment)}
+    for name in ours:
+        os.environ.pop(name, None)
+    os.environ.update(kernel.environment)
+    try:
+        yield
+    finally:
+        for name, value in ours.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _options(saved: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import inspect
 import json
+import os
 import re
 import tempfile
 from collections import defaultdict
@@ -19,6 +20,7 @@ import triton
 import triton.compiler
 import triton.compiler.compiler
 from triton import knobs
+from triton._C.libtriton import get_cache_invalidating_env_vars
 from triton.compiler.compiler import make_backend
 from triton.runtime.cache import get_override_manager
 from triton.runtime.driver import driver
@@ -110,8 +112,20 @@ def variant_of(
         signature={str(name): str(kind) for name, kind in (getattr(source, "signature", None) or {}).items()},
         constants=_constants(source),
         triton_version=triton.__version__,
+        environment=environment(),
     )
     return workspace.kernel_of(f"{_UNSAFE.sub('_', name)[:80]}-{digest}", info)
+
+
+# Torch's Inductor sets the first to an assembler of its own (compile_tasks.py, "_set_triton_ptxas_path"), whose version
+# the assembly names. Triton does not count them among what decides a kernel.
+_ASSEMBLERS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH")
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process's environment, as they are now, that a compiled kernel hangs on."""
+    names = (*get_cache_invalidating_env_vars(), *_ASSEMBLERS)
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _constants(source: Any) -> dict[str, str]:

@@ -37,7 +37,9 @@ class Build:
     @property
     def name(self) -> str:
         """The same for what makes the same binary."""
-        told = (_FORM, self.kernel.triton_version, str(self.kernel.target), json.dumps(self.kernel.options), self.text)
+        kernel = self.kernel
+        made_by = (kernel.triton_version, str(kernel.target), json.dumps([kernel.options, kernel.environment]))
+        told = (_FORM, *made_by, self.text)
         return hashlib.sha256("\0".join(told).encode()).hexdigest()[:24]
 
 

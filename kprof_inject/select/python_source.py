@@ -234,20 +234,39 @@ class Sources:
             self._functions[file] = self._functions_by_line(file)
         return self._functions[file].get(line)
 
+    def counter_at(self, file: str, line: int) -> str:
+        """The variable of the ``for`` loop whose head is on a line; empty if none is there that has a single one, or
+        the file cannot be read. Empty, too, for a loop that the compiler may join with one inside of it: what it counts
+        then is no variable of the source's."""
+        loops = (one for one in self._statements(file) if isinstance(one, ast.For))
+        here = (one for one in loops if one.lineno <= line <= (one.iter.end_lineno or one.lineno))
+        single = ((one, one.target.id) for one in here if isinstance(one.target, ast.Name))
+        return next((name for loop, name in single if not _may_be_joined(loop)), "")
+
     def _functions_by_line(self, file: str) -> dict[int, SourceFunction]:
-        if file not in self._texts:
-            return {}
-        try:
-            statements = self.parsed(file).statements
-        except SyntaxError:
-            return {}
         by_line: dict[int, SourceFunction] = {}
-        for node in statements:
+        for node in self._statements(file):
             if isinstance(node, FunctionNode):
                 function = SourceFunction(node.name, file, first_line(node), node.lineno, last_line(node))
                 # An inner function comes after the one around it, and takes its lines over.
                 by_line.update(dict.fromkeys(range(function.first_line, function.last_line + 1), function))
         return by_line
+
+    def _statements(self, file: str) -> tuple[ast.stmt, ...]:
+        """None of what is not known, or no Python."""
+        try:
+            return self.parsed(file).statements if file in self._texts else ()
+        except SyntaxError:
+            return ()
+
+
+_JOINING = {"flatten", "warp_specialize"}
+"""What of ``tl.range`` has Triton fuse nested loops."""
+
+
+def _may_be_joined(loop: ast.For) -> bool:
+    asked = isinstance(loop.iter, ast.Call) and any(one.arg in _JOINING for one in loop.iter.keywords)
+    return asked or any(isinstance(one, ast.For | ast.While) for body in loop.body for one in ast.walk(body))
 
 
 def is_library(file: str) -> bool:

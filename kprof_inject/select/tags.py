@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from kprof_inject.capture.schema import MOST_TAGS
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.quantities import listed
+from kprof_inject.select.functions import Function
 from kprof_inject.select.sites import Site
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.scalars import Scalar, scalars_at
 from kprof_inject.ttgir.strings import quote
+from kprof_inject.ttgir.values import bound_names
 
 OPTION = "--tag"
 CARRIER = "// kprof_tag"
@@ -121,7 +123,7 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     of up to 32 bits, and says which there are."""
     visible = tuple(_visible_at(view, site))
     by_name = next((one for one in visible if one.name == tag.value), None)
-    found = by_name or _last_assigned(tag.value, visible, site)
+    found = by_name or _last_assigned(tag.value, visible, site) or _counted(tag.value, visible, view, site)
     if found and found.type in _TO_I32:
         return found
     what = _no_integer(found) if found else "is not one of the values that are visible there"
@@ -142,6 +144,18 @@ def _last_assigned(variable: str, visible: Sequence[Scalar], site: Site) -> Scal
     return max(nearest, key=lambda one: one.line, default=None)
 
 
+def _counted(variable: str, visible: Sequence[Scalar], view: ModuleView, site: Site) -> Scalar | None:
+    """What the nearest loop around the site counts that the source writes with this variable: Triton's pipeliner makes
+    new loops, which have lost its name."""
+    function, behind = _behind(view, site)
+    for loop in behind.owners() if behind else ():
+        counter = next(iter(bound_names(loop)), "") if loop.traits.is_loop else ""
+        points = function.source_of(loop)[:1]
+        if counter and any(view.sources.counter_at(point.file, point.line) == variable for point in points):
+            return next((one for one in visible if one.name == counter), None)
+    return None
+
+
 def _no_integer(scalar: Scalar) -> str:
     kind = scalar.type or "a tensor, a pointer or the like"
     return f"is {kind} ({scalar.name}): a tag takes one integer of up to 32 bits"
@@ -159,7 +173,15 @@ def _choice(visible: Sequence[Scalar]) -> str:
 
 def _visible_at(view: ModuleView, site: Site) -> Iterator[Scalar]:
     """Nothing in an empty block: no operation stands there that could see anything."""
+    _, behind = _behind(view, site)
+    if behind is not None:
+        yield from scalars_at(view.module, behind)
+
+
+def _behind(view: ModuleView, site: Site) -> tuple[Function, Operation | None]:
+    """The function that the site is in, and the operation of its block right behind its start; None in an empty one."""
     function = next(one for one in view.functions if one.symbol == site.function)
     behind = next((one for one in function.operations if one.start >= site.start.offset), None)
-    if behind is not None and "}" not in view.module.text[site.start.offset : behind.start]:
-        yield from scalars_at(view.module, behind)
+    if behind is not None and "}" in view.module.text[site.start.offset : behind.start]:
+        behind = None
+    return function, behind

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from triton.compiler.compiler import make_backend
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.compile_text import compile_text
-from kprof_inject.runtime.compiler import as_json
+from kprof_inject.runtime.compiler import as_json, environment
 from kprof_inject.runtime.delayed_builds import Build, assembly_in, compiled
 
 pytestmark = pytest.mark.triton
@@ -53,6 +54,7 @@ def dumped(fixtures: Any, name: str, folder: Path) -> tuple[Any, DumpedKernelRec
         options=json.loads(json.dumps(as_json(options.__dict__))),
         metadata=as_json(made.metadata._asdict()),
         triton_version=triton.__version__,
+        environment=environment(),
     )
     return made, record
 
@@ -68,6 +70,24 @@ def test_the_same_assembly(fixtures_script: ModuleType, tmp_path: Path, name: st
     assert assembly_in(tmp_path / "built") == made.asm["ptx"]
     saved = json.loads((tmp_path / "built" / f"{record.file_name}.json").read_text())
     assert {key for key in made.metadata._asdict() if key not in saved} == set()
+
+
+def test_the_assembly_of_the_programs_own_assembler(
+    fixtures_script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Inductor sets it, in the program alone: its version decides what the compiler writes."""
+    own = Path(knobs.nvidia.ptxas.path)
+    other = tmp_path / "ptxas"
+    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "release 12.4, V12.4.99" || exec {own} "$@"\n')
+    other.chmod(0o755)
+    with monkeypatch.context() as program:
+        program.setenv("TRITON_PTXAS_PATH", str(other))
+        made, record = dumped(fixtures_script, "softmax", tmp_path)
+    assert record.environment["TRITON_PTXAS_PATH"] == str(other)
+    compile_text(made.asm["ttgir"], record, tmp_path)
+    assert assembly_in(tmp_path) == made.asm["ptx"]
+    assert ".version 8.4" in made.asm["ptx"]
+    assert "TRITON_PTXAS_PATH" not in os.environ
 
 
 def test_what_fails_says_why_and_leaves_nothing(fixtures_script: ModuleType, tmp_path: Path) -> None:

@@ -106,6 +106,40 @@ def test_a_variable_is_what_was_assigned_to_it_last_before_the_site() -> None:
     assert taken("iter[0.0] --tag n=tiles_n") == {"iter[0.0]": "%tiles_n_11"}
 
 
+PIPELINED = """\
+module attributes {ttg.target = "cuda:90"} {
+  tt.func public @k(%n: i32) {
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    scf.for %arg1 = %zero to %n step %one : i32 {
+      gpu.barrier
+    } loc("k.py":2:1)
+    tt.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "is_known"),
+    [
+        ("def k(n):\n  for block in range(n):\n    pass\n", True),
+        ("def k(n):\n  for block in tl.range(n, flatten=True):\n    pass\n", False),
+        ("def k(n):\n  for block in range(n):\n    for _ in range(2):\n      pass\n", False),
+        ("def k(n):\n  for block, other in range(n):\n    pass\n", False),
+        ("def k(n:\n  for block in range(n):\n", False),
+    ],
+)
+def test_what_a_pipelined_loop_counts_has_the_name_that_the_source_gives_it(source: str, is_known: bool) -> None:
+    selector = "op(gpu.barrier)=b --tag block=block"
+    if is_known:
+        (table,) = scope_table(insertion_of(PIPELINED, selector, sources={"k.py": source}).plan)["scopes"]
+        assert table["tags"] == [{"name": "block", "record": "b --tag block", "value": "%arg1"}]
+    else:
+        with pytest.raises(KprofError, match="block is not one of the values"):
+            insertion_of(PIPELINED, selector, sources={"k.py": source})
+
+
 @pytest.mark.parametrize(
     ("selector", "what"),
     [

@@ -82,7 +82,8 @@ class KernelExperiment:
             if not self._thread and self._launches.keeps(number):
                 self._thread = threading.get_ident()
                 kinds = ArgumentKinds.of(self._dumped.info.signature)
-                self._begin(Subject(kernel, launch, grid, stream, args, kinds), args)
+                sm_count = _properties().get("multiprocessor_count", 0)
+                self._begin(Subject(kernel, launch, grid, stream, args, kinds, sm_count), args)
         except Exception as error:
             if is_of_signal_handler(error):
                 self.is_over = True
@@ -161,7 +162,7 @@ class KernelExperiment:
         return OwnTurn(self, own, subject.builds)
 
     def _save(self, subject: Subject, timed: Timed, *, is_replayed: bool) -> None:
-        properties = driver.active.utils.get_device_properties(driver.active.get_current_device())
+        properties = _properties()
         with self._device.unaffected_by_graphs():
             spins = self._spins(subject.stream)
         experiment = ExperimentRecord(
@@ -224,6 +225,12 @@ class OwnTurn:
                 return launch(None)
         self._own.end(stream, self._experiment.give_up)
         return result
+
+
+def _properties() -> dict[str, int]:
+    """The current device's, as Triton names them."""
+    found: dict[str, int] = driver.active.utils.get_device_properties(driver.active.get_current_device())
+    return found
 
 
 def _measured(builds: Sequence[DelayedBuildRecord], timed: Timed, subject: Subject) -> Iterator[MeasuredDelayRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class Subject:
         stream: int,
         args: tuple[Any, ...],
         kinds: ArgumentKinds,
+        sm_count: int,
     ) -> None:
         self.kernel = kernel
         self.launchable = Launchable(launch, kernel.function, kernel.packed_metadata)
@@ -45,6 +47,7 @@ class Subject:
         self.refusals: dict[int, str] = {}
         self.registers: list[int | None] = []
         self._numbers = _numbers(args)
+        self._sm_count = sm_count
 
     def is_like(self, grid: Grid, args: tuple[Any, ...]) -> bool:
         """Whether another launch does the same work, as far as its grid and its numbers tell."""
@@ -68,10 +71,14 @@ class Subject:
             loaded = load(folder / build.binary, self.kernel)
         except Exception as error:  # noqa: BLE001 (the driver's errors have no common base)
             return None, f"it does not load: {first_line(error)}"
-        resources = Resources(**resources_of(loaded))
-        if resources.ctas_per_sm != self.clean.ctas_per_sm:
-            return None, f"an SM holds {resources.ctas_per_sm} of its CTAs instead of {self.clean.ctas_per_sm}"
+        room, clean_room = Resources(**resources_of(loaded)).ctas_per_sm, self.clean.ctas_per_sm
+        if room != clean_room and not self._fits(min(room or 0, clean_room or 0)):
+            return None, f"an SM holds {room} of its CTAs instead of {clean_room}"
         return loaded, ""
+
+    def _fits(self, ctas_per_sm: int) -> bool:
+        """Whether all CTAs run at once if an SM holds so many: then more room changes nothing."""
+        return prod(self.grid) <= self._sm_count * ctas_per_sm
 
 
 def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
