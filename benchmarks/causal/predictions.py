@@ -1,6 +1,6 @@
 """Do slopes foretell what edits win? For each kernel of ``edits.py``: slope × cycles saved against the edit itself.
 
-    python predictions.py [--seconds N] [--only NAME,...]
+    python predictions.py [--seconds N] [--only NAME,...] [--keep FOLDER]
 
 The slope is that of the kernel as it is, at the place that the edit shortens. How many cycles are saved in each
 execution is what that place takes in captures of both kernels; of ``stages`` it is what the waits for copies take. What
@@ -36,7 +36,7 @@ LAUNCH = "10"
 def kprof(*words: str) -> str:
     done = subprocess.run([sys.executable, "-m", "kprof_inject", *words], capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{words}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"{words}: {done.stderr[-2000:]}")
     return done.stdout
 
 
@@ -51,7 +51,7 @@ def program(name: str, *more: str) -> list[str]:
 
 def record_edited(folder: Path, name: str) -> None:
     places = ["--at", "parts", "--at", "func", "--at", "loop"]
-    kprof("profile", "-o", str(folder), *places, "--launches", LAUNCH, "--replay", "0", *program(name, "--edited"))
+    kprof("profile", "-o", str(folder), *places, "--launches", LAUNCH, "--no-replay", *program(name, "--edited"))
 
 
 def cycles_in(folder: Path, begin: str) -> float:
@@ -95,15 +95,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", default="10")
     parser.add_argument("--only", default=",".join(PLACES))
+    parser.add_argument("--keep", type=Path, help="leave the workspaces there")
     options = parser.parse_args()
     names = options.only.split(",")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+        folder = options.keep or Path(temporary)
         # What a place takes is counted in cycles, and does not mind company; what delays do is timed.
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda name: record_edited(folder / name / "edited", name), names))
-        for name in names:
-            print(told(name, folder / name, options.seconds), flush=True)
+            recordings = {name: pool.submit(record_edited, folder / name / "edited", name) for name in names}
+        for name, recording in recordings.items():
+            try:
+                recording.result()
+                print(told(name, folder / name, options.seconds), flush=True)
+            except RuntimeError as error:
+                print(f"{name:14} {error}", flush=True)
 
 
 def told(name: str, folder: Path, seconds: str) -> str:
