@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import threading
@@ -88,7 +89,11 @@ def test_a_build_that_computes_something_else_is_left_out(runs: FakeRuns, monkey
     assert refused == {(cycles, "it leaves other results than without a delay") for cycles in (576, 1728)}
 
 
-def test_another_number_of_ctas_on_an_sm_is_another_kernel(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("sms", "matters"), [(15, True), (16, False)], ids=["more than a wave", "all at once"])
+def test_another_number_of_ctas_on_an_sm_is_another_kernel(
+    runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, sms: int, matters: bool
+) -> None:
+    """Unless all 16 of them run at once in either."""
     resources = subject.resources_of
 
     def fewer(kernel: Any) -> dict[str, Any]:
@@ -96,10 +101,11 @@ def test_another_number_of_ctas_on_an_sm_is_another_kernel(runs: FakeRuns, monke
         return {**found, "ctas_per_sm": 1 if "now, 1728;" in kernel.asm["ptx"] else 2}
 
     monkeypatch.setattr(subject, "resources_of", fewer)
+    monkeypatch.setattr(kernel_experiment, "_properties", lambda: {"multiprocessor_count": sms})
     with runs.delaying(seconds=0.3) as run:
         run.launch()
     (found,) = run.experiments()
-    assert {one.refusal for one in found.delays} == {"", "an SM holds 1 of its CTAs instead of 2"}
+    assert {one.refusal for one in found.delays} == {"", *["an SM holds 1 of its CTAs instead of 2"][: int(matters)]}
 
 
 def test_text_that_compiles_to_another_kernel_is_not_compared(runs: FakeRuns) -> None:
@@ -109,8 +115,23 @@ def test_text_that_compiles_to_another_kernel_is_not_compared(runs: FakeRuns) ->
         path.write_text(path.read_text() + "// another\n")
     with runs.delaying() as run:
         run.launch()
-    assert run.refusals() == ["its module's text alone compiles to another kernel than the program runs"]
+    (refusal,) = run.refusals()
+    assert refusal == (
+        "its module's text alone compiles to another kernel than the program runs ('' against '// another')"
+    )
     assert not run.delayed()
+
+
+def test_the_version_of_the_assembler_makes_no_other_kernel(runs: FakeRuns) -> None:
+    plan = Workspace(runs.workspace).delays(Path(next(iter((runs.workspace / "delays/kernels").iterdir()))).name)
+    assert plan is not None
+    for path in (runs.workspace / "delays/builds" / plan.plain).glob("*.ptx"):
+        text, count = re.subn(r"^\.version .*", ".version 9.9", path.read_text(), flags=re.MULTILINE)
+        assert count == 1
+        path.write_text(text)
+    with runs.delaying(seconds=0.3) as run:
+        run.launch()
+    assert run.delayed()
 
 
 def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:

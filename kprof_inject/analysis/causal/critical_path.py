@@ -42,11 +42,13 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """Of the CTAs that were walked, all together. ``outside`` is what was in no scope, or not recorded."""
+    """Of the CTAs that were walked, all together. ``outside`` is what was in no scope, or not recorded; all parts sum
+    up to 1."""
 
     ctas: int
-    cta_ns: float
-    """How long such a CTA takes, on average."""
+    walked_ns: float
+    """How much of a CTA's time the path covers, on average: all of it, or what is behind its oldest record where older
+    ones were lost."""
     blames: tuple[Blame, ...]
     """By the scopes of the table, those that have a part."""
     outside: float
@@ -57,14 +59,15 @@ class CriticalPath:
     def to_json(self, names: Sequence[str]) -> dict[str, Any]:
         return {
             "ctas": self.ctas,
-            "cta_ns": self.cta_ns,
+            "walked_ns": self.walked_ns,
             "outside": self.outside,
             "blames": [{**asdict(one), "scope": names[one.scope], "share": one.share} for one in self.blames],
         }
 
 
 def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPath | None:
-    """None if no CTA has records."""
+    """None if no CTA has records; or if its partitions work apart, and nothing that was recorded says which one waits
+    for which."""
     ctas = _chosen(timeline)
     if not ctas.size:
         return None
@@ -73,10 +76,14 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
     whole_ns = 0
     rows_of = _rows_of(timeline, ctas["cta"])
     together = meetings(rows_of)
+    if len(timeline.table.partitions) > 1 and not edges.by_cta and not together:
+        return None
+    damaged = set(timeline.incomplete["cta"].tolist())
     for one in ctas:
         cta, begin_ns, end_ns = int(one["cta"]), int(one["init_ns"]), int(one["pre_final_ns"])
         if cta in rows_of and end_ns > begin_ns:
             walk = _Walk(rows_of[cta], edges.of_cta(cta), together.get(cta, {}))
+            begin_ns = max(begin_ns, walk.oldest_ns) if cta in damaged else begin_ns
             walk.back(begin_ns, end_ns, times)
             whole_ns += end_ns - begin_ns
     if not whole_ns:
@@ -165,6 +172,11 @@ class _Walk:
         self._together = together
         self._pieces = {int(warp): _pieces(rows, warp) for warp in np.unique(rows["warp"])}
         self._begins = {warp: [piece.begin_ns for piece in pieces] for warp, pieces in self._pieces.items()}
+
+    @property
+    def oldest_ns(self) -> int:
+        """From when on all warps have records."""
+        return max(begins[0] for begins in self._begins.values())
 
     def back(self, begin_ns: int, end_ns: int, times: defaultdict[tuple[int, bool], int]) -> None:
         """Add the time of each part of the path, from the CTA's end to its begin."""

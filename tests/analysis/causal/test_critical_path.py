@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 from async_launches import BARRIERS, COMMIT, COPIES, LAST, TMA_COPY, TMA_WAIT, WAIT, Span, launched
-from timelines import cta_rows
+from timelines import cta_rows, incomplete_rows
 
 from kprof_inject.analysis.causal.critical_path import CriticalPath, critical_path
 from kprof_inject.analysis.evaluation.executions import executed_kernel
+from kprof_inject.capture.scopes import Partition
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -80,3 +81,19 @@ def test_the_inner_scope_has_its_time_and_the_outer_one_the_rest(tmp_path: Path)
     spans: list[Span] = [(0, 0, 0, 1000), (1, 0, 200, 500)]
     found = path_of(launched(tmp_path, MEETING, {"outer": 3, "inner": 4}, spans), 1000)
     assert shares(found) == {0: (0.7, 0.0), 1: (0.3, 0.0)}
+
+
+def test_what_older_records_were_lost_of_is_left_out(tmp_path: Path) -> None:
+    """From 400 on both warps have records: the path covers 600 ns of 1000."""
+    spans: list[Span] = [(0, 0, 300, 500), (0, 1, 400, 700), (1, 1, 700, 1000)]
+    timeline = launched(tmp_path, MEETING, {"a": 3, "b": 4}, spans)
+    found = path_of(replace(timeline, incomplete=incomplete_rows({"cta": 0})), 1000)
+    assert shares(found) == {0: (0.5, 0.0), 1: (0.5, 0.0)}
+    assert found.walked_ns == 600
+
+
+def test_partitions_that_are_not_seen_to_wait_for_each_other_have_no_path(tmp_path: Path) -> None:
+    timeline = launched(tmp_path, MEETING, {"a": 3, "b": 4}, [(0, 0, 0, 500), (1, 1, 0, 900)])
+    partitions = (Partition("default partition", 1), Partition("partition 0", 1))
+    apart = replace(timeline, table=replace(timeline.table, partitions=partitions))
+    assert critical_path(apart, executed_kernel(apart.launch)) is None
