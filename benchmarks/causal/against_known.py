@@ -1,4 +1,5 @@
-"""Slopes and slack of kernels of which both are known: ``known_slack.py`` under ``kprof-inject causal``.
+"""Slopes, slack and critical paths of kernels of which all are known: ``known_slack.py`` under ``kprof-inject causal``.
+The path of each leads through the spins of the slower side, and through nothing else.
 
 python against_known.py [--seconds N]
 """
@@ -20,7 +21,7 @@ def main() -> None:
     options = parser.parse_args()
     for kernel, side, other in CASES:
         with tempfile.TemporaryDirectory() as folder:
-            words = ["causal", "-o", folder, "--at", "op(tt.elementwise_inline_asm)", "--seconds", options.seconds]
+            words = ["causal", "-o", folder, "--at", "parts", "--seconds", options.seconds]
             program = ["--kernel", kernel, "--side", str(side), "--other", str(other)]
             done = subprocess.run(
                 [sys.executable, "-m", "kprof_inject", *words, "--json", "--", "python3", str(PROGRAM), *program],
@@ -30,15 +31,19 @@ def main() -> None:
         if done.returncode:
             raise SystemExit(done.stderr[-3000:])
         (found,) = json.loads(done.stdout[done.stdout.index("[\n {") :])
-        for place, mine, its in zip(found["places"], (side, other), (other, side), strict=True):
+        places = found["places"]
+        spins = [one for one in places if one["scope"].startswith("asm")]
+        for place, mine, its in zip(spins, (side, other), (other, side), strict=True):
             slope, slack = place["slope"], place["slack_cycles"]
             expected = (1, None) if mine > its else (0, its - mine)
             print(
                 f"{kernel} {mine} against {its}: slope {slope['value']:.3f} [{slope['low']:.3f}, {slope['high']:.3f}], "
                 f"expected {expected[0]}; slack {slack['value'] if slack else None}, expected {expected[1]}; "
-                f"path {place['critical_path']}",
+                f"path {place['critical_path']}, expected {expected[0]}",
                 flush=True,
             )
+        blamed = {one["scope"]: one["critical_path"] or 0.0 for one in places}
+        print(f"  path: {blamed}, outside {found['critical_path_outside']}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
     python predictions.py [--seconds N] [--only NAME,...] [--keep FOLDER]
 
 The slope is that of the kernel as it is, at the place that the edit shortens. How many cycles are saved in each
-execution is what that place takes in captures of both kernels; of ``stages`` it is what the waits for copies take. What
-the edit wins is measured by launches of both in turn, in one process, back to back.
+execution is what that place takes in captures of both kernels, on average. Of ``stages`` it is what the wait for copies
+takes, and the slope is that of the copies' issue: they arrive the earlier. What the edit wins is measured by launches
+of both in turn, in one process, back to back.
 """
 
 import argparse
@@ -19,15 +20,15 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PLACES = {
-    "exponentials": ("exp2", "exp2"),
-    "reduction": ("reduce", "reduce"),
+    **dict.fromkeys(("exponentials", "reduction", "epilogue", "hoisted"), ("work", "work")),
     "stages": ("copies", "wait"),
-    "epilogue": ("epilogue", "epilogue"),
-    "hoisted": ("loads", "loads"),
     "producer": ("asm", "asm"),
 }
-"""Of each edit, how the names of the places begin: of those with the slope, and of those that get shorter."""
+"""Of each edit, how the names of the places begin: of the one with the slope, and of the one that gets shorter; of
+several the first, in the order of the text."""
 
+
+MARKED = {name: ("marker",) for name, (begin, _) in PLACES.items() if begin == "work"}
 
 LAUNCH = "10"
 """Which launch is recorded, and delayed: the first ones find nothing in the caches."""
@@ -50,19 +51,18 @@ def program(name: str, *more: str) -> list[str]:
 
 
 def record_edited(folder: Path, name: str) -> None:
-    places = ["--at", "parts", "--at", "func", "--at", "loop"]
+    places = [word for one in ("parts", *MARKED.get(name, ()), "func", "loop") for word in ("--at", one)]
     kprof("profile", "-o", str(folder), *places, "--launches", LAUNCH, "--no-replay", *program(name, "--edited"))
 
 
 def cycles_in(folder: Path, begin: str) -> float:
-    """What the places take in all iterations of a CTA, in cycles."""
+    """What an execution of the place takes, on average; nothing where there is none."""
     (report,) = json_in(kprof("report", str(folder), "--json"))
-    mine = [scope for scope in report["scopes"] if scope["scope"].startswith(begin) and scope["count"]]
-    return sum(scope["mean_cycles"] * scope["count"] / report["ctas"] / len(scope["warps"]["ids"]) for scope in mine)
+    return next((one["mean_cycles"] for one in report["scopes"] if one["scope"].startswith(begin) and one["count"]), 0)
 
 
 def measured(name: str) -> tuple[float, float]:
-    """What the kernel takes as it is, in ns, and which part of that the edit wins."""
+    """What the kernel takes as it is, and what the edit wins, in ns."""
     import torch
 
     sys.path.insert(0, str(HERE))
@@ -87,8 +87,7 @@ def measured(name: str) -> tuple[float, float]:
             end.record()
             end.synchronize()
             times[number].append(1e5 * begin.elapsed_time(end))
-    ratios = [edited / plain for plain, edited in zip(*times, strict=True)]
-    return statistics.median(times[0]), 1 - statistics.median(ratios)
+    return statistics.median(times[0]), statistics.median(one - other for one, other in zip(*times, strict=True))
 
 
 def main() -> None:
@@ -117,20 +116,19 @@ def told(name: str, folder: Path, seconds: str) -> str:
     words = ["causal", "-o", str(plain), "--launches", LAUNCH, "--seconds", seconds, "--json", *program(name)]
     (found,) = json_in(kprof(*words))
     slope_begin, shorter_begin = PLACES[name]
-    places = [one for one in found["places"] if one["scope"].startswith(slope_begin) and one["slope"]]
-    if not places:
+    place = next((one for one in found["places"] if one["scope"].startswith(slope_begin) and one["slope"]), None)
+    if place is None:
         return f"{name:14} has no slope: { {one['scope']: one['reason'] for one in found['places']} }"
-    # Of a warp-specialised kernel, the edited side is the first.
-    slope = places[0]["slope"]["value"] if name == "producer" else max(one["slope"]["value"] for one in places)
+    slope = place["slope"]["value"]
     saved = cycles_in(plain, shorter_begin) - cycles_in(folder / "edited", shorter_begin)
-    cycles = found["clean_ns"] * found["clock_mhz"] / 1e3
-    foretold = slope * saved * (found["chain"] or 1) / cycles
-    clean_ns, won = measured(name)
-    agrees = foretold * won > 0 and 1 / 1.5 <= foretold / won <= 1.5
+    foretold_ns = slope * saved * place["executions_by_chain"] / found["clock_mhz"] * 1e3
+    clean_ns, won_ns = measured(name)
+    agrees = foretold_ns * won_ns > 0 and 1 / 1.5 <= foretold_ns / won_ns <= 1.5
     slopes = ", ".join(f"{one['scope']} {one['slope']['value']:.2f}" for one in found["places"] if one["slope"])
     return (
-        f"{name:14} {clean_ns / 1e3:8.1f} us  slope {slope:5.2f}  saved {saved:8.0f} cycles a CTA  "
-        f"foretold {100 * foretold:6.2f} %  won {100 * won:6.2f} %  {'agrees' if agrees else 'DIFFERS'}  ({slopes})"
+        f"{name:14} {clean_ns / 1e3:8.1f} us  slope {slope:5.2f}  saved {saved:6.0f} cycles x "
+        f"{place['executions_by_chain']:.0f}  foretold {foretold_ns / 1e3:7.2f} us  won {won_ns / 1e3:7.2f} us  "
+        f"{'agrees' if agrees else 'DIFFERS'}  ({slopes})"
     )
 
 
