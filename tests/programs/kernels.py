@@ -35,7 +35,9 @@ def compile_for_h200(kernel, num_warps):
 def stored_values(ptx):
     """How many records store something else than the clock."""
     clocks = set(re.findall(r"mov\.u32\s+(%r\d+), %clock;", ptx))
-    return sum(low not in clocks for low in re.findall(r"st\.shared\S*\.v2\.b32 \[[^]]*\], \{ ?%r\d+, (%r\d+) ?\}", ptx))
+    return sum(
+        low not in clocks for low in re.findall(r"st\.shared\S*\.v2\.b32 \[[^]]*\], \{ ?%r\d+, (%r\d+) ?\}", ptx)
+    )
 
 
 def describe(compiled):

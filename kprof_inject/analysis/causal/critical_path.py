@@ -76,7 +76,7 @@ def critical_path(timeline: Timeline, ran: ExecutedKernel | None) -> CriticalPat
     whole_ns = 0
     rows_of = _rows_of(timeline, ctas["cta"])
     together = meetings(rows_of)
-    if len(timeline.table.partitions) > 1 and not edges.by_cta and not together:
+    if len(timeline.table.partitions) > 1 and not edges.are_known and not together:
         return None
     damaged = set(timeline.incomplete["cta"].tolist())
     for one in ctas:
@@ -129,12 +129,16 @@ class _Edges:
     """By CTA and the scope of the wait, ordered by the wait's end."""
 
     by_cta: Mapping[int, Mapping[int, list[_Edge]]]
+    are_known: bool
+    """Whether any wait was recorded with what it was for, be it that none of them blocked."""
 
     @classmethod
     def of(cls, timeline: Timeline, ran: ExecutedKernel | None, ctas: NDArray[np.int32]) -> _Edges:
         found: defaultdict[int, defaultdict[int, list[_Edge]]] = defaultdict(lambda: defaultdict(list))
+        are_known = False
         if ran is not None:
             for groups, is_flight in ((in_flight(timeline, ran).groups, True), (told_by_warps(timeline, ran), False)):
+                are_known |= bool(groups.size)
                 for one in groups[(groups["blocked_ns"] > 0) & np.isin(groups["cta"], ctas)]:
                     edge = _Edge(
                         int(one["start_ns"]), int(one["end_ns"]), int(one["warp"]), int(one["scope"]), is_flight
@@ -144,7 +148,7 @@ class _Edges:
             for edges in of_cta.values():
                 # Of those that end together, what was asked for last is what came last.
                 edges.sort(key=lambda edge: (edge.end_ns, edge.begin_ns))
-        return cls(found)
+        return cls(found, are_known)
 
     def of_cta(self, cta: int) -> Mapping[int, list[_Edge]]:
         return self.by_cta.get(cta, {})
