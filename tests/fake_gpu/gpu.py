@@ -98,7 +98,7 @@ class FakeGpu:
     """One device. Streams run what they are given at once, unless they are held back.
 
     ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most,
-    ``free_bytes`` what the device says that it has left.
+    ``free_bytes`` what the device says that it has left; every launch takes ``longer_ns`` longer than it would.
     ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
     ``profile_words`` makes what a launch writes to that: it takes the time when it began, and its host kernel's result.
     """
@@ -112,6 +112,7 @@ class FakeGpu:
         self.free_bytes = 1 << 40
         self.ran: list[Launch] = []
         self.freed_writes = 0
+        self.longer_ns = 0
         self.now_ns = 1_000_000
         self.loaded: dict[int, LoadedKernel] = {}
         self._blocks: WeakValueDictionary[int, Block] = WeakValueDictionary()
@@ -238,5 +239,5 @@ class FakeGpu:
             else:
                 words = self.profile_words(launch, begun_ns, gap_cycles)
                 block.bytes[: words.nbytes] = words.reshape(-1).view(np.uint8)
-        self.now_ns += launch.duration_ns
+        self.now_ns += launch.duration_ns + self.longer_ns
         self.ran.append(launch)
