@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from programs.child import REPO, clean_environment
+from programs.child import REPO, SMALL_TORCH, clean_environment, python_path
 
 from kprof_inject.viewing.site import offline_ui
 
@@ -145,7 +145,8 @@ class Reader:
         path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
         self._gpu = {name: os.environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
         clean = {name: value for name, value in clean_environment(folder).items() if name not in _SCREEN}
-        self._environment = {**clean, "PATH": path, "PYTHONUNBUFFERED": "1"}
+        modules = python_path(SMALL_TORCH)
+        self._environment = {**clean, "PATH": path, "PYTHONPATH": modules, "PYTHONUNBUFFERED": "1"}
 
     def follow(self, command: Command) -> None:
         """Run the command. Raises AssertionError if it fails, or does not print what the page shows."""
@@ -159,6 +160,7 @@ class Reader:
         """The exit code, and all that was printed, as a terminal shows it."""
         environment = dict(self._environment)
         if command.needs_gpu:
+            environment["PYTHONPATH"] = python_path()
             for name, value in self._gpu.items():
                 environment.pop(name)
                 environment |= {name: value} if value is not None else {}

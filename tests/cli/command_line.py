@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from planning import plan_of
-from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+from programs.child import SMALL_TORCH, Ended, clean_environment, python_path, run_child
 
 import kprof_inject.cli
 from kprof_inject.cli.main import main
 
 LIMIT_S = 120
-IDLE_TORCH = PROGRAMS / "idle_torch"
 REAL_TORCH = {"PYTHONPATH": python_path()}
-_IDLE_TORCH = {"PYTHONPATH": python_path(IDLE_TORCH)}
+_SMALL_TORCH = {"PYTHONPATH": python_path(SMALL_TORCH)}
 # What commands import, and the grammars, are made once.
 for module in pkgutil.iter_modules(kprof_inject.cli.__path__, "kprof_inject.cli."):
     importlib.import_module(module.name)
@@ -39,7 +38,7 @@ class CommandLine:
     It is a fork of this process, which has imported already what takes most of a command's time. Where an environment
     is given, Python may have to read it at its start: that is a process from scratch.
 
-    Programs that it starts find ``idle_torch``, for they only compile; with ``REAL_TORCH`` as ``env`` they do not."""
+    Programs that it starts find a small torch, for they only compile; with ``REAL_TORCH`` as ``env`` they do not."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,7 +47,7 @@ class CommandLine:
         if env is None and not _ALONE.intersection(arguments):
             return _forked([str(word) for word in arguments], self.folder, stdin)
         command = [sys.executable, "-m", "kprof_inject", *arguments]
-        return run_child(command, self.folder, stdin=stdin, env={**_IDLE_TORCH, **(env or {})})
+        return run_child(command, self.folder, stdin=stdin, env={**_SMALL_TORCH, **(env or {})})
 
     def read(self, name: str) -> str:
         """A file's text, line ends as they are."""
@@ -59,7 +58,7 @@ class CommandLine:
 
 
 def _forked(arguments: list[str], folder: Path, stdin: bytes) -> Ended:
-    environment = {**clean_environment(folder), **_IDLE_TORCH}
+    environment = {**clean_environment(folder), **_SMALL_TORCH}
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         theirs, ours = os.pipe()
         pid = os.fork()

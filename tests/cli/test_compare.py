@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+from programs.child import Ended, clean_environment, fake_gpu_path, run_child
 
 from kprof_inject.pipeline.sides import first_slower
 
@@ -28,7 +28,7 @@ print("the program's own output")
 
 def compare(folder: Path, *words: str) -> Ended:
     (folder / "program.py").write_text(PROGRAM)
-    environment = {**clean_environment(folder), "PYTHONPATH": python_path(PROGRAMS.parent)}
+    environment = {**clean_environment(folder), "PYTHONPATH": fake_gpu_path()}
     command = [sys.executable, "-m", "kprof_inject", "compare", "--rounds", "1", *words, "--", "program.py"]
     return run_child(command, folder, env=environment)
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from command_line import IDLE_TORCH, REAL_TORCH, CommandLine
-from programs.child import REPO, Ended, python_path, run_python
+from command_line import REAL_TORCH, CommandLine
+from programs.child import REPO, SMALL_TORCH, Ended, python_path, run_python
 
 from kprof_inject.runtime.doctor import gpus
 from kprof_inject.runtime.packages import REQUIRED, TO_RUN
@@ -39,7 +39,7 @@ def package(kprof: CommandLine, name: str, text: str) -> dict[str, str]:
     folder = kprof.folder / "packages"
     (folder / name).mkdir(parents=True)
     (folder / name / "__init__.py").write_text(text)
-    return {"PYTHONPATH": python_path(folder, IDLE_TORCH)}
+    return {"PYTHONPATH": python_path(folder, SMALL_TORCH)}
 
 
 def test_a_machine_without_a_gpu_is_fine_for_all_but_running(kprof: CommandLine) -> None:
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
         "import os, sys; os.chdir('/proc'); sys.argv[1:] = ['doctor', '--json']\n"
         "from kprof_inject.cli.main import main; main()"
     )
-    ended = run_python("-c", program, folder=tmp_path, env={"PYTHONPATH": python_path(IDLE_TORCH)})
+    ended = run_python("-c", program, folder=tmp_path, env={"PYTHONPATH": python_path(SMALL_TORCH)})
     row = findings(ended)["current folder"]
     assert (row["status"], row["fact"].partition(":")[0]) == ("problem", "/proc cannot be written to")
 

@@ -16,6 +16,7 @@ REPO = PROGRAMS.parent.parent
 
 CROSS_COMPILE = PROGRAMS / "cross_compile.py"
 ENDING = PROGRAMS / "ending.py"
+SMALL_TORCH = PROGRAMS / "small_torch"
 
 _SETTINGS = ("TRITON_", "TORCHINDUCTOR_", "KPROF_", "PYTEST_")
 
@@ -78,3 +79,8 @@ def python_path(*first: Path) -> str:
     """``first``, then what this process was given (a Triton of another version, maybe), then this repository."""
     inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return os.pathsep.join([*map(str, first), *inherited, str(REPO)])
+
+
+def fake_gpu_path(*first: Path) -> str:
+    """``python_path`` for programs on the fake GPU, which do with a small torch."""
+    return python_path(*first, SMALL_TORCH, PROGRAMS.parent)

@@ -18,7 +18,7 @@ from fake_gpu.device import FakeDevice
 from fake_gpu.driver import install
 from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import HOST_KERNELS, power, scale
-from programs.child import PROGRAMS, Ended, clean_environment, python_path, run_child
+from programs.child import PROGRAMS, Ended, clean_environment, fake_gpu_path, python_path, run_child
 from triton import knobs
 
 from kprof_inject.capture.experiments import ExperimentRecord
@@ -40,22 +40,22 @@ EIGHT_KIB = Mode(buffer_bytes=8192)
 """What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""
 
 LAUNCHES = PROGRAMS / "fake_launches.py"
-_PATH = python_path(PROGRAMS.parent)  # where fake_gpu is
-
-
-def environment(folder: Path) -> dict[str, str]:
-    return {**clean_environment(folder), "PYTHONPATH": _PATH}
+REAL_TORCH = python_path(PROGRAMS.parent)
 
 
 @dataclass(frozen=True)
 class FakeRuns:
-    """A workspace with planned kernels of ``fake_launches.py``, and runs of it."""
+    """A workspace with planned kernels of ``fake_launches.py``, and runs of it, which find modules in ``path``."""
 
     folder: Path
     workspace: Path
+    path: str = fake_gpu_path()
+
+    def environment(self) -> dict[str, str]:
+        return {**clean_environment(self.folder), "PYTHONPATH": self.path}
 
     def kprof(self, *arguments: str | Path) -> Ended:
-        return run_child([sys.executable, "-m", "kprof_inject", *arguments], self.folder, env=environment(self.folder))
+        return run_child([sys.executable, "-m", "kprof_inject", *arguments], self.folder, env=self.environment())
 
     def dump(self) -> Ended:
         """Dump the program, and plan records for all that it has."""
@@ -67,7 +67,7 @@ class FakeRuns:
 
     def plain(self, *ending: str) -> Ended:
         """The program by itself."""
-        return run_child([sys.executable, LAUNCHES, *ending], self.folder, env=environment(self.folder))
+        return run_child([sys.executable, LAUNCHES, *ending], self.folder, env=self.environment())
 
     def start(self, *options: str, ending: str) -> subprocess.Popen[str]:
         """Start the program with records, in a workspace that it shares with no other that runs meanwhile. Its kernels
@@ -75,7 +75,7 @@ class FakeRuns:
         run = [sys.executable, "-m", "kprof_inject", "run", str(self.workspace), "--no-replay"]
         command = [*run, *options, str(LAUNCHES), ending]
         return subprocess.Popen(
-            command, cwd=self.folder, env=environment(self.folder), text=True,
+            command, cwd=self.folder, env=self.environment(), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from programs.child import PROGRAMS, REPO, Ended, clean_environment, python_path, run_child
+from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
 
 import kprof_inject
 from kprof_inject.workspace_lock import held
@@ -28,7 +28,7 @@ START = f"import site; site.addsitedir({str(REPO)!r}); "
 
 def run(folder: Path, code: str, **variables: str) -> Ended:
     (folder / "program.py").write_text(PROGRAM)
-    environment = {**clean_environment(folder), "PYTHONPATH": python_path(PROGRAMS.parent), **variables}
+    environment = {**clean_environment(folder), "PYTHONPATH": fake_gpu_path(), **variables}
     return run_child([sys.executable, "-c", START + code], folder, env=environment)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import triton
 from fake_gpu.kernels import RECORD_CYCLES
-from fake_runs import LAUNCHES, FakeRuns, environment
-from programs.child import Ended, python_path, run_child
+from fake_runs import LAUNCHES, FakeRuns
+from programs.child import Ended, fake_gpu_path, run_child
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -50,9 +50,9 @@ def runs(fake_runs: FakeRuns) -> FakeRuns:
 
 def run(runs: FakeRuns, *options: str, gpu: bool = True) -> Ended:
     """A run of the program that ends with ``EXIT_CODE``; after it there is the fake GPU, or none."""
-    path = python_path(*([TESTS / "fake_gpu" / "startup"] if gpu else []), TESTS)
+    path = fake_gpu_path(*([TESTS / "fake_gpu" / "startup"] if gpu else []))
     words = [sys.executable, "-m", "kprof_inject", "run", runs.workspace, "--no-replay", *options, LAUNCHES, "exit"]
-    ended = run_child(words, runs.folder, env={**environment(runs.folder), "PYTHONPATH": path})
+    ended = run_child(words, runs.folder, env={**runs.environment(), "PYTHONPATH": path})
     assert ended.exit_code == EXIT_CODE, ended.stderr
     assert "Traceback" not in ended.stderr
     return ended

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake_gpu.captured import ends_of, launches_in, number_of, scopes_of, states_in
 from fake_gpu.driver import CLEAN_REGISTERS, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS
-from fake_runs import FakeRuns
+from fake_runs import REAL_TORCH, FakeRuns
 from programs.child import Ended
 
 pytestmark = pytest.mark.triton
@@ -21,7 +22,8 @@ OWN_OF_TUNED = 3
 
 @pytest.fixture(scope="module")
 def runs(planned_once: FakeRuns) -> FakeRuns:
-    return planned_once
+    """torch itself takes part, as in users' programs."""
+    return replace(planned_once, path=REAL_TORCH)
 
 
 @pytest.fixture(scope="module")
