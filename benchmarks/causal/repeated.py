@@ -32,6 +32,7 @@ def main() -> None:
                 for one in found["places"]:
                     if one["slope"]:
                         slopes[f"{found['kernel']} {one['scope']}"].append(one["slope"])
+                        print(f"  {one['scope']} {one['slope']}", flush=True)
     for name, found in slopes.items():
         agree = max(one["low"] for one in found) <= min(one["high"] for one in found)
         widest = max(one["high"] - one["low"] for one in found) / 2
