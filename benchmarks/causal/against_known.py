@@ -1,7 +1,7 @@
 """Slopes, slack and critical paths of kernels of which all are known: ``known_slack.py`` under ``kprof-inject causal``.
 The path of each leads through the spins of the slower side, and through nothing else.
 
-python against_known.py [--seconds N]
+python against_known.py [--seconds N] [--only meet|ring]
 """
 
 import argparse
@@ -18,8 +18,11 @@ CASES = [("meet", 3000, 2000), ("meet", 1000, 4000), ("ring", 3000, 2000), ("rin
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", default="20")
+    parser.add_argument("--only", choices=["meet", "ring"])
     options = parser.parse_args()
     for kernel, side, other in CASES:
+        if options.only not in (None, kernel):
+            continue
         with tempfile.TemporaryDirectory() as folder:
             words = ["causal", "-o", folder, "--at", "parts", "--seconds", options.seconds]
             program = ["--kernel", kernel, "--side", str(side), "--other", str(other)]

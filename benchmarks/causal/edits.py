@@ -91,8 +91,8 @@ def hoisted_kernel(x_ptr, scale_ptr, out_ptr, rounds, BLOCK: tl.constexpr, EDITE
     for _ in range(rounds):
         # kprof: begin work
         if not EDITED:
-            # Of the last round's result: it cannot be loaded ahead.
-            scale = tl.load(scale_ptr + offsets + (x > 1e30).to(tl.int32))
+            # Of the last round's result, and from L2: it cannot be loaded ahead.
+            scale = tl.load(scale_ptr + offsets + (x > 1e30).to(tl.int32), cache_modifier=".cg")
         x = tl.log2(x * scale + 2.0)
         # kprof: end work
     tl.store(out_ptr + place, x)

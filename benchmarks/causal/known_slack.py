@@ -2,9 +2,9 @@
 
     python known_slack.py [--kernel meet|ring] [--side CYCLES] [--other CYCLES] [--launches N]
 
-``meet``: in each iteration both sides arrive at a barrier of the other's and wait for their own, as two warps at a
-common barrier do. ``ring``: one side fills a ring of two slots, the other empties it. In both, an iteration takes as
-long as the slower side; the faster one has the difference to spare.
+``meet``: in each iteration both sides arrive at a common barrier and wait for it. ``ring``: one side fills a ring of
+two slots, the other empties it. In both, an iteration takes as long as the slower side; the faster one has the
+difference to spare.
 """
 
 import argparse
@@ -34,30 +34,28 @@ def spin(cycles):
 
 
 @gluon.jit
-def _meet_side(out_ptr, cycles, iterations, mine, others, place: gl.constexpr):
+def _meet_side(out_ptr, cycles, iterations, common, place: gl.constexpr):
     total = 0
     for number in range(iterations):
         total += spin(cycles)
-        mbarrier.arrive(others, count=1)
-        mbarrier.wait(mine, number & 1)
+        mbarrier.arrive(common, count=1)
+        mbarrier.wait(common, number & 1)
     gl.store(out_ptr + 2 * gl.program_id(0) + place, total)
 
 
 @gluon.jit
 def meet_kernel(out_ptr, side, other, iterations):
-    bars = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
-    for number in gl.static_range(2):
-        mbarrier.init(bars.index(number), count=1)
+    common = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(common, count=2)
     gl.warp_specialize(
         [
-            (_meet_side, (out_ptr, side, iterations, bars.index(0), bars.index(1), 0)),
-            (_meet_side, (out_ptr, other, iterations, bars.index(1), bars.index(0), 1)),
+            (_meet_side, (out_ptr, side, iterations, common, 0)),
+            (_meet_side, (out_ptr, other, iterations, common, 1)),
         ],
         [1],
         [40],
     )
-    for number in gl.static_range(2):
-        mbarrier.invalidate(bars.index(number))
+    mbarrier.invalidate(common)
 
 
 @gluon.jit

@@ -1,6 +1,6 @@
 """Do slopes repeat? The same kernel in several processes: each slope, and whether the intervals hold each other's.
 
-python repeated.py [--seconds N] [--processes N] [--places N] PROGRAM...
+python repeated.py [--seconds N] [--processes N] [--keep FOLDER] PROGRAM...
 """
 
 import argparse
@@ -9,16 +9,19 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from pathlib import Path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", default="60")
     parser.add_argument("--processes", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="leave the workspace there")
     parser.add_argument("program", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     slopes: dict[str, list[dict[str, float]]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = str(options.keep or temporary)
         for number in range(options.processes):
             place = ["-o", folder] if number == 0 else [folder]
             words = ["causal", *place, "--seconds", options.seconds, "--json", "--", *options.program]
@@ -29,9 +32,10 @@ def main() -> None:
                 print(
                     f"{found['kernel']}: {found['seconds']:.1f} s, {found['timed']} times, {found['ended']}", flush=True
                 )
-                for one in found["places"]:
+                for place, one in enumerate(found["places"]):
                     if one["slope"]:
-                        slopes[f"{found['kernel']} {one['scope']}"].append(one["slope"])
+                        # Two places may have the same name.
+                        slopes[f"{found['kernel']} {place} {one['scope']}"].append(one["slope"])
                         print(f"  {one['scope']} {one['slope']}", flush=True)
     for name, found in slopes.items():
         agree = max(one["low"] for one in found) <= min(one["high"] for one in found)

@@ -112,21 +112,26 @@ def test_text_that_compiles_to_another_kernel_is_not_compared(runs: FakeRuns) ->
     plan = Workspace(runs.workspace).delays(Path(next(iter((runs.workspace / "delays/kernels").iterdir()))).name)
     assert plan is not None
     for path in (runs.workspace / "delays/builds" / plan.plain).glob("*.ptx"):
-        path.write_text(path.read_text() + "// another\n")
+        path.write_text(path.read_text().replace("ret;", "nop;"))
     with runs.delaying() as run:
         run.launch()
     (refusal,) = run.refusals()
     assert refusal == (
-        "its module's text alone compiles to another kernel than the program runs ('' against '// another')"
+        "its module's text alone compiles to another kernel than the program runs ('ret;' against 'nop;')"
     )
     assert not run.delayed()
 
 
-def test_the_version_of_the_assembler_makes_no_other_kernel(runs: FakeRuns) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "other"), [(r"^\.version .*", ".version 9.9"), (r"\.file(\s+1 )\"", r'.file\1"/elsewhere')]
+)
+def test_the_assembler_s_version_and_the_source_s_folder_make_no_other_kernel(
+    runs: FakeRuns, pattern: str, other: str
+) -> None:
     plan = Workspace(runs.workspace).delays(Path(next(iter((runs.workspace / "delays/kernels").iterdir()))).name)
     assert plan is not None
     for path in (runs.workspace / "delays/builds" / plan.plain).glob("*.ptx"):
-        text, count = re.subn(r"^\.version .*", ".version 9.9", path.read_text(), flags=re.MULTILINE)
+        text, count = re.subn(pattern, other, path.read_text(), flags=re.MULTILINE)
         assert count == 1
         path.write_text(text)
     with runs.delaying(seconds=0.3) as run:

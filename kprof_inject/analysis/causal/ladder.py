@@ -9,6 +9,7 @@ SHORTEST_CYCLES = 48
 
 _LONGEST_CYCLES = 1 << 22
 _FACTOR = 3
+_LEAST_STEPS = 4
 # Of the time between two executions.
 _LEAST_SHARE = 0.02
 # An iteration's work is hidden behind that of a stage or two; what is executed once, behind another CTA at most.
@@ -29,9 +30,9 @@ def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: floa
 
 
 def _steps(shortest: float, longest: float) -> Iterator[int]:
-    """At least three: fewer tell no bend from a line."""
+    """At least so many: a delay of a few rounds of its loop tells no slope, and few delays tell no bend from a line."""
     cycles, count = shortest, 0
-    while count < 3 or cycles <= longest:
+    while count < _LEAST_STEPS or cycles <= longest:
         yield min(round(cycles), _LONGEST_CYCLES)
         cycles *= _FACTOR
         count += 1

@@ -1,7 +1,8 @@
-"""How a kernel answers to a delay: by a line, or by one that bends where the delay stops being hidden.
+"""How a kernel answers to delays: how steeply at first, and where that changes.
 
-What is fitted is the time that the kernel takes longer over the cycles that were added, by weighted least squares. The
-bend is where the weighted squares are least, and its interval holds all bends that are not much worse.
+The slope is that of a line through the shortest delays, of just as many as tell it. What is fitted to all of them is a
+line that may bend, where a delay stops being hidden: the bend is where the weighted squares are least, and its interval
+holds all bends that are not much worse.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ _NEAR = QUANTILE**2
 _CLEARLY = 12.0
 # A kernel that takes twice as long is another kernel: what long delays show is no better known than to this part of it.
 _NOT_LINEAR = 0.03
+# Longer delays are asked until half of the slope's interval is no more than this.
+_PRECISE = 0.065
+# By so much the slopes of one kernel scatter from process to process (standard deviation, matmul on an H200): the same
+# builds, elsewhere in memory, at another temperature.
+_PROCESS_ERROR = 0.03
 _BENDS = 50
 _LEAST_SHOWN = 0.05
 
@@ -47,35 +53,56 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``slope`` is that of the line from no delay on, ``slack`` the delay at which it bends upwards, and ``beyond`` the
-    slope from there on; both are None where a line says it all."""
+    """``slope`` is that of short delays, ``slack`` the delay at which more begins to show, and ``beyond`` the slope
+    from there on; both are None where long delays show no more than short ones."""
 
     slope: Interval
     slack: Interval | None = None
     beyond: float | None = None
 
 
-def response(delays: Column, longer: Column, errors: Column, offset_error: float) -> Response | None:
+@dataclass(frozen=True, slots=True)
+class DelayErrors:
+    """Standard errors of what delays really take, in their unit: ``offset`` of what all but the first take more than
+    they are said to, ``own`` of what each of these does beside that."""
+
+    offset: float
+    own: float
+
+
+def response(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> Response | None:
     """Of delays, ascending, the first of which is 0: how much longer the kernel takes at each, in the same unit, with
-    the standard error of that. ``offset_error`` is the standard error of what all delays but the first take more than
-    they are said to. None for a single one."""
+    the standard error of that. None for a single one."""
     if len(delays) < 2:
         return None
-    points = _Points(delays, longer, np.hypot(errors, _NOT_LINEAR * (longer - longer[0])), offset_error)
+    offset_error = delay_errors.offset
+    own = delay_errors.own * _steepness(delays, longer)
+    errors = np.sqrt(errors**2 + own**2 + (_NOT_LINEAR * (longer - longer[0])) ** 2)
+    points = _Points(delays, longer, errors, offset_error)
+    slope = points.slope()
     line = points.fitted(_NO_BEND)
     bent = [one for place in points.bends() if (one := points.fitted(place)).bend > 0]
     if bent:
         bent += [one for place in points.bends_near(bent) if (one := points.fitted(place)).bend > 0]
     least = min((one.squares for one in bent), default=line.squares)
-    scale = points.scatter(min(least, line.squares))
+    scale = points.scatter(min(least, line.squares), of_unknowns=_OF_A_BENT_LINE)
     if line.squares - least < _CLEARLY * scale:
-        return Response(Interval.about(line.slope, line.slope_error * scale**0.5))
+        return Response(slope)
     near = [one for one in bent if one.squares - least <= _NEAR * scale]
     # One delay behind the bend leaves open where it is. What is not hidden takes the kernel as long as itself.
     likely = min(near, key=lambda one: (abs(one.beyond - 1), one.squares))
+    if slope.high >= likely.beyond:
+        return Response(slope)
     places = [one.slack for one in near]
     slack = Interval(likely.slack, max(min(places) - offset_error, 0.0), max(places) + offset_error)
-    return Response(points.slope_before(likely, near, scale), slack, likely.beyond)
+    return Response(slope, slack, likely.beyond)
+
+
+def _steepness(delays: Column, longer: Column) -> Column:
+    """How much of a cycle more shows at each delay, of 0 to 1: on the flatter side, for a bend is seldom at a delay.
+    The first delay is none, and nothing is wrong with it."""
+    sides = np.clip(np.abs(np.diff(longer) / np.diff(delays)), 0, 1)
+    return np.concatenate([[0.0], np.minimum(sides, np.append(sides[1:], sides[-1]))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +119,9 @@ class _Fit:
 
 
 _NO_BEND = float("inf")
+_OF_A_LINE, _OF_A_BENT_LINE = 3, 4
+# A delay of less is more chance than delay.
+_LEAST_OFFSETS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +131,25 @@ class _Points:
     errors: Column
     offset_error: float
 
+    def slope(self) -> Interval:
+        """Of as few delays as tell it well."""
+        told = []
+        for count in range(2, len(self.delays) + 1):
+            shortest = _Points(self.delays[:count], self.longer[:count], self.errors[:count], self.offset_error)
+            line = shortest.fitted(_NO_BEND)
+            scatter = shortest.scatter(line.squares, of_unknowns=_OF_A_LINE) ** 0.5
+            told.append(Interval.about(line.slope, float(np.hypot(line.slope_error * scatter, _PROCESS_ERROR))))
+            if (
+                self.delays[count - 1] >= _LEAST_OFFSETS * self.offset_error
+                and QUANTILE * line.slope_error * scatter <= _PRECISE
+            ):
+                return told[-1]
+        return min(told, key=lambda one: one.error)
+
     def bends(self) -> Iterator[float]:
-        """Where the line may bend: before the last delay, with one at least on either side."""
-        shortest, longest = self.delays[1], self.delays[-1]
+        """Where the line may bend: between the first delay and the last."""
         if len(self.delays) > 2:
-            yield from np.linspace(0, shortest, _BENDS // 5, endpoint=False)[1:]
-            yield from np.linspace(shortest, longest, _BENDS, endpoint=False)
+            yield from np.linspace(self.delays[1], self.delays[-1], _BENDS, endpoint=False)
 
     def bends_near(self, tried: Sequence[_Fit]) -> Iterator[float]:
         """More of them between those beside the best."""
@@ -123,11 +166,9 @@ class _Points:
 
     def _fitted(self, slack: float, offset_error: float) -> _Fit:
         """The unknowns: what the kernel takes longer with a delay of no cycles, and with all others, the slope, and by
-        how much it changes at the bend. Before the shortest delay, nothing tells the slope: it is taken for 0."""
+        how much it changes at the bend."""
         added = self.delays
-        is_told = slack >= added[1]
-        columns = [np.ones_like(added), (added > 0).astype(float)]
-        columns += [added] if is_told else []
+        columns = [np.ones_like(added), (added > 0).astype(float), added]
         columns += [np.maximum(added - slack, 0)] if slack != _NO_BEND else []
         weights = 1 / self.errors
         # That the offset is about 0 is one more observation.
@@ -138,19 +179,11 @@ class _Points:
         found, *_ = np.linalg.lstsq(matrix, observed, rcond=None)
         squares = float(np.sum((matrix @ found - observed) ** 2))
         covariance = np.linalg.pinv(matrix.T @ matrix)
-        slope, slope_error = (float(found[2]), float(covariance[2, 2] ** 0.5)) if is_told else (0.0, 0.0)
-        return _Fit(squares, slope, slope_error, float(found[-1]) if slack != _NO_BEND else 0.0, slack)
+        bend = float(found[-1]) if slack != _NO_BEND else 0.0
+        return _Fit(squares, float(found[2]), float(covariance[2, 2] ** 0.5), bend, slack)
 
-    def slope_before(self, likely: _Fit, near: Sequence[_Fit], scale: float) -> Interval:
-        """Of all bends that are nearly as good."""
-        told = [Interval.about(one.slope, one.slope_error * scale**0.5) for one in near if one.slope_error]
-        if likely.slope_error:
-            return Interval(likely.slope, min(one.low for one in told), max(one.high for one in told))
-        # It rises to the shortest delay no faster than behind that.
-        longer = float(self.longer[1] - self.longer[0] + QUANTILE * np.hypot(self.errors[0], self.errors[1]))
-        return Interval(0.0, 0.0, max(longer / float(self.delays[1]), 0.0))
-
-    def scatter(self, squares: float) -> float:
-        """By how much the points scatter more than their errors say; never less than 1."""
-        degrees = len(self.delays) - 3
+    def scatter(self, squares: float, of_unknowns: int) -> float:
+        """By how much the points scatter more than their errors say; never less than 1. That the offset is about 0
+        counts as a point."""
+        degrees = len(self.delays) + 1 - of_unknowns
         return max(squares / degrees, 1.0) if degrees > 0 else 1.0

@@ -11,7 +11,7 @@ import numpy as np
 
 from kprof_inject.analysis.causal.chains import Executions, executions
 from kprof_inject.analysis.causal.critical_path import Blame, CriticalPath, critical_path
-from kprof_inject.analysis.causal.response import Interval, Response, response
+from kprof_inject.analysis.causal.response import DelayErrors, Interval, Response, response
 from kprof_inject.analysis.evaluation.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
@@ -20,12 +20,13 @@ from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
 from kprof_inject.timeline.timeline import Timeline
 
 # A delay ends when its loop next looks at the clock, which is half of a round later on average. How much of that is in
-# what a delay takes by itself, where all rounds are alike, is chance.
-_OFFSET_ERROR_CYCLES = 12.0
+# what a delay takes by itself, where all rounds are alike, is chance. A round takes 33 cycles by itself and 31 in many
+# kernels (measured on an H200): then delays of different lengths are rounded up by different parts of a round.
+_DELAY_ERRORS_CYCLES = DelayErrors(offset=12.0, own=10.0)
 
 _CRITICAL = 0.5
 # Less is nothing that anybody would work for.
-_HIDDEN = 0.1
+_HIDDEN = 0.2
 
 _SELDOM = "it was not timed often enough; give it more --seconds"
 
@@ -236,5 +237,5 @@ def _response(points: Sequence[Point], cycles_between: float) -> Response | None
         np.array([point.delay_cycles for point in points]),
         np.array([point.longer_share for point in points]) * cycles_between,
         np.array([point.error for point in points]) * cycles_between,
-        _OFFSET_ERROR_CYCLES,
+        _DELAY_ERRORS_CYCLES,
     )

@@ -8,7 +8,7 @@ from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.quantities import listed
-from kprof_inject.select.parts import COPIES
+from kprof_inject.select.parts import COPIES, WAIT
 
 _MOST_NAMES = 4
 
@@ -33,7 +33,7 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
         share=min(sum(map(_worth, critical)), 1.0),
         text=f"{names} {sets} the pace: {slope:.2f} of each cycle saved {there} is gained by the kernel"
         f"{_spare(hidden)}",
-        advice=_advice(critical, hidden),
+        advice=_advice(slopes.places, critical),
         figures={f"slope of {one.scope.name}": round(one.response.slope.value, 3) for one in told if one.response},
     )
 
@@ -49,8 +49,13 @@ def _spare(hidden: Sequence[PlaceSlope]) -> str:
     return f"; to spare, {listed(told, _MOST_NAMES)}" if told else ""
 
 
-def _advice(critical: Sequence[PlaceSlope], hidden: Sequence[PlaceSlope]) -> str:
-    advice = f"shorten {listed([place.scope.name for place in critical], _MOST_NAMES)}"
-    if any(place.scope.name.startswith(COPIES) for place in hidden):
-        return f"{advice}; the copies are hidden: more stages would gain nothing"
-    return advice
+def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
+    """What starts copies is not shortened but begun earlier, and a wait is as long as what it waits for."""
+    shortened = [one.scope.name for one in critical if not one.scope.name.startswith((COPIES, WAIT))]
+    advice = [f"shorten {listed(shortened, _MOST_NAMES)}"] if shortened else []
+    copies = [place for place in places if place.scope.name.startswith(COPIES)]
+    if any(place.is_critical for place in copies):
+        advice.append("start the copies earlier, with more stages: the kernel waits for them")
+    elif copies and all(place.is_hidden for place in copies):
+        advice.append("the copies are hidden: more stages would gain nothing")
+    return "; ".join(advice)

@@ -17,6 +17,10 @@ from kprof_inject.runtime.launching.again import Launchable
 from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS, ArgumentKinds
 from kprof_inject.runtime.launching.launch_buffers import Grid
 
+_NOT_CODE = (".version", ".file", ".loc")
+_DEBUG_SECTIONS = ".section\t.debug"
+"""They stand behind the code, in PTX and in AMD's assembly."""
+
 
 class NoExperiment(Exception):
     """Nothing can be found out about a kernel; the text says why."""
@@ -89,16 +93,19 @@ def _numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _difference(assembly: str, of_text: str) -> str:
-    """The first line in which they differ; empty if they are the same. The version that PTX is written for is the
-    assembler's, and Inductor does not choose the same one in each process: a build without a delay is what those with
-    one are compared with, and that one has theirs."""
-    lines, lines_of_text = (
-        [line for line in text.splitlines() if not line.startswith(".version ")] for text in (assembly, of_text)
-    )
-    for line, other in zip_longest(lines, lines_of_text, fillvalue=""):
+    """The first line of code in which they differ; empty if they are the same."""
+    for line, other in zip_longest(_code(assembly), _code(of_text), fillvalue=""):
         if line != other:
             return f"{line.strip()!r} against {other.strip()!r}"
     return ""
+
+
+def _code(assembly: str) -> list[str]:
+    """Without what says where the source is, which Inductor writes to another file in each process, and without the
+    version that PTX is written for, which Inductor does not choose alike in each: builds with a delay are compared with
+    one that has theirs."""
+    code, _, _ = assembly.partition(_DEBUG_SECTIONS)
+    return [line for line in code.splitlines() if not line.lstrip().startswith(_NOT_CODE)]
 
 
 def _assembly_of(kernel: Any) -> str:

@@ -21,8 +21,8 @@ def test_of_what_is_executed_once_no_more_than_part_of_the_kernel() -> None:
     assert delays == (0, 1000, 3000, 9000, 27000)
 
 
-def test_at_least_three_even_where_an_iteration_is_short() -> None:
-    assert delays_for(6400, 64, 64) == (0, 48, 144, 432)
+def test_at_least_four_even_where_an_iteration_is_short() -> None:
+    assert delays_for(6400, 64, 64) == (0, 48, 144, 432, 1296)
 
 
 @pytest.mark.parametrize(("cycles", "by_chain"), [(None, 4), (1e6, None), (0.0, 4.0)])

@@ -3,18 +3,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kprof_inject.analysis.causal.response import Response, response
+from kprof_inject.analysis.causal.response import DelayErrors, Response, response
 
 DELAYS = np.array([0.0, 60, 180, 540, 1620])
-OFFSET_ERROR = 12.0
+ERRORS = DelayErrors(offset=12.0, own=10.0)
 
 
 def answer(slope: float, slack: float = np.inf, beyond: float = 1.0, *, error: float = 1.0, seed: int = 0) -> Response:
     """Of a kernel that takes ``slope`` of each cycle up to ``slack``, and ``beyond`` of each from there on."""
     noise = np.random.default_rng(seed)
-    taken = np.where(DELAYS > 0, DELAYS + noise.normal(0, OFFSET_ERROR), 0)
+    own = noise.normal(0, ERRORS.own, len(DELAYS))
+    taken = np.where(DELAYS > 0, DELAYS + noise.normal(0, ERRORS.offset) + own, 0)
     longer = slope * np.minimum(taken, slack) + beyond * np.maximum(taken - slack, 0)
-    found = response(DELAYS, longer + noise.normal(0, error, len(DELAYS)), np.full(len(DELAYS), error), OFFSET_ERROR)
+    found = response(DELAYS, longer + noise.normal(0, error, len(DELAYS)), np.full(len(DELAYS), error), ERRORS)
     assert found is not None
     return found
 
@@ -54,11 +55,11 @@ def test_noise_makes_no_bend() -> None:
 
 
 def test_a_single_delay_says_nothing() -> None:
-    assert response(np.array([0.0]), np.array([0.0]), np.array([1.0]), OFFSET_ERROR) is None
+    assert response(np.array([0.0]), np.array([0.0]), np.array([1.0]), ERRORS) is None
 
 
 def test_two_make_a_line() -> None:
-    found = response(np.array([0.0, 1000]), np.array([5.0, 505]), np.array([1.0, 1.0]), OFFSET_ERROR)
+    found = response(np.array([0.0, 1000]), np.array([5.0, 505]), np.array([1.0, 1.0]), ERRORS)
     assert found is not None
     assert found.slope.value == pytest.approx(0.5, abs=0.02)
     assert found.slope.low <= 0.5 <= found.slope.high

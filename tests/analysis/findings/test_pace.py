@@ -56,6 +56,20 @@ def test_who_sets_the_pace_and_who_has_time(tmp_path: Path) -> None:
     assert found.share == pytest.approx(0.3 * 0.95 + 0.3 * 0.8)
 
 
+def test_copies_are_hidden_only_if_all_of_them_are(tmp_path: Path) -> None:
+    copies = [place("copies@28", 1.0), place("copies@29", 0.01, slack=300)]
+    found = found_of(tmp_path, place("wait@28", 0.0, slack=400), *copies, place("dot@29", 1.0), place("wait@29", 0.9))
+    assert found is not None
+    assert found.advice == "shorten dot@29; start the copies earlier, with more stages: the kernel waits for them"
+
+
+def test_nothing_is_said_of_copies_that_nobody_is_sure_of(tmp_path: Path) -> None:
+    copies = [place("copies@28", 0.3), place("copies@29", 0.01, slack=300)]
+    found = found_of(tmp_path, *copies, place("dot@29", 1.0))
+    assert found is not None
+    assert found.advice == "shorten dot@29"
+
+
 def test_a_slope_that_is_not_known_well_enough_says_nothing(tmp_path: Path) -> None:
     assert found_of(tmp_path, place("reduce@33", 0.9, error=0.5)) is None
 
