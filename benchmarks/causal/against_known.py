@@ -1,56 +1,89 @@
 """Slopes, slack and critical paths of kernels of which all are known: ``known_slack.py`` under ``kprof-inject causal``.
-The path of each leads through the spins of the slower side, and through nothing else.
+The path of each leads through the spins of the slower side, and through nothing else. What a side has to spare is
+measured without kprof-inject: each side by itself, with nothing to do for the other.
 
-python against_known.py [--seconds N] [--only meet|ring]
+    python against_known.py [--seconds N] [--only meet|ring] [--keep FOLDER]
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 PROGRAM = Path(__file__).with_name("known_slack.py")
 CASES = [("meet", 3000, 2000), ("meet", 1000, 4000), ("ring", 3000, 2000), ("ring", 1500, 3000)]
+
+
+def iteration_ns(kernel: str, side: int, other: int) -> float:
+    """How long an iteration takes if one side alone has something to do, or both have."""
+    import known_slack
+    import torch
+
+    launch = known_slack.launcher(kernel, side, other)
+    times = []
+    for _ in range(30):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        launch()
+        end.record()
+        end.synchronize()
+        times.append(1e6 * begin.elapsed_time(end) / known_slack.ITERATIONS)
+    return statistics.median(times)
+
+
+def experiment(folder: Path, kernel: str, side: int, other: int, seconds: str) -> dict[str, Any]:
+    words = ["causal", "-o", str(folder), "--at", "parts", "--seconds", seconds, "--json"]
+    program = ["python3", str(PROGRAM), "--kernel", kernel, "--side", str(side), "--other", str(other)]
+    done = subprocess.run(
+        [sys.executable, "-m", "kprof_inject", *words, "--", *program], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+    (found,) = json.loads(done.stdout[done.stdout.index("[\n {") :])
+    return dict(found)
+
+
+def report(found: dict[str, Any], kernel: str, side: int, other: int) -> None:
+    places = found["places"]
+    spins = [one for one in places if one["scope"].startswith("asm") and one["slope"]]
+    if len(spins) != 2:
+        raise RuntimeError(f"not two slopes: {places}")
+    alone = [iteration_ns(kernel, side, 0), iteration_ns(kernel, 0, other)]
+    spare = abs(alone[0] - alone[1]) * 1e-3 * found["clock_mhz"]
+    for place, mine, its in zip(spins, (side, other), (other, side), strict=True):
+        slope, slack = place["slope"], place["slack_cycles"]
+        is_slower = mine > its
+        of_spare = f"{slack['value'] / spare:.3f} of it" if slack else ""
+        print(
+            f"{kernel} {mine} against {its}: slope {slope['value']:.3f} [{slope['low']:.3f}, {slope['high']:.3f}], "
+            f"expected {int(is_slower)}; slack {slack['value'] if slack else None}, expected "
+            f"{None if is_slower else round(spare)} {of_spare}",
+            flush=True,
+        )
+    blamed = [(one["scope"], round(one["critical_path"] or 0.0, 3)) for one in places]
+    total = sum(share for _, share in blamed) + (found["critical_path_outside"] or 0.0)
+    print(f"  path: {blamed}, outside {found['critical_path_outside']}, together {total:.3f}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", default="20")
     parser.add_argument("--only", choices=["meet", "ring"])
+    parser.add_argument("--keep", type=Path, help="leave the workspaces there")
     options = parser.parse_args()
-    for kernel, side, other in CASES:
-        if options.only not in (None, kernel):
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            words = ["causal", "-o", folder, "--at", "parts", "--seconds", options.seconds]
-            program = ["--kernel", kernel, "--side", str(side), "--other", str(other)]
-            done = subprocess.run(
-                [sys.executable, "-m", "kprof_inject", *words, "--json", "--", "python3", str(PROGRAM), *program],
-                capture_output=True,
-                text=True,
-            )
-        if done.returncode:
-            print(f"{kernel} {side} against {other}: {done.stderr[-3000:]}", flush=True)
-            continue
-        (found,) = json.loads(done.stdout[done.stdout.index("[\n {") :])
-        places = found["places"]
-        spins = [one for one in places if one["scope"].startswith("asm") and one["slope"]]
-        if len(spins) != 2:
-            print(f"{kernel} {side} against {other}: not two slopes: {places}", flush=True)
-            continue
-        for place, mine, its in zip(spins, (side, other), (other, side), strict=True):
-            slope, slack = place["slope"], place["slack_cycles"]
-            expected = (1, None) if mine > its else (0, its - mine)
-            print(
-                f"{kernel} {mine} against {its}: slope {slope['value']:.3f} [{slope['low']:.3f}, {slope['high']:.3f}], "
-                f"expected {expected[0]}; slack {slack['value'] if slack else None}, expected {expected[1]}; "
-                f"path {place['critical_path']}, expected {expected[0]}",
-                flush=True,
-            )
-        blamed = {one["scope"]: one["critical_path"] or 0.0 for one in places}
-        print(f"  path: {blamed}, outside {found['critical_path_outside']}", flush=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        for kernel, side, other in CASES:
+            if options.only not in (None, kernel):
+                continue
+            folder = (options.keep or Path(temporary)) / f"{kernel}_{side}_{other}"
+            try:
+                report(experiment(folder, kernel, side, other, options.seconds), kernel, side, other)
+            except RuntimeError as error:
+                print(f"{kernel} {side} against {other}: {error}", flush=True)
 
 
 if __name__ == "__main__":

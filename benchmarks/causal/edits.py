@@ -84,15 +84,14 @@ def epilogue_kernel(x_ptr, out_ptr, tiles, BLOCK: tl.constexpr, EDITED: tl.const
 
 @triton.jit
 def hoisted_kernel(x_ptr, scale_ptr, out_ptr, rounds, BLOCK: tl.constexpr, EDITED: tl.constexpr):
-    offsets = tl.arange(0, BLOCK)
-    place = tl.program_id(0) * BLOCK + offsets
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + place)
-    scale = tl.load(scale_ptr + offsets)
+    scale = tl.load(scale_ptr + place)
     for _ in range(rounds):
         # kprof: begin work
         if not EDITED:
             # Of the last round's result, and from L2: it cannot be loaded ahead.
-            scale = tl.load(scale_ptr + offsets + (x > 1e30).to(tl.int32), cache_modifier=".cg")
+            scale = tl.load(scale_ptr + place + (x > 1e30).to(tl.int32), cache_modifier=".cg")
         x = tl.log2(x * scale + 2.0)
         # kprof: end work
     tl.store(out_ptr + place, x)
@@ -132,7 +131,7 @@ def epilogue(edited: bool) -> Callable[[], None]:
 
 def hoisted(edited: bool) -> Callable[[], None]:
     x, out = torch.rand(_sms(), BLOCK, device="cuda"), torch.empty(_sms(), BLOCK, device="cuda")
-    scale = torch.rand(BLOCK + 1, device="cuda")
+    scale = torch.rand(_sms() * BLOCK + 1, device="cuda")
     return lambda: hoisted_kernel[(_sms(),)](x, scale, out, ROUNDS, BLOCK, edited)
 
 

@@ -8,6 +8,7 @@ difference to spare.
 """
 
 import argparse
+from collections.abc import Callable
 
 import torch
 from triton.experimental import gluon
@@ -100,6 +101,21 @@ def ring_kernel(out_ptr, side, other, iterations, SLOTS: gl.constexpr):
         mbarrier.invalidate(emptied.index(slot))
 
 
+def launcher(kernel: str, side: int, other: int) -> Callable[[], torch.Tensor]:
+    """Launches a kernel with a CTA for each SM, and gives how often each side of each CTA went round."""
+    ctas = torch.cuda.get_device_properties(0).multi_processor_count
+    out = torch.zeros(ctas, 2, device="cuda", dtype=torch.int32)
+
+    def launch() -> torch.Tensor:
+        if kernel == "meet":
+            meet_kernel[(ctas,)](out, side, other, ITERATIONS, num_warps=4)
+        else:
+            ring_kernel[(ctas,)](out, side, other, ITERATIONS, SLOTS, num_warps=4)
+        return out
+
+    return launch
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kernel", choices=["meet", "ring"], default="meet")
@@ -107,13 +123,9 @@ def main() -> None:
     parser.add_argument("--other", type=int, default=2000)
     parser.add_argument("--launches", type=int, default=4000)
     options = parser.parse_args()
-    ctas = torch.cuda.get_device_properties(0).multi_processor_count
-    out = torch.zeros(ctas, 2, device="cuda", dtype=torch.int32)
+    launch = launcher(options.kernel, options.side, options.other)
     for _ in range(options.launches):
-        if options.kernel == "meet":
-            meet_kernel[(ctas,)](out, options.side, options.other, ITERATIONS, num_warps=4)
-        else:
-            ring_kernel[(ctas,)](out, options.side, options.other, ITERATIONS, SLOTS, num_warps=4)
+        out = launch()
     torch.cuda.synchronize()
     assert (out == ITERATIONS).all(), out
     print("every side has gone round as often as it should", flush=True)
