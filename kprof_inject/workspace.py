@@ -15,7 +15,13 @@ import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.encoding import Record, decode, encode, read_json
-from kprof_inject.capture.experiments import DELAYS_FILE, EXPERIMENT_ENDING, DelaysRecord, ExperimentRecord
+from kprof_inject.capture.experiments import (
+    DELAYS_FILE,
+    EXPERIMENT_ENDING,
+    MOST_EXPERIMENT_BYTES,
+    DelaysRecord,
+    ExperimentRecord,
+)
 from kprof_inject.capture.schema import (
     KERNEL_FILE,
     KERNELS_FOLDER,
@@ -347,7 +353,8 @@ def _claimed(parent: Path) -> Path:
 def read_experiments(folder: Path) -> Iterator[tuple[Path, ExperimentRecord]]:
     """Those that ``new_experiment_folder`` got, each with its kernel's folder, which holds its TTGIR and sources."""
     for path in sorted(folder.glob(f"*/*{EXPERIMENT_ENDING}")):
-        yield path.parent, decode(read_json(path, folder), ExperimentRecord, str(path), "run causal again")
+        data = read_regular(path, MOST_EXPERIMENT_BYTES, folder)
+        yield path.parent, decode(data, ExperimentRecord, str(path), "run causal again")
 
 
 def write_experiment(folder: Path, experiment: ExperimentRecord) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = Path(__file__).with_name("known_slack.py")
-CASES = [("meet", 3000, 2000), ("meet", 1000, 4000), ("ring", 3000, 2000), ("ring", 1500, 3000)]
+CASES = [("meet", 1000, 4000), ("meet", 3000, 2000), ("ring", 1500, 3000), ("ring", 3000, 2000)]
 
 
 def iteration_ns(kernel: str, side: int, other: int) -> float:

@@ -263,8 +263,8 @@ def test_what_matters_stands_in_the_overview_and_beside_the_source(show: Show, t
     """Two places of the demo's matmul were delayed: one is critical, one is hidden up to 300 cycles."""
     report = report_on(decode_launch(read_capture(DEMO).launches[0]))
     scopes = report.timeline.table.scopes
-    critical = Response(Interval(0.95, 0.9, 1.0))
-    hidden = Response(Interval(0.02, -0.01, 0.05), Interval(300, 290, 310), 1.0)
+    critical = Response(Interval(0.95, 0.9, 1.0), 400)
+    hidden = Response(Interval(0.02, -0.01, 0.05), 100, Interval(300, 290, 310), 1.0)
     places = (
         PlaceSlope(scopes[2], 16.0, 16.0, None, (), critical, time_share=0.7),
         PlaceSlope(replace(scopes[1], name="copies@56"), 1.0, 1.0, None, (), hidden, time_share=0.1),

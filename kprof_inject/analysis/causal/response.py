@@ -1,8 +1,8 @@
 """How a kernel answers to delays: how steeply at first, and where that changes.
 
-The slope is that of a line through the shortest delays, of just as many as tell it. What is fitted to all of them is a
-line that may bend, where a delay stops being hidden: the bend is where the weighted squares are least, and its interval
-holds all bends that are not much worse.
+The slope is the mean over the first cycles: over the shortest delay that tells it well. What is fitted to all delays is
+a line that may bend, where a delay stops being hidden: the bend is where the weighted squares are least, and its
+interval holds all bends that are not much worse.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ _NEAR = QUANTILE**2
 _CLEARLY = 12.0
 # A kernel that takes twice as long is another kernel: what long delays show is no better known than to this part of it.
 _NOT_LINEAR = 0.03
-# Longer delays are asked until half of the slope's interval is no more than this.
-_PRECISE = 0.065
+# A longer delay is asked where half of the interval is more than this, without what processes differ by.
+_PRECISE = 0.08
 # By so much the slopes of one kernel scatter from process to process (standard deviation, matmul on an H200): the same
 # builds, elsewhere in memory, at another temperature.
 _PROCESS_ERROR = 0.03
+# A delay of less is more chance than delay.
+_LEAST_OFFSETS = 8
 _BENDS = 50
 _LEAST_SHOWN = 0.05
 
@@ -53,10 +55,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``slope`` is that of short delays, ``slack`` the delay at which more begins to show, and ``beyond`` the slope
-    from there on; both are None where long delays show no more than short ones."""
+    """``slope`` is the mean of that up to a delay of ``up_to``, ``slack`` the delay at which more begins to show, and
+    ``beyond`` the slope from there on; both are None where long delays show no more than short ones."""
 
     slope: Interval
+    up_to: float
     slack: Interval | None = None
     beyond: float | None = None
 
@@ -75,27 +78,42 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
     the standard error of that. None for a single one."""
     if len(delays) < 2:
         return None
+    slope, up_to = _slope(delays, longer, errors, delay_errors)
     offset_error = delay_errors.offset
     own = delay_errors.own * _steepness(delays, longer)
     errors = np.sqrt(errors**2 + own**2 + (_NOT_LINEAR * (longer - longer[0])) ** 2)
     points = _Points(delays, longer, errors, offset_error)
-    slope = points.slope()
     line = points.fitted(_NO_BEND)
     bent = [one for place in points.bends() if (one := points.fitted(place)).bend > 0]
     if bent:
         bent += [one for place in points.bends_near(bent) if (one := points.fitted(place)).bend > 0]
     least = min((one.squares for one in bent), default=line.squares)
-    scale = points.scatter(min(least, line.squares), of_unknowns=_OF_A_BENT_LINE)
+    scale = points.scatter(min(least, line.squares))
     if line.squares - least < _CLEARLY * scale:
-        return Response(slope)
+        return Response(slope, up_to)
     near = [one for one in bent if one.squares - least <= _NEAR * scale]
     # One delay behind the bend leaves open where it is. What is not hidden takes the kernel as long as itself.
     likely = min(near, key=lambda one: (abs(one.beyond - 1), one.squares))
     if slope.high >= likely.beyond:
-        return Response(slope)
+        return Response(slope, up_to)
     places = [one.slack for one in near]
     slack = Interval(likely.slack, max(min(places) - offset_error, 0.0), max(places) + offset_error)
-    return Response(slope, slack, likely.beyond)
+    return Response(slope, up_to, slack, likely.beyond)
+
+
+def _slope(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> tuple[Interval, float]:
+    """With the delay that tells it: the shortest that tells it well, or else the one that tells it best."""
+    told = []
+    for delay, more, error in zip(delays[1:], longer[1:] - longer[0], np.hypot(errors[1:], errors[0]), strict=True):
+        slope = more / delay
+        # What a delay takes more than it is said to shows as far as it shows at all.
+        shown = min(max(abs(slope), _LEAST_SHOWN), 1.0)
+        standard_error = np.hypot(error, shown * np.hypot(delay_errors.offset, delay_errors.own)) / delay
+        whole_error = float(np.hypot(standard_error, _PROCESS_ERROR))
+        told.append((Interval.about(float(slope), whole_error), float(delay)))
+        if delay >= _LEAST_OFFSETS * delay_errors.offset and QUANTILE * standard_error <= _PRECISE:
+            return told[-1]
+    return min(told, key=lambda one: one[0].error)
 
 
 def _steepness(delays: Column, longer: Column) -> Column:
@@ -119,9 +137,6 @@ class _Fit:
 
 
 _NO_BEND = float("inf")
-_OF_A_LINE, _OF_A_BENT_LINE = 3, 4
-# A delay of less is more chance than delay.
-_LEAST_OFFSETS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +145,6 @@ class _Points:
     longer: Column
     errors: Column
     offset_error: float
-
-    def slope(self) -> Interval:
-        """Of as few delays as tell it well."""
-        told = []
-        for count in range(2, len(self.delays) + 1):
-            shortest = _Points(self.delays[:count], self.longer[:count], self.errors[:count], self.offset_error)
-            line = shortest.fitted(_NO_BEND)
-            scatter = shortest.scatter(line.squares, of_unknowns=_OF_A_LINE) ** 0.5
-            told.append(Interval.about(line.slope, float(np.hypot(line.slope_error * scatter, _PROCESS_ERROR))))
-            if (
-                self.delays[count - 1] >= _LEAST_OFFSETS * self.offset_error
-                and QUANTILE * line.slope_error * scatter <= _PRECISE
-            ):
-                return told[-1]
-        return min(told, key=lambda one: one.error)
 
     def bends(self) -> Iterator[float]:
         """Where the line may bend: between the first delay and the last."""
@@ -182,8 +182,7 @@ class _Points:
         bend = float(found[-1]) if slack != _NO_BEND else 0.0
         return _Fit(squares, float(found[2]), float(covariance[2, 2] ** 0.5), bend, slack)
 
-    def scatter(self, squares: float, of_unknowns: int) -> float:
-        """By how much the points scatter more than their errors say; never less than 1. That the offset is about 0
-        counts as a point."""
-        degrees = len(self.delays) + 1 - of_unknowns
+    def scatter(self, squares: float) -> float:
+        """By how much the points scatter more than their errors say; never less than 1."""
+        degrees = len(self.delays) - 3
         return max(squares / degrees, 1.0) if degrees > 0 else 1.0

@@ -91,6 +91,7 @@ class PlaceSlope:
             "executions_by_chain": self.by_chain,
             "disturbed": asdict(self.disturbed) if self.disturbed else None,
             "slope": asdict(self.response.slope) if self.response else None,
+            "slope_up_to_cycles": self.response.up_to if self.response else None,
             "slack_cycles": asdict(self.response.slack) if self.response and self.response.slack else None,
             "slope_beyond_slack": self.response.beyond if self.response else None,
             "spare_cycles": self.spare_cycles,

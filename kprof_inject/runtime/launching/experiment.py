@@ -137,11 +137,12 @@ class Replayed:
         return refusals
 
     def _alone(self, timed: BackToBack, kernel: Any) -> tuple[float, tuple[int, ...] | None]:
-        """How long a launch takes from the memory that the kernel began with, and what it leaves."""
-        start, end = timed.marked(partial(self.again.launch, kernel))
-        self.watchdog.watch(end, LEAST_WATCH_S + _WATCH_MARGIN * 1e-9 * self._clean_ns, self.name)
-        end.synchronize()
-        return 1e6 * start.elapsed_time(end), timed.memory.digest(self.again.stream)
+        """How long a launch takes from the memory that the kernel began with, and what it leaves. The stream is held
+        meanwhile: else the host's time for a launch is in it."""
+        marks = timed.queued([partial(self.again.launch, kernel)])
+        self.watchdog.watch(marks[-1][1], LEAST_WATCH_S + _WATCH_MARGIN * 1e-9 * self._clean_ns, self.name)
+        (ns,) = timed.times_ns(marks)
+        return ns, timed.memory.digest(self.again.stream)
 
     def _may_follow(self, timed: BackToBack, left: tuple[int, ...] | None) -> bool:
         """Whether a launch does the same without its memory put back. What waits for memory to change is not tried."""

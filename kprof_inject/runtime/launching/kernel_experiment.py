@@ -233,6 +233,11 @@ def _properties() -> dict[str, int]:
     return found
 
 
+def _rounded(times_ns: Sequence[float]) -> tuple[float, ...]:
+    """The timer's steps are many times longer."""
+    return tuple(round(ns, 1) for ns in times_ns)
+
+
 def _measured(builds: Sequence[DelayedBuildRecord], timed: Timed, subject: Subject) -> Iterator[MeasuredDelayRecord]:
     refusals = {**timed.refusals, **subject.refusals}
     for place, build in enumerate(builds):
@@ -240,8 +245,8 @@ def _measured(builds: Sequence[DelayedBuildRecord], timed: Timed, subject: Subje
         yield MeasuredDelayRecord(
             scope=build.scope,
             delay_cycles=build.delay_cycles,
-            ns=() if refusal else tuple(pairs.ns),
-            clean_ns=() if refusal else tuple(pairs.clean_ns),
+            ns=() if refusal else _rounded(pairs.ns),
+            clean_ns=() if refusal else _rounded(pairs.clean_ns),
             registers=subject.registers[place],
             refusal=refusal,
         )

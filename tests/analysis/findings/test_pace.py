@@ -25,6 +25,7 @@ def place(name: str, slope: float, error: float = 0.02, slack: float | None = No
     info = ScopeInfo(name, name, "part", "k.py:3", (), -1, name)
     found = Response(
         Interval(slope, slope - error, slope + error),
+        400,
         None if slack is None else Interval(slack, slack - 10, slack + 10),
         None if slack is None else 1.0,
     )

@@ -62,7 +62,7 @@ def delayed(folder: Path, places: int = 30) -> list[LaunchReport]:
     """A kernel with so many places that were delayed; of the last, nothing is known."""
     (report,) = one(known_launch(folder))
     responses = [
-        Response(Interval(1 - number / places, 0.9 - number / places, 1.1 - number / places), None, None)
+        Response(Interval(1 - number / places, 0.9 - number / places, 1.1 - number / places), 400)
         for number in range(places - 1)
     ]
     found = [_place(f"place {number}", response) for number, response in enumerate(responses)]
