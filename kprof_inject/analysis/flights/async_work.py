@@ -9,12 +9,12 @@ waits: "mbarrier".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.analysis.evaluation.executions import Counted
 from kprof_inject.analysis.evaluation.values import Slot, Value
-from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
+from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.values import names_in, operand_names
 
@@ -34,6 +34,9 @@ class Issue:
     slot: Slot | None
     """The barrier that is told; None for work that completes in its order."""
     predicate: Value
+    tells: int = 1
+    """How often an execution tells the barrier, of the ``needed`` times that complete a phase."""
+    needed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class AsyncWork:
 
 
 _NUMBER = re.compile(r"\b(?:num|pendings) = (\d+)\b")
+_COUNT = re.compile(r"^\s*%[\w$.-]+, (\d+)\b")
 _IS_ASYNC = re.compile(r"\bisAsync = true\b")
 _TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
 _TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
@@ -85,17 +89,33 @@ def async_work(operations: Sequence[Counted]) -> AsyncWork:
 
 def arrivals(operations: Sequence[Counted]) -> AsyncWork:
     """What tells barriers that warps have arrived, and what waits for that; of all operations of a kernel."""
-    issues = [issue for one in operations if (issue := _arrival(one)) is not None]
+    needed = dict(_needed(operations))
+    issues = [issue for one in operations if (issue := _arrival(one, needed)) is not None]
     told = {issue.slot.allocation: issue.work for issue in issues if issue.slot}
     awaits = (found for one in operations if (found := _await(one, told)) is not None)
     return AsyncWork(tuple(issues), tuple(found for found in awaits if found.slot), frozenset())
 
 
-def _arrival(one: Counted) -> Issue | None:
+def _arrival(one: Counted, needed: Mapping[Operation, int]) -> Issue | None:
     operands = one.executed.operands
     if one.operation.name != BARRIER_ARRIVE or not operands or not isinstance(operands[0], Slot):
         return None
-    return Issue(one, ARRIVALS, 0, operands[0], operands[1] if len(operands) > 1 else None)
+    slot, predicate = operands[0], operands[1] if len(operands) > 1 else None
+    of_phase = needed.get(slot.allocation, 1)
+    return Issue(one, ARRIVALS, 0, slot, predicate, min(_count_in(one.operation), of_phase), of_phase)
+
+
+def _needed(operations: Sequence[Counted]) -> Iterator[tuple[Operation, int]]:
+    """How many arrivals complete a phase, by the allocation of the barrier."""
+    for one in operations:
+        operands = one.executed.operands
+        if one.operation.name == BARRIER_INIT and operands and isinstance(operands[0], Slot):
+            yield operands[0].allocation, _count_in(one.operation)
+
+
+def _count_in(operation: Operation) -> int:
+    found = _COUNT.search(operation.tail)
+    return max(int(found[1]), 1) if found else 1
 
 
 def _unnamed(operations: Sequence[Counted]) -> Iterator[str]:

@@ -1,8 +1,12 @@
-"""What tells a barrier, and what waits for that: paired by the phases that a barrier goes through."""
+"""What tells a barrier, and what waits for that: paired by the phases that a barrier goes through.
+
+A ring keeps a warp's latest records. How often a warp executes an operation is known, so that the latest records are
+those of its latest executions: phases are counted back from the last.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +18,20 @@ from kprof_inject.analysis.evaluation.walk import Executed
 from kprof_inject.analysis.flights.async_work import Await, Issue
 from kprof_inject.analysis.flights.grouped_rows import (
     MOST_ROWS,
+    Numbers,
     begins_group,
+    ends_group,
     first_of_group,
     group_numbers,
+    last_of_group,
     numbers_in_group,
+    running_sums,
 )
 
 UNNAMED = "which barrier it tells cannot be evaluated"
+
+# More than an allocation has barriers.
+_SLOTS = 1 << 20
 
 
 class NotCounted(Exception):
@@ -31,17 +42,11 @@ def pairs_by_barrier(
     rows: NDArray[np.void], issues: Mapping[int, Issue], awaits: Mapping[int, Await]
 ) -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Of records of an allocation's barriers, by scope: those that ask for work, with ``bytes``, and the wait of each.
-    The k-th time that a barrier is told is what the k-th wait for it waits for. Raises ``NotCounted``."""
-    told = np.concatenate([_told(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
-    told = told[np.lexsort((told["start_cycles"], told["slot"], told["cta"]))]
-    told_number = numbers_in_group(group_numbers(told["cta"], told["slot"]))
+    What completes the k-th phase of a barrier is what the k-th wait for it waits for. Raises ``NotCounted``."""
+    told = _completing([_Telling.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
     waits = np.concatenate([_waited(rows[rows["scope"] == scope], one) for scope, one in awaits.items()])
-    waits = waits[np.lexsort((waits["start_cycles"], waits["slot"], waits["warp"], waits["cta"]))]
-    of_warp = group_numbers(waits["cta"], waits["warp"], waits["slot"])
-    # The first wait for a barrier that nothing has told yet may be for the phase before.
-    number = numbers_in_group(of_warp) - first_of_group(waits["phase"], of_warp)
     told_key, wait_key = _barriers(told, waits)
-    told_key, wait_key = told_key * MOST_ROWS + told_number, wait_key * MOST_ROWS + number
+    told_key, wait_key = told_key * MOST_ROWS + told["phase"], wait_key * MOST_ROWS + waits["phase"]
     # Of several warps that wait, the first to go on knows.
     order = np.lexsort((waits["end_cycles"], wait_key))
     waits, wait_key = waits[order], wait_key[order]
@@ -50,48 +55,137 @@ def pairs_by_barrier(
     return told[is_paired], waits[place[is_paired]]
 
 
-# More than an allocation has barriers.
-_SLOTS = 1 << 20
-
-
-def _barriers(told: NDArray[np.void], waits: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _barriers(told: NDArray[np.void], waits: NDArray[np.void]) -> tuple[Numbers, Numbers]:
     """The number of each row's barrier, from 1 on."""
-    keys = [rows["cta"].astype(np.int64) * _SLOTS + rows["slot"] for rows in (told, waits)]
-    _, number = np.unique(np.concatenate(keys), return_inverse=True)
+    _, number = np.unique(np.concatenate([_barrier(told), _barrier(waits)]), return_inverse=True)
     return number[: len(told)] + 1, number[len(told) :] + 1
 
 
-_EXTRA = [("slot", "i8"), ("phase", "i8"), ("bytes", "i8")]
+def _barrier(rows: NDArray[np.void]) -> Numbers:
+    return _key(rows["cta"].astype(np.int64), rows["slot"])
 
 
-def _told(rows: NDArray[np.void], issue: Issue) -> NDArray[np.void]:
-    """The executions that ask for work: once for all warps that execute it, by the first."""
-    found = _with_slots(rows, issue.counted.executed, issue.slot.index if issue.slot else None, issue.predicate)
-    found["bytes"] = issue.group_bytes
-    order = np.lexsort((found["start_cycles"], found["phase"], found["cta"]))
-    found = found[order]
-    return found[begins_group(group_numbers(found["cta"], found["phase"]))]
-
-
-def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
-    found = _with_slots(rows, wait.counted.executed, wait.slot.index if wait.slot else None, wait.predicate)
-    sequence = _Sequence.of(wait.counted.executed, wait.phase)
-    found["phase"] = sequence.at(found["cta"], found["phase"])
+def _key(cta: Numbers, slot: Numbers) -> Numbers:
+    found: Numbers = cta * _SLOTS + slot
     return found
 
 
-def _with_slots(rows: NDArray[np.void], executed: Executed, index: Sum | None, predicate: Value) -> NDArray[np.void]:
-    """Each execution with its slot; in ``phase``, its number. Raises ``NotCounted``."""
-    found = np.empty(len(rows), np.dtype([*rows.dtype.descr, *_EXTRA]))
-    for name in rows.dtype.names or ():
-        found[name] = rows[name]
-    number = numbers_in_group(group_numbers(rows["cta"], rows["warp"])) - 1
-    found["phase"] = number
-    found["slot"] = _Sequence.of(executed, index).at(rows["cta"], number)
-    if predicate is None:
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """The executions of an operation that tells barriers, each by the first warp that executes it."""
+
+    rows: NDArray[np.void]
+    uses: _Uses
+    issue: Issue
+    lost_before: Mapping[int, int]
+    """Of CTAs that lost older records: when the oldest that is left began, in cycles."""
+
+    @classmethod
+    def of(cls, rows: NDArray[np.void], issue: Issue) -> _Telling:
+        uses = _Uses.of(issue.counted.executed, issue.slot.index if issue.slot else None, issue.predicate)
+        found, is_whole = uses.of_rows(rows)
+        found["bytes"] = issue.group_bytes
+        found["tells"] = issue.tells
+        lost_before: dict[int, int] = {}
+        for cta in np.unique(found["cta"][~is_whole]).tolist():
+            lost_before[cta] = int(found["start_cycles"][found["cta"] == cta].min())
+        found = found[found["number"] > 0]
+        found = found[np.lexsort((found["start_cycles"], found["execution"], found["cta"]))]
+        firsts = found[begins_group(group_numbers(found["cta"], found["execution"]))]
+        return cls(firsts, uses, issue, lost_before)
+
+
+def _completing(tellings: Sequence[_Telling]) -> NDArray[np.void]:
+    """What completes a phase: in ``phase``, the number of it, from 1 on."""
+    told = np.concatenate([one.rows for one in tellings])
+    told = told[np.lexsort((told["start_cycles"], told["slot"], told["cta"]))]
+    group = group_numbers(told["cta"], told["slot"])
+    cta, slot = told["cta"].astype(np.int64), told["slot"]
+    in_all = sum((one.issue.tells * one.uses.in_all(cta, slot) for one in tellings), np.zeros(len(told), np.int64))
+    so_far = running_sums(told["tells"], group)
+    needed = max(one.issue.needed for one in tellings)
+    told["phase"] = -((last_of_group(so_far, group) - so_far - in_all) // needed)
+    # Before the oldest record of each operation, some of those that told the barrier are not there to be counted.
+    lost_before: dict[int, int] = {}
+    for one in tellings:
+        for number, cycles in one.lost_before.items():
+            lost_before[number] = max(lost_before.get(number, cycles), cycles)
+    is_known = np.ones(len(told), bool)
+    for number, cycles in lost_before.items():
+        is_known &= (told["cta"] != number) | (told["start_cycles"] >= cycles)
+    return told[is_known & ends_group(group_numbers(told["cta"], told["slot"], told["phase"]))]
+
+
+def _waited(rows: NDArray[np.void], wait: Await) -> NDArray[np.void]:
+    """In ``phase``, the number of the phase that is waited for: 0 for the one before the first, which is complete."""
+    uses = _Uses.of(wait.counted.executed, wait.slot.index if wait.slot else None, wait.predicate, wait.phase)
+    found, _ = uses.of_rows(rows)
+    return found[found["number"] > 0]
+
+
+_EXTRA = [("slot", "i8"), ("number", "i8"), ("execution", "i8"), ("phase", "i8"), ("bytes", "i8"), ("tells", "i8")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The executions of an operation in a CTA, one behind the other: for which slot each is, and its number among those
+    for the same one, from 1 on; 0 where a predicate says that it does nothing. ``phase`` is that number less what the
+    first one's parity says. ``begins`` and ``lengths`` are by CTA; one alone if all are alike."""
+
+    slot: Numbers
+    number: Numbers
+    phase: Numbers
+    begins: Numbers
+    lengths: Numbers
+
+    @classmethod
+    def of(cls, executed: Executed, index: Sum | None, predicate: Value, parity: Value = None) -> _Uses:
+        """Raises ``NotCounted``."""
+        slots = _Sequence.of(executed, index)
+        others = [_Sequence.of(executed, one) for one in (predicate, parity) if one is not None]
+        begins, lengths = max((slots, *others), key=lambda one: one.begins.size).layout
+        cta = np.repeat(np.arange(begins.size), lengths)
+        execution = np.arange(cta.size) - begins[cta]
+        slot = slots.at(cta, execution)
+        asks = _Sequence.of(executed, predicate).at(cta, execution) != 0 if predicate is not None else slot >= 0
+        asking = np.flatnonzero(asks)
+        order = asking[np.lexsort((execution[asking], _key(cta, slot)[asking]))]
+        group = group_numbers(_key(cta, slot)[order])
+        number = np.zeros(cta.size, np.int64)
+        number[order] = numbers_in_group(group)
+        phase = number.copy()
+        if parity is not None:
+            phase[order] -= first_of_group(_Sequence.of(executed, parity).at(cta, execution)[order], group)
+        return cls(slot, number, phase, begins, lengths)
+
+    def of_rows(self, rows: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+        """Records of the operation in the order of each warp's, with ``_EXTRA``; and which are of warps that lost none.
+        Raises ``NotCounted`` if there were more executions than the text tells."""
+        found = np.empty(len(rows), np.dtype([*rows.dtype.descr, *_EXTRA]))
+        for name in rows.dtype.names or ():
+            found[name] = rows[name]
+        of_warp = group_numbers(rows["cta"], rows["warp"])
+        number = numbers_in_group(of_warp)
+        segment = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
+        lost = self.lengths[segment] - last_of_group(number, of_warp)
+        if lost.min(initial=0) < 0:
+            raise NotCounted("it was executed more often than its loops tell")
+        found["execution"] = number - 1 + lost
+        place = self.begins[segment] + found["execution"]
+        for name in ("slot", "number", "phase"):
+            found[name] = getattr(self, name)[place]
+        return found, lost == 0
+
+    def in_all(self, cta: Numbers, slot: Numbers) -> Numbers:
+        """How often a CTA executes it for a slot."""
+        segment = cta if self.begins.size > 1 else np.zeros(len(cta), np.int64)
+        own = np.repeat(np.arange(self.begins.size), self.lengths)
+        keys, counts = np.unique(_key(own, self.slot)[self.number > 0], return_counts=True)
+        wanted = _key(segment, slot)
+        place = np.searchsorted(keys, wanted)
+        is_there = np.append(keys, -1)[place] == wanted
+        found: Numbers = np.where(is_there, np.append(counts, 0)[place], 0)
         return found
-    is_asked = _Sequence.of(executed, predicate).at(rows["cta"], number) != 0
-    return np.compress(is_asked, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +214,11 @@ class _Sequence:
         counts = is_executed.reshape(shape[0], -1).sum(axis=1)
         return cls(values[is_executed].astype(np.int64), np.cumsum(counts) - counts)
 
-    def at(self, cta: NDArray[np.int32], number: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Raises ``NotCounted`` if there were more executions than the text tells."""
-        place = self.begins[cta if self.begins.size > 1 else 0] + number
-        if place.size and place.max() >= self.values.size:
-            raise NotCounted("it was executed more often than its loops tell")
-        found: NDArray[np.int64] = self.values[place]
+    @property
+    def layout(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each CTA's begin, and how many they are."""
+        return self.begins, np.diff(np.append(self.begins, self.values.size))
+
+    def at(self, cta: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self.values[self.begins[cta if self.begins.size > 1 else 0] + number]
         return found

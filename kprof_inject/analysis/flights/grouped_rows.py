@@ -24,9 +24,20 @@ def begins_group(group: Numbers) -> NDArray[np.bool_]:
     return np.append(True, np.diff(group) != 0)[: group.size]
 
 
+def ends_group(group: Numbers) -> NDArray[np.bool_]:
+    """Which rows are the last of theirs."""
+    return np.append(np.diff(group) != 0, True)[: group.size]
+
+
 def first_of_group(values: Numbers, group: Numbers) -> Numbers:
     """Of each row, what the first of its group has."""
     found: Numbers = values[np.flatnonzero(begins_group(group))][group]
+    return found
+
+
+def last_of_group(values: Numbers, group: Numbers) -> Numbers:
+    """Of each row, what the last of its group has."""
+    found: Numbers = values[np.flatnonzero(ends_group(group))][group]
     return found
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from async_launches import Span, launched
 from planning import insertion_of
@@ -39,6 +40,10 @@ class Side:
         self.spans += [(self._scopes[name], warp, self.now_ns, end_ns) for warp in self._warps]
         self.now_ns = end_ns
         return end_ns
+
+    def latest(self, most: int) -> Iterator[Span]:
+        for warp in self._warps:
+            yield from [span for span in self.spans if span[1] == warp][-most:]
 
     def works(self) -> int:
         """Returns when it has arrived."""
@@ -77,18 +82,24 @@ def sides_of(table: ScopeTable, spins_ns: Sequence[int]) -> Iterator[Side]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("spins_ns", [(3000, 2000), (2000, 3000), (1000, 4000), (2000, 2400)], ids=str)
-def test_the_path_leads_through_the_slower_side(kernel: str, spins_ns: tuple[int, int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [(200, 200), (40, 17), (19, 40)], ids=["all", "more of the first", "more of the last"])
+def test_the_path_leads_through_the_slower_side(
+    kernel: str, spins_ns: tuple[int, int], kept: tuple[int, int], tmp_path: Path
+) -> None:
+    """``kept`` is how many of the latest records each warp of a side has left."""
     text = (Path(__file__).parent / "known_slack" / f"{kernel}.ttgir").read_text()
     plan = insertion_of(text, "parts").plan
     table = ScopeTable.of(msgspec.convert(scope_table(plan), ScopeTableRecord))
     one, other = sides_of(table, spins_ns)
     KERNELS[kernel](one, other)
     end_ns = max(one.now_ns, other.now_ns)
-    spans = sorted([*one.spans, *other.spans], key=lambda span: (span[1], span[2]))
+    latest = [span for side, most in zip((one, other), kept, strict=True) for span in side.latest(most)]
+    spans = sorted(latest, key=lambda span: (span[1], span[2]))
     names = {f"{index}": 1 for index in range(len(table.scopes))}
     timeline = launched(tmp_path, text, names, spans)
+    lost = np.array([(0,)] if len(latest) < len(one.spans) + len(other.spans) else [], [("cta", "i4")])
     found = critical_path(
-        replace(timeline, table=table, ctas=cta_rows((0, 0, 0, end_ns, end_ns))),
+        replace(timeline, table=table, incomplete=lost, ctas=cta_rows((0, 0, 0, end_ns, end_ns))),
         evaluated(text, kernel, (1, 1, 1), (None, *spins_ns, ITERATIONS)),
     )
     assert found is not None
@@ -96,6 +107,7 @@ def test_the_path_leads_through_the_slower_side(kernel: str, spins_ns: tuple[int
     spins = [index for index, scope in enumerate(table.scopes) if scope.name.startswith("asm")]
     shares = [blame.share if (blame := found.of(index)) else 0.0 for index in spins]
     slower = spins_ns.index(max(spins_ns))
-    # A ring begins with its producer, and ends with its consumer, whichever is slower.
-    assert shares[slower] > 0.93
-    assert shares[1 - slower] < 0.06
+    # A ring begins with its producer, and ends with its consumer, whichever is slower: of five iterations or six that are
+    # left, one such end is more than of twenty.
+    assert shares[slower] > (0.87 if lost.size else 0.93)
+    assert shares[1 - slower] < (0.12 if lost.size else 0.06)
