@@ -58,4 +58,4 @@ def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str
         advice.append("start the copies earlier, with more stages: the kernel waits for them")
     elif copies and all(place.is_hidden for place in copies):
         advice.append("the copies are hidden: more stages would gain nothing")
-    return "; ".join(advice)
+    return "; ".join(advice) or f"see what {critical[0].scope.name} waits for"
