@@ -19,7 +19,7 @@ CASES = [("meet", 1000, 4000), ("meet", 3000, 2000), ("ring", 1500, 3000), ("rin
 
 
 def spare_cycles(kernel: str, side: int, other: int, clock_mhz: float) -> float:
-    """By how much the faster side's spin may be longer: what that is made longer by, less what the kernel then takes."""
+    """By how much the faster side's spin may be longer: what it is made longer by, less what the kernel takes more."""
     base, difference = iteration_ns(kernel, side, other), abs(side - other)
     found = []
     for share in (1.25, 1.5, 1.75, 2.0):

@@ -107,7 +107,6 @@ def test_the_path_leads_through_the_slower_side(
     spins = [index for index, scope in enumerate(table.scopes) if scope.name.startswith("asm")]
     shares = [blame.share if (blame := found.of(index)) else 0.0 for index in spins]
     slower = spins_ns.index(max(spins_ns))
-    # A ring begins with its producer, and ends with its consumer, whichever is slower: of few iterations, one such end is
-    # more.
+    # A ring begins with its producer, and ends with its consumer: of few iterations, either is a larger part.
     assert shares[slower] > (0.87 if lost.size else 0.93)
     assert shares[1 - slower] < (0.12 if lost.size else 0.06)
