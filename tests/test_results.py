@@ -14,7 +14,7 @@ import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.results import Results
 
-CAPTURE = REPO / "kprof_inject/demo/capture"
+CAPTURE = REPO / "tests/captures/matmul"
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
 
-DEMO = REPO / "kprof_inject/demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 SCOPES = 300_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
 

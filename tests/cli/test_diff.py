@@ -190,7 +190,7 @@ def test_launches_can_be_chosen(kprof: CommandLine, before: Path) -> None:
 
 
 def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
-    demo = REPO / "kprof_inject/demo/capture"
+    demo = REPO / "tests/captures/matmul"
     ended = kprof("diff", demo, demo)
     assert ended.exit_code == 0
     assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but of one launch each")

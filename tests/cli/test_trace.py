@@ -331,7 +331,7 @@ def test_the_shell_offers_the_scopes_of_the_capture(kprof: CommandLine, capture:
 @pytest.fixture
 def host_buffer(kprof: CommandLine) -> Path:
     """The demo's buffer with Proton's header before it, and what its scope ids are called."""
-    (process,) = (REPO / "kprof_inject/demo/capture").glob("*/process.json")
+    (process,) = (REPO / "tests/captures/matmul").glob("*/process.json")
     lines = map(json.loads, (process.parent / "launches.jsonl").read_text().splitlines())
     *_, launch = (line for line in lines if "drop" not in line)
     kernel = json.loads((process.parent / "kernels" / launch["variant"] / "kernel.json").read_text())
@@ -348,7 +348,7 @@ def host_buffer(kprof: CommandLine) -> Path:
 def test_protons_own_buffer_is_a_capture_too(kprof: CommandLine, host_buffer: Path) -> None:
     ended = kprof("trace", "matmul.bin", "--scope-names", "names.json", "-o", "buffer.csv")
     assert ended.exit_code == 0, ended.stderr
-    shutil.copytree(REPO / "kprof_inject/demo/capture", kprof.folder / "capture")
+    shutil.copytree(REPO / "tests/captures/matmul", kprof.folder / "capture")
     assert kprof("trace", "capture", "-o", "capture.csv").exit_code == 0
     told = [
         Counter(

@@ -7,15 +7,15 @@ import os
 from pathlib import Path
 
 import pytest
+from programs.child import REPO
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.timeline import decode_launch
-from kprof_inject.viewing import site
 from kprof_inject.viewing.site import open_trace
 
-DEMO = Path(site.__file__).parents[1] / "demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 # Of five bytes each, and many more than are looked at.
 PACKETS = b"\x0a\x03\x08\x01\x10" * 20_000
 

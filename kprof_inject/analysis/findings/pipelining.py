@@ -10,6 +10,7 @@ from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
@@ -36,7 +37,12 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         loads = [(one.line, one.access) for one in inside if one.access and _is_large_load(one.access)]
         waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
         roof = evidence.roof_around(loop)
-        if roof is None or roof.part > _AT_ROOF or not (loads or waits_for_its_own):
+        if roof is None or not (loads or waits_for_its_own):
+            continue
+        if loads:
+            # A copy spares shared memory and the L1 most of their work: threads neither load its data nor store it.
+            roof = roof.without(SHARED)
+        if roof.part > _AT_ROOF:
             continue
         share = (1 - roof.part) * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
@@ -64,7 +70,8 @@ def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tupl
         scope=roof.scope,
         share=share,
         text=f"{roof.scope} loads {size_text(moved)} in the iteration that multiplies them (TTGIR, lines {lines}), and "
-        f"is at {percent(roof.part)} of its roof ({roof.unit}): loads and dots take turns",
+        f"its busiest unit besides shared memory ({roof.unit}) is at {percent(roof.part)} of its peak: loads and dots "
+        "take turns",
         advice="have Triton pipeline the loop: num_stages of 3 or more, and loads that a copy can replace (pointers "
         "that grow by a constant, 4 bytes or more side by side)",
         figures={"bytes": moved, "loads": len(loads), "part": roof.part},

@@ -7,7 +7,7 @@ no clock's rate is in it. CTAs that share an SM share its units. All work is a l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
 
@@ -43,6 +43,10 @@ class Roof:
     @property
     def part(self) -> float:
         return self.parts[self.unit]
+
+    def without(self, unit: str) -> Roof:
+        """As if the unit had nothing to do."""
+        return replace(self, parts={**self.parts, unit: 0.0})
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "unit": self.unit}

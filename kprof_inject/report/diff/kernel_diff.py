@@ -59,6 +59,9 @@ class TagChange:
 class ScopeChange:
     """One scope that is in both: figures are of a launch, the median of the launches."""
 
+    index_a: int
+    """In A's scope table; ``index_b`` in B's."""
+    index_b: int
     name: str
     kind: str
     partition: str
@@ -232,6 +235,8 @@ class MeasuredPair:
             return sides.both_of(match, lambda scope: _figure(scope, name))
 
         return ScopeChange(
+            index_a=match.a,
+            index_b=match.b,
             name=theirs.name,
             kind=theirs.kind,
             partition=theirs.partition,

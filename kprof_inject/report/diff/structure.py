@@ -96,13 +96,11 @@ class _Places:
         self._modules = a, b
         self._tables = diff.a.kernel.scopes.scopes, diff.b.kernel.scopes.scopes
         # A's loops by the names that they have in B.
-        matched = {change.source_a: change.name for change in diff.scopes}
-        self._renamed = [matched.get(scope.source, scope.name) for scope in self._tables[0]]
+        matched = {change.index_a: change.name for change in diff.scopes}
+        self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0])]
         loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
-        self._part_of_scope = {
-            scope.name: self._tables[1][loop].name if loop is not None else _WHOLE
-            for scope, loop in zip(self._tables[1], loops, strict=True)
-        }
+        # By index: several scopes may have one name.
+        self._part_of_scope = [self._tables[1][loop].name if loop is not None else _WHOLE for loop in loops]
 
     def part_of(self, change: Change) -> str:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it."""
@@ -126,7 +124,7 @@ class _Places:
 
     def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
-        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope.get(scope.name, _WHOLE) == part)
+        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
     def unexplained(self, parts: Sequence[str]) -> float | None:

@@ -186,6 +186,14 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
         say(line, console)
 
 
+def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
+    """Print the answer alone, and what the compiler changed."""
+    say(first_sentence(diff), console)
+    for kernel in diff.kernels:
+        for line in structure_lines(structure_of(kernel), kernel):
+            say(line, console)
+
+
 def unpaired_lines(diff: CaptureDiff) -> list[str]:
     """The kernels that are in one capture alone, by names that tell them from that capture's others."""
     lines = []
@@ -301,7 +309,8 @@ def _runs(runs: KernelRuns) -> dict[str, Any]:
 def _scope(scope: ScopeChange) -> dict[str, Any]:
     values = asdict(scope)
     judged = scope.judged.to_json() if scope.judged else {"verdict": None, "change": None, "change_in_cycles": None}
-    del values["judged"]
+    for name in ("index_a", "index_b", "judged"):
+        del values[name]
     return {**values, **judged}
 
 
