@@ -208,6 +208,10 @@ def test_the_source_has_the_time_of_its_lines(show: Show, attention: Path) -> No
     assert (total == own, ran.endswith("×")) == (True, True)
     line.click()
     details = view.locator(".line-details")
+    view.get_by_role("region", name="Source").focus()
+    shown.press("ArrowDown")
+    expect(details.locator("h3")).to_have_text("Line 29")
+    shown.press("ArrowUp")
     assert "load k, v" in details.inner_text() and "attention.py:81" in details.inner_text()
     details.get_by_role("button", name="TTGIR", exact=True).click()
     assert selected(shown) == "TTGIR"

@@ -49,7 +49,7 @@ function detailsOf(index, launch, context, tooltip) {
   };
   return [
     heading(index, scope, launch, context),
-    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name),
+    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name, launch.meta.clock_source !== "timer"),
     ...missing(scope),
     element("div", { class: "card-columns" }, [
       ...durations(scope, options, toExample),
@@ -80,13 +80,14 @@ function note(text) {
   return element("p", { class: "view-hint", text });
 }
 
-function figures(scope, selfName) {
+/** Another profiler counts no cycles. */
+function figures(scope, selfName, hasCycles) {
   const shown = [
     ["count", formatCount(scope.count)],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
-    ["mean", scope.mean_cycles === null ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
+    ["mean", scope.mean_cycles === null || !hasCycles ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
     ["least", formatNs(scope.min_ns)],
     ["median", formatNs(scope.p50_ns)],
     ["p90", formatNs(scope.p90_ns)],
