@@ -183,6 +183,7 @@ def _scopes(report: LaunchReport) -> list[dict[str, Any]]:
             "lane": lane,
             "share": mine.share,
             "self_name": "self" if mine.between_iterations_ns is None else "between iterations",
+            "tags": [tag.name for tag in scope.tags],
         }
         for scope, mine, lane in zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True)
     ]

@@ -19,7 +19,8 @@
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
- *   kernels, openLaunch(index)   the rows of kernel_rows.py; shows another launch, in the timeline
+ *   kernels, shownLaunch         the rows of kernel_rows.py; the index of `launch`
+ *   openLaunch(index)            shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
  * No view may use innerHTML or set a style attribute (`element.style.x = ...` is fine): the page's policy forbids the
@@ -115,6 +116,7 @@ function contextOf(page, launch) {
       tabs.shown("timeline")?.goTo(target);
     },
     kernels: page.report.kernels,
+    shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),
     range: state.range,
     onRange: (range) => remember(page, { range }),

@@ -1,6 +1,7 @@
 /** What is known of one scope, CTA or window, as pairs of a label and a text. */
 
 import { formatCount, formatNs, formatShare, smName } from "#format";
+import { UNKNOWN_TAG } from "#scopes";
 
 const CROSSES = 1;
 const CUT = 2;
@@ -12,7 +13,7 @@ const CUT = 2;
  */
 export function scopeFacts(model, index) {
   const { meta, scopes } = model;
-  const { kind, self_name: selfName } = meta.scopes[scopes.scope[index]];
+  const { kind, self_name: selfName, tags } = meta.scopes[scopes.scope[index]];
   const isMark = kind === "mark";
   const elapsed = scopes.end[index] - scopes.start[index];
   const facts = [];
@@ -25,6 +26,10 @@ export function scopeFacts(model, index) {
   }
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
+  tags.forEach((name, place) => {
+    const value = scopes.tags[place][index];
+    facts.push([name, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
+  });
   const { cta_name: cta, warp_name: warp } = meta;
   facts.push(["where", `${smName(scopes.sm[index])}, ${cta} ${scopes.cta[index]}, ${warp} ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);

@@ -8,6 +8,7 @@ import { histogramPlot } from "#views/histogram";
 import { iterationPlot } from "#views/iteration_plot";
 import { openView, receive } from "#views/navigation";
 import { scopeList } from "#views/scope_list";
+import { tagTable } from "#views/tag_table";
 import { tooltipIn } from "#views/tooltip";
 
 export const title = "Scopes";
@@ -48,13 +49,13 @@ function detailsOf(index, launch, context, tooltip) {
   };
   return [
     heading(index, scope, launch, context),
-    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name),
+    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name, launch.meta.clock_source !== "timer"),
     ...missing(scope),
     element("div", { class: "card-columns" }, [
       ...durations(scope, options, toExample),
       ...iterations(scope, options, toExample),
     ]),
-    element("div", { class: "group-cards" }, groups(scope, options, toExample)),
+    element("div", { class: "group-cards" }, [...tags(scope, options, toExample), ...groups(scope, options, toExample, launch.meta.warp_name)]),
   ];
 }
 
@@ -79,13 +80,14 @@ function note(text) {
   return element("p", { class: "view-hint", text });
 }
 
-function figures(scope, selfName) {
+/** Another profiler counts no cycles. */
+function figures(scope, selfName, hasCycles) {
   const shown = [
     ["count", formatCount(scope.count)],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
-    ["mean", scope.mean_cycles === null ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
+    ["mean", scope.mean_cycles === null || !hasCycles ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
     ["least", formatNs(scope.min_ns)],
     ["median", formatNs(scope.p50_ns)],
     ["p90", formatNs(scope.p90_ns)],
@@ -130,15 +132,26 @@ function times(part, whole) {
   return whole ? ` (${(part / whole).toFixed(2)} ×)` : "";
 }
 
-function groups(scope, options, toExample) {
+function tags(scope, options, toExample) {
+  return scope.tags.flatMap((tag, place) => {
+    const more = [];
+    if (tag.left_out) more.push(`${counted(tag.left_out, "more value")}, which take less`);
+    if (tag.unknown) more.push(`${counted(tag.unknown, "value")} unknown`);
+    const onChoose = (value) => toExample({ tag: { place, value } });
+    const explanation = ["that which takes most first", ...more].join("; ");
+    return tag.values.length ? [card(`By ${tag.name}`, explanation, tagTable(tag, { ...options, onChoose }))] : [];
+  });
+}
+
+function groups(scope, options, toExample, warpName) {
   const shown = [
-    ["warp", "Warps", scope.warps],
-    ["sm", "SMs", scope.sms],
+    ["warp", `${warpName[0].toUpperCase()}${warpName.slice(1)}s`, scope.warps, warpName],
+    ["sm", "SMs", scope.sms, "SM"],
   ].filter(([, , group]) => group.ids.length > 1);
-  return shown.map(([key, name, group]) => {
+  return shown.map(([key, name, group, noun]) => {
     const more = group.left_out ? `; ${counted(group.left_out, "more")} left out` : "";
     const onChoose = (id) => toExample({ [key]: id });
-    const made = card(name, `mean duration in each${more}`, groupBars(group, { ...options, noun: key === "sm" ? "SM" : key, onChoose }));
+    const made = card(name, `mean duration in each${more}`, groupBars(group, { ...options, noun, onChoose }));
     made.style.flexBasis = `${roomOf(group)}px`;
     return made;
   });

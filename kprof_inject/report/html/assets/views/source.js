@@ -30,6 +30,13 @@ export function show(place, launch, context) {
     const { number } = state.rows[index];
     details.replaceChildren(...lineDetails(state.timed.get(number), number, state.file, launch, context, ttgirLines));
   };
+  list.element.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const next = nextLine(state.rows, list.current, step);
+    if (next >= 0) choose(next);
+  });
   const chooser = element(
     "select",
     { "aria-label": "File", on: { change: () => open(files[Number(chooser.value)]) } },
@@ -59,6 +66,13 @@ export function show(place, launch, context) {
     choose(rowOfNumber(state.rows, number));
   };
   open(files[0]);
+}
+
+/** Lines that the page does not have are passed over; -1 at an end. */
+function nextLine(rows, from, step) {
+  let at = from + step;
+  while (rows[at]?.gap) at += step;
+  return rows[at] ? at : -1;
 }
 
 function rowOfNumber(rows, number) {
