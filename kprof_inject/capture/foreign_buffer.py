@@ -6,6 +6,7 @@ beside it (``BufferDescription``).
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -35,8 +36,20 @@ _FORMATS = ", ".join(PROFILERS)
 _HOW = f"say which profiler wrote it: --buffer-format, or format in a .json file beside it; known are {_FORMATS}"
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _UNKNOWN = "unknown"
-# What NumPy and what it reads with raise for damaged files.
-_UNREADABLE = (ValueError, EOFError, SyntaxError, OverflowError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+# What NumPy and what it reads with raise for damaged files. It reads a header as a Python literal, and one that is none
+# token by token; of what it then finds, it looks at little. A zip file's flags can say that it is encrypted.
+_UNREADABLE = (
+    ValueError,
+    EOFError,
+    SyntaxError,
+    tokenize.TokenError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
