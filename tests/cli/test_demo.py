@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import REPO
+from programs.child import REPO, clean_environment, fake_gpu_path, run_child
 
 
 def test_the_recorded_captures_are_replayed_and_compared(kprof: CommandLine) -> None:
@@ -22,7 +24,9 @@ def test_the_recorded_captures_are_replayed_and_compared(kprof: CommandLine) -> 
 
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
-    assert first.startswith("A matmul, as it is: num_stages=1\nmatmul_kernel #29   23.3 µs on the device   256 CTAs in ")
+    assert first.startswith(
+        "A matmul, as it is: num_stages=1\nmatmul_kernel #29   23.3 µs on the device   256 CTAs in "
+    )
     assert "\nLIMIT  shared memory and the L1 (at least 75.7 % of peak, 79.6 % in loop[0])\n" in first
     assert "\nTRY    have Triton pipeline the loop: num_stages of 3 or more" in first
     assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 6.9 %" in first
@@ -87,3 +91,39 @@ def test_a_workspaces_kernels_are_checked_as_they_will_run(kprof: CommandLine) -
     kprof("insert", "ws")
     (planned,) = json.loads(kprof("check", "ws", "--json").stdout)
     assert planned["records"] == 6
+
+
+LIVE = """
+import sys
+from pathlib import Path
+from kprof_inject.cli import demo
+from kprof_inject.cli.main import main
+
+demo.has_gpu = lambda: True
+demo._EXAMPLES = (Path("program.py"),)
+sys.argv = ["kprof-inject", "demo", "-o", "ws"]
+main()
+"""
+PROGRAM = """
+import sys
+from fake_gpu.program import gpu  # isort: skip  (before Triton)
+import torch
+from fake_gpu.kernels import power
+
+x = torch.arange(1, 17, dtype=torch.float32)
+for _ in range(int(sys.argv[2])):
+    power[(16,)](x, torch.zeros_like(x), 12 - 3 * int(sys.argv[4]))
+"""
+
+
+def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
+    ended = run_child([sys.executable, "-c", LIVE], tmp_path, env=environment)
+    assert ended.exit_code == 0, ended.stderr
+    titles = [line for line in ended.stdout.splitlines() if line.endswith(("num_stages=1", "num_stages=3", "changed"))]
+    assert len(titles) == 3
+    assert ended.stdout.count("\nLIMIT  ") == ended.stdout.count("\nTRUST  ") == 2
+    # The fake GPU runs one module, only for longer.
+    assert ended.stdout.endswith("code: the compiler made the same of it on both sides\n")
+    assert sorted(path.name for path in (tmp_path / "ws/captures").iterdir()) == ["001", "002"]
