@@ -36,8 +36,8 @@ _EXAMPLES = (_PACKAGE / "demo" / "matmul.py", _PACKAGE.parent / "examples" / "ma
 @workspace_option
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul. Without a GPU, torch or Triton: replay a capture from an H200, and check the insertion by
-    compiling if Triton is there."""
+    """Profile a matmul. Without a GPU, torch or Triton: replay a capture from an H200. If Triton is installed,
+    also compile the kernel with records."""
     missing = missing_to_run()
     if not missing and has_gpu():
         profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")

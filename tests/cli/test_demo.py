@@ -55,7 +55,7 @@ def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:
     kprof("demo", "-o", "ws")
     alone = kprof("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert alone.errors() == ["error: ws has 1 capture, and diff compares two"]
+    assert alone.errors() == ["error: ws has 1 capture, but diff compares two"]
     kprof("demo", "-o", "ws")
     ended = kprof("diff", "ws")
     assert ended.exit_code == 0

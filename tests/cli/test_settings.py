@@ -98,7 +98,7 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
     assert ended.stderr.splitlines()[0] == (
         "kprof-inject: settings of pyproject.toml: buffer-bytes, warps, sched-stores, fit"
     )
-    assert "it has 4 warps, 0 to 3, and none of those to record (9)" in ended.stderr
+    assert "it has 4 warps, 0 to 3, and none of the selected ones (9)" in ended.stderr
 
 
 @pytest.mark.parametrize(

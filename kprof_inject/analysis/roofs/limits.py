@@ -105,9 +105,9 @@ _NAMES = {
     SPECIAL: "the special function units",
     FP32: "the fp32 units",
     ALU: "the ALU",
-    ISSUE: "the issue of instructions",
-    SHARED: "shared memory and the L1",
-    L2: "what comes from the L2",
+    ISSUE: "instruction issue",
+    SHARED: "shared memory and L1",
+    L2: "the L2",
     DRAM: "DRAM",
 }
 

@@ -160,5 +160,5 @@ function drawRuler(canvas, look, size, plot, marks, toX) {
     if (x + room + 6 < plot.width) canvas.fillText(marks.labels[index], GUTTER + x + 4, RULER / 2);
   });
   canvas.fillStyle = look.css["quiet-ink"];
-  canvas.fillText("since the launch's begin", 8, RULER / 2);
+  canvas.fillText("since the start of the launch", 8, RULER / 2);
 }
