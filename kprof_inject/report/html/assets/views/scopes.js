@@ -86,11 +86,11 @@ function figures(scope, selfName) {
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
     ["mean", scope.mean_cycles === null ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
-    ["least", formatNs(scope.min_ns)],
+    ["min", formatNs(scope.min_ns)],
     ["median", formatNs(scope.p50_ns)],
     ["p90", formatNs(scope.p90_ns)],
     ["p99", formatNs(scope.p99_ns)],
-    ["most", formatNs(scope.max_ns)],
+    ["max", formatNs(scope.max_ns)],
   ];
   return element("dl", { class: "figures" }, shown.map(([name, value]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: value })])));
 }
