@@ -226,7 +226,7 @@ def test_a_file_system_that_cannot_lock_is_told_of(tmp_path: Path, monkeypatch: 
 
 def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("precious")
-    with pytest.raises(KprofError, match="is not empty and no workspace"), held(tmp_path, fail):
+    with pytest.raises(KprofError, match="is not empty and not a kprof-inject workspace"), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
 

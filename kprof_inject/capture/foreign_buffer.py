@@ -32,7 +32,7 @@ _WORD_BYTES = 8
 _MOST_EVENTS = 1 << 12
 _MOST_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
-_HOW = f"name the profiler that wrote it: --buffer-format, or format in a .json file beside it; one of {_FORMATS}"
+_HOW = f"name the profiler that wrote it: --buffer-format, or format in a .json file next to it; one of {_FORMATS}"
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _UNKNOWN = "unknown"
 # What NumPy and what it reads with raise for damaged files.

@@ -243,7 +243,7 @@ def test_an_unknown_device_is_no_error(tmp_path: Path) -> None:
         ("payload_offset", 0xFFFFFFFF, "is truncated: its payload goes from byte 4294967295 to 4294968319"),
         ("payload_size", 1028, "is truncated: its payload goes from byte 56 to 1084, but it ends at byte 1080"),
         ("payload_size", 1020, "has 4 more bytes after its payload, which ends at byte 1076"),
-        ("payload_size", 0xFFFFFFFF, "is cut off"),
+        ("payload_size", 0xFFFFFFFF, "is truncated"),
         ("block_num", 1, "is damaged at byte 24: 1 CTAs, but its payload has room for 2"),
         ("block_num", 0xFFFFFFFF, "is damaged at byte 24: 4294967295 CTAs"),
         ("total_unit", 0, "is damaged at byte 28: a CTA has 0 warps"),

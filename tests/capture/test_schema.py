@@ -93,7 +93,7 @@ KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
         (
             KERNEL_JSON,
             {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": 0}]}},
-            "$.scope_table: expected a parent of scope 0 that stands before it, got 0",
+            "$.scope_table: expected a parent of scope 0 that comes before it, got 0",
         ),
         (
             KERNEL_JSON,

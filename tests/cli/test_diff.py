@@ -193,7 +193,7 @@ def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
     demo = REPO / "kprof_inject/demo/capture"
     ended = kprof("diff", demo, demo)
     assert ended.exit_code == 0
-    assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but of one launch each")
+    assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but from one launch each")
 
 
 @pytest.mark.parametrize(

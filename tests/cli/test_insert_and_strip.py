@@ -53,7 +53,7 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
         "kprof-inject: softmax_kernel: 4 scopes, 10 records",
         " scope          selector      source         block     operations  foreign ops  crosses",
         " pass#0         loop=pass     softmax.py:21  function          23",
-        "   line(21-24)  line(21-24)   softmax.py:21  function          22               1",
+        "   line(21-24)  line(21-24)   softmax.py:21  function          22            1",
         "     max        line(23)=max  softmax.py:23  body               3",
         " pass#1         loop=pass     softmax.py:27  function          15",
         "kprof-inject:   loop=pass: 2 sites, 38 of 38 operations covered",

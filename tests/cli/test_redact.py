@@ -72,4 +72,4 @@ def test_the_help_says_what_goes_and_what_stays(command: str) -> None:
     assert found is not None
     text = " ".join(found.get_help(click.Context(found)).split())
     assert "Omit from all output: the program's command line, its Python path, and host names" in text
-    assert "What stays: the kernels' names, source, TTGIR and integer arguments" in text
+    assert "Kept: the kernels' names, source, TTGIR and integer arguments" in text

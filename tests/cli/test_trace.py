@@ -239,9 +239,9 @@ def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capt
 @pytest.mark.parametrize(
     ("setting", "what"),
     [
-        ('sm = "x"', "sm cannot be this: 'x' is neither a number nor a range"),
-        ('sm = ""', "sm cannot be this: a number is missing"),
-        ("sm = -1", "sm cannot be this: '-1' is neither a number nor a range"),
+        ('sm = "x"', "invalid value for sm: 'x' is neither a number nor a range"),
+        ('sm = ""', "invalid value for sm: a number is missing"),
+        ("sm = -1", "invalid value for sm: '-1' is neither a number nor a range"),
         ("sm = 1.5", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
         ("sm = true", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
     ],
@@ -402,7 +402,7 @@ def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> No
     ended = kprof("trace", "capture", "--scope-names", "names.json")
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr.startswith(
-        "error: --scope-names is for a file with Proton's host_buffer, and capture is not one"
+        "error: --scope-names is for a file with Proton's host_buffer, but capture is not one"
     )
 
 

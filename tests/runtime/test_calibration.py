@@ -117,7 +117,7 @@ def test_a_run_is_as_good_without(runs: FakeRuns) -> None:
 def test_a_place_that_cannot_be_written_to_is_told(runs: FakeRuns) -> None:
     Workspace(runs.workspace).calibration_folder.write_text("no folder\n")
     *_, last = said(run(runs))
-    assert last.startswith("kprof-inject: what a record costs could not be ")
+    assert last.startswith("kprof-inject: the record cost could not be ")
     assert costs(runs) == {None}
 
 

@@ -210,7 +210,7 @@ def test_why_a_kernel_was_not_timed_is_said(kernel: Kernel) -> None:
     reason = "the program records events of its own around launches"
     verdict = verdict_on(kernel, {"times_ns": (), "not_timed": reason}, {"times_ns": ()})
     assert (verdict.level, verdict.headline) == (Level.UNKNOWN, "unknown")
-    assert verdict.text == f"no launch was timed without records, for {reason}"
+    assert verdict.text == f"no launch was timed without records, because {reason}"
 
 
 def test_an_unknown_occupancy_and_unknown_spills_are_not_held_against_it(kernel: Kernel) -> None:

@@ -159,8 +159,8 @@ def _memory(judged: _Judged) -> Limit | None:
     others = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < _LIMITING or max(others) > _POSSIBLE:
         return None
-    text = f"DRAM, most likely (between {percent(least)} and {percent(min(most, 1.0))} of peak: data that is read "
-    text += "again, or at unknown addresses, may come from the L2)"
+    text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of peak: data that is read "
+    text += "again, or at unknown addresses, may hit the L2)"
     return judged.limit("DRAM, most likely", text, DRAM)
 
 

@@ -95,7 +95,7 @@ class Replays:
             return
         if relaunch.waits:
             raise NotReplayable(
-                "it polls memory and might hang; if it needs no other kernel to go on, --replay 50 times it"
+                "it polls memory and might hang; if it needs no other kernel to finish, --replay 50 times it"
             )
         if programs_events.were_recorded:
             raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it anyway")
