@@ -51,8 +51,8 @@ class Run:
 
 
 RUNS = (
-    Run("one-stage", ("--num-stages", "1"), "A matmul, as it is: num_stages=1"),
-    Run("three-stages", ("--num-stages", "3"), "The same matmul with that advice followed: num_stages=3"),
+    Run("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
+    Run("three-stages", ("--num-stages", "3"), "B: the advice followed, with num_stages=3"),
 )
 
 
@@ -60,8 +60,8 @@ RUNS = (
 @workspace_option
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100,
-    and check the insertion by compiling if Triton is there."""
+    """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100.
+    If Triton is installed, also compile the kernel with records."""
     missing = missing_to_run()
     if not missing and has_gpu():
         for run in RUNS:
@@ -73,7 +73,7 @@ def command(ctx: click.Context, workspace: Path) -> None:
             say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
         with held(workspace, say):
             _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
-    click.echo("What that changed")
+    click.echo("B against A")
     before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-len(RUNS) :])
     diff = diff_captures(decode_capture(before, say), decode_capture(after, say))
     print_diff_answer(diff, table_console())

@@ -23,7 +23,7 @@ def test_it_stands_over_the_timeline_and_leads_to_all(show: Show, tmp_path: Path
     shown = show(launched(tmp_path, 6_000))
     strip = shown.page.locator("#answer")
     assert strip.locator("dt").all_inner_texts() == ["LIMIT", "TRY", "TRUST"]
-    expect(strip).to_contain_text("not known: no rates are known of an unknown device")
+    expect(strip).to_contain_text("not known: there are no unit rates for an unknown device")
     expect(strip).to_contain_text("the capture has no times without records")
     strip.get_by_role("button").click()
     expect(shown.page.get_by_role("tab", selected=True)).to_have_text("Overview")
@@ -57,7 +57,7 @@ def test_the_legend_has_the_shares_of_what_is_shown(show: Show, tmp_path: Path) 
     assert whole.endswith(" %")
     shown.page.get_by_label("Zoom in (w)").click()
     shown.page.get_by_label("Zoom in (w)").click()
-    expect(title).to_have_text("Scopes: share of what is shown")
+    expect(title).to_have_text("Scopes: share of the visible window")
     assert loop.locator(".count").inner_text() != whole
     shown.press("0")
     expect(title).to_have_text("Scopes: share of the warps' time")

@@ -192,5 +192,5 @@ def test_a_damaged_page_says_so(show: Show, few_scopes: Path, tmp_path: Path) ->
     at = text.index('id="launch-0-scopes">') + 3000
     (tmp_path / "damaged.html").write_text(text[:at] + "AAAAAAAA" + text[at + 8 :])
     page = show(tmp_path / "damaged.html")
-    expect(page.page.locator("#notice")).to_contain_text("This page cannot be shown")
+    expect(page.page.locator("#notice")).to_contain_text("This page is damaged and cannot be shown")
     page.errors.clear()

@@ -25,10 +25,10 @@ def test_the_recorded_captures_are_replayed_and_compared(kprof: CommandLine) -> 
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
     assert first.startswith(
-        "A matmul, as it is: num_stages=1\nmatmul_kernel #29   23.3 µs on the device   256 CTAs in "
+        "A: a matmul as it is, with num_stages=1\nmatmul_kernel #29   23.3 µs on the device   256 CTAs in "
     )
-    assert "\nLIMIT  shared memory and the L1 (at least 75.7 % of peak, 79.6 % in loop[0])\n" in first
-    assert "\nTRY    have Triton pipeline the loop: num_stages of 3 or more" in first
+    assert "\nLIMIT  shared memory and L1 (at least 75.7 % of peak, 79.6 % in loop[0])\n" in first
+    assert "\nTRY    let Triton pipeline the loop: num_stages of 3 or more" in first
     assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 6.9 %" in first
     assert "\nmatmul_kernel #29   14.7 µs on the device   256 CTAs in " in second
     assert "\nLIMIT  the tensor cores (at least 72.5 % of peak, 85.9 % in loop[0])" in second
@@ -72,7 +72,7 @@ def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:
     shutil.rmtree(kprof.folder / "ws/captures/001")
     alone = kprof("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
-    assert alone.errors() == ["error: ws has 1 capture, and diff compares two"]
+    assert alone.errors() == ["error: ws has 1 capture, but diff compares two"]
 
 
 @pytest.mark.parametrize("command", ["list", "check", "insert"])
@@ -121,7 +121,9 @@ def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
     environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
     ended = run_child([sys.executable, "-c", LIVE], tmp_path, env=environment)
     assert ended.exit_code == 0, ended.stderr
-    titles = [line for line in ended.stdout.splitlines() if line.endswith(("num_stages=1", "num_stages=3", "changed"))]
+    titles = [
+        line for line in ended.stdout.splitlines() if line.endswith(("num_stages=1", "num_stages=3", "B against A"))
+    ]
     assert len(titles) == 3
     assert ended.stdout.count("\nLIMIT  ") == ended.stdout.count("\nTRUST  ") == 2
     # The fake GPU runs one module, only for longer.

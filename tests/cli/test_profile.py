@@ -64,7 +64,7 @@ def test_a_program_that_somebody_stopped_is_not_run_again(kprof: CommandLine) ->
     ended = kprof("profile", "prog.py")
     assert (ended.exit_code, ended.stdout) == (143, "stops\n")
     assert ended.stderr.splitlines()[-1] == (
-        "kprof-inject: stopped by SIGTERM: the program is not run again; insert and run go on from here"
+        "kprof-inject: stopped by SIGTERM: not rerunning the program; continue with insert and run"
     )
     assert len(list(kprof.folder.glob("kprof_out/kernels/*/kernel.json"))) == 1
 
@@ -96,7 +96,7 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
 def test_a_layout_is_for_drawings(kprof: CommandLine) -> None:
     ended = kprof("profile", "--trace", "scopes.csv", "--layout", "cta", "--", CROSS_COMPILE)
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .csv file is not one"
+    assert ended.stderr.splitlines()[0] == "error: --layout is for timelines, and a .csv file is not one"
     assert os.listdir(kprof.folder) == ["home"]
 
 

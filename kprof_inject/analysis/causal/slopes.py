@@ -28,7 +28,7 @@ _CRITICAL = 0.5
 # Less is nothing that anybody would work for.
 _HIDDEN = 0.2
 
-_SELDOM = "it was not timed often enough; give it more --seconds"
+_SELDOM = "too few timings; raise --seconds"
 
 # Times that all fall on one step of the timer show no scatter.
 _LEAST_ERROR = 2e-5
@@ -211,7 +211,7 @@ def _place(
     disturbed = Interval.about(ratio - 1, error)
     points = tuple(_points(measured, experiment))
     if not by_chain or not kernel_cycles:
-        reason = "how often it runs is not known" if kernel_cycles else "the clock is not known"
+        reason = "how often it runs is unknown" if kernel_cycles else "the clock is unknown"
         return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, reason)
     none_cycles = _takes(experiment).get(0, 0.0)
     found = _response(points, kernel_cycles / by_chain)

@@ -80,11 +80,11 @@ class SpeedOfLight:
 def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
     """Of one launch. ``ran`` is what it executed, or why nobody knows."""
     if summary.is_foreign:
-        return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not tell what the kernel does", ""))
+        return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
     target = _target(timeline.launch.kernel)
     rates = rates_of(target)
     if rates is None:
-        return SpeedOfLight((), missing=Unjudged(f"no rates are known of {target}", ""))
+        return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
     if missing := _missing(timeline):
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):

@@ -332,13 +332,13 @@ def _require_scope(glob: str, pairs: Sequence[MeasuredPair]) -> None:
         return
     both = dict.fromkeys(pair.identities_b[match.b].name for pair in pairs for match in pair.matching.matches)
     alone = [
-        f"{one.scope.name} is in {side} alone"
+        f"only {side} has {one.scope.name}"
         for pair in pairs
         for side, unmatched in (("A", pair.matching.only_a), ("B", pair.matching.only_b))
         for one in unmatched
         if matches_scope(one.scope.name, glob)
     ]
-    there = f"in both are {', '.join(both)}" if both else "A and B have no scope in common"
+    there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
     raise KprofError(
         f"--scope {glob} matches no scope that is in both A and B",
         hint=printable("; ".join([*dict.fromkeys(alone), there])),

@@ -151,7 +151,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        yield "code: the compiler made the same of it on both sides"
+        yield "code: the compiler's output is the same on both sides"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -190,7 +190,7 @@ def _weighed(part: ChangedPart) -> str:
 def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Of changes that no times belong to."""
     if not changes:
-        yield "the compiler made the same of both"
+        yield "the compiler's output is the same"
     for text, places in _together(changes).items():
         yield f"{text}{_at(places)}"
 

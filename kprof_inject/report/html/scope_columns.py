@@ -7,7 +7,7 @@ row, the lowest byte of all values first: high bytes that hardly change stand to
 byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
 some are negative.
 
-Times are nanoseconds since the launch's begin. The tables, in this order:
+Times are nanoseconds since the start of the launch. The tables, in this order:
 
 * the CTAs: number, SM, begin, time until the end of its work, and from there until its records are copied;
 * the incomplete warps: row of the CTA among those, warp, what its counters say, begin and length of the lost window;

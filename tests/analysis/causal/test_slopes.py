@@ -114,8 +114,8 @@ def test_a_delay_takes_what_was_measured_and_not_what_it_says() -> None:
 @pytest.mark.parametrize(
     ("changes", "text", "reason"),
     [
-        ({}, TEXT.replace("%c0 to %c64", "%c0 to %p"), "how often it runs is not known"),
-        ({"sm_clock_hz": 0.0}, TEXT, "the clock is not known"),
+        ({}, TEXT.replace("%c0 to %c64", "%c0 to %p"), "how often it runs is unknown"),
+        ({"sm_clock_hz": 0.0}, TEXT, "the clock is unknown"),
     ],
 )
 def test_without_a_count_or_a_clock_there_is_no_slope(changes: dict[str, Any], text: str, reason: str) -> None:

@@ -118,7 +118,7 @@ def test_without_iterations_a_loop_of_unknown_length_tells_nothing(tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "missing"),
     [
-        ({"target": 75}, "no rates are known of cuda:75"),
+        ({"target": 75}, "there are no unit rates for cuda:75"),
         ({"text": "module {}\n"}, "the kernel's module cannot be read: there is no tt.func in this file"),
         ({"text": "// nothing\n"}, "the kernel's module cannot be read: "),
     ],

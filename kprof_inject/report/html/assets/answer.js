@@ -11,7 +11,7 @@ import { formatShare } from "#format";
 export function showAnswer(place, { limit, advice, verdict }, onOpen) {
   const [first, ...others] = advice;
   const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}` })] : [];
-  const text = first ? first.text : "no finding: no rule found anything worth a change";
+  const text = first ? first.text : "no finding: no rule found anything worth changing";
   const more = element("button", { type: "button", class: "link", text: others.length ? `and ${others.length} more` : "why", on: { click: onOpen } });
   place.replaceChildren(
     part("Limit", limit, {}),

@@ -9,7 +9,7 @@
  *
  * `launch` is `Launch` of `#data`: `launch.meta` (document.py), `launch.sections.<name>` (the sections of
  * `document.py`), `launch.scopes` and `launch.flights` (`Scopes` of `#scopes`, `Flights` of `#flights`: typed arrays,
- * times in ns since the launch's begin).
+ * times in ns since the start of the launch).
  * `context` is
  *
  *   theme            {isDark, css("ink"): a custom property of style.css,
@@ -168,7 +168,7 @@ try {
   await start();
 } catch (error) {
   byId("notice").hidden = false;
-  byId("notice").textContent = `This page cannot be shown, for it is damaged: ${error.message}`;
+  byId("notice").textContent = `This page is damaged and cannot be shown: ${error.message}`;
   byId("loading")?.remove();
   reportError(error);
 }

@@ -3,14 +3,14 @@
 import { TableReader } from "#codec";
 
 /**
- * @typedef {Object} Ctas each with an item for each CTA of the launch; times in ns since the launch's begin
+ * @typedef {Object} Ctas each with an item for each CTA of the launch; times in ns since the start of the launch
  * @property {number} length
  * @property {Int32Array} cta its number @property {Int32Array} sm
  * @property {Float64Array} begin @property {Float64Array} end of its work
  * @property {Float64Array} copied when its records were copied
  *
  * @typedef {Object} Scopes each with an item for each scope that ran, ordered by CTA row, warp and start, outer before
- *     inner; times in ns since the launch's begin
+ *     inner; times in ns since the start of the launch
  * @property {number} length
  * @property {Float64Array} start @property {Float64Array} end as recorded
  * @property {Float64Array} duration without what its records cost

@@ -35,8 +35,8 @@ export function scopeFacts(model, index) {
   const partition = model.partitionOf(scopes.track[index]);
   if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
-    facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
-  if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all of its time"]);
+    facts.push(["crosses", "begins inside another scope and ends after it, or the reverse"]);
+  if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all its time"]);
   return facts;
 }
 
@@ -45,10 +45,10 @@ export function flightFacts({ meta, flights }, row) {
   const [start, inFlight, blocked] = [flights.start[row], flights.inFlight[row], flights.blocked[row]];
   const sure = flights.known[row] - start;
   const facts = [["in flight", blocked ? formatNs(inFlight) : `${formatNs(sure)} to ${formatNs(inFlight)}`]];
-  facts.push(["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "found it complete"]);
-  facts.push(["asked for by", meta.scopes[flights.scope[row]].name]);
+  facts.push(["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "already complete"]);
+  facts.push(["issued by", meta.scopes[flights.scope[row]].name]);
   facts.push(["awaited by", meta.scopes[flights.waitScope[row]].name]);
-  facts.push(["begins at", formatNs(start)], ["under way with it", formatCount(flights.depth[row] - 1)]);
+  facts.push(["begins at", formatNs(start)], ["in flight with it", formatCount(flights.depth[row] - 1)]);
   if (flights.bytes[row]) facts.push(["bytes", formatCount(flights.bytes[row])]);
   facts.push(["where", `warp ${flights.warp[row]}`]);
   return facts;
@@ -72,7 +72,7 @@ export function lostFacts({ meta, scopes }, row) {
   return [
     isForeign ? ["not kept", `${records}: there was no room`] : ["overwritten", `${records}: the ring keeps the newest`],
     ["window", formatNs(lostEnd[row] - lostStart[row])],
-    ["to keep them", isForeign ? "give the buffer more room" : "run with --fit"],
+    ["to keep them", isForeign ? "use a larger buffer" : "run with --fit"],
   ];
 }
 

@@ -44,7 +44,7 @@ export class Panel {
     this.legend.hidden = this.legendTitle.hidden = marked !== null;
     if (marked) return;
     const shares = totals ? totals.map(({ share }) => share) : model.meta.scopes.map(({ share }) => share);
-    this.legendTitle.textContent = `Scopes: share of ${isWhole ? `the ${model.meta.warp_name}s' time` : "what is shown"}`;
+    this.legendTitle.textContent = `Scopes: share of ${isWhole ? `the ${model.meta.warp_name}s' time` : "the visible window"}`;
     shares.forEach((share, kind) => {
       this.buttons[kind].querySelector(".count").textContent = share === null ? "" : formatShare(share);
     });
@@ -86,8 +86,8 @@ export class Panel {
     const [from, to] = marked;
     this.marked.replaceChildren(
       element("h2", { text: `Range of ${formatNs(to - from)}` }),
-      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals are over all ${this.state.model.meta.warp_name}s in this page` }),
-      found.length ? element("table", { class: "range-totals" }, [element("tr", {}, titles), ...rows]) : hintOf("No scope is in it."),
+      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals cover all ${this.state.model.meta.warp_name}s in this page` }),
+      found.length ? element("table", { class: "range-totals" }, [element("tr", {}, titles), ...rows]) : hintOf("It contains no scope."),
       element("div", { class: "actions" }, [
         element("button", { type: "button", text: "Zoom in", on: { click: () => this.state.show(marked) } }),
         element("button", { type: "button", text: "Clear range", on: { click: () => this.state.mark(null) } }),
@@ -151,12 +151,12 @@ export class Panel {
 
 function hint() {
   return hintOf(
-    "Click a scope to see its figures and to make all of its kind stand out. Hold Shift and drag for the totals of a range. Press ? for the keys.",
+    "Click a scope for its figures and to highlight all of its kind. Shift and drag for the totals of a range. Press ? for the keys.",
   );
 }
 
 function flightHint() {
-  return hintOf("In flight: in full colour while the work was under way for sure, hatched while it may have been complete.");
+  return hintOf("In flight: full colour while the work was certainly in flight, hatched while it may already have been complete.");
 }
 
 function hintOf(text) {

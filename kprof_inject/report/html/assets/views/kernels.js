@@ -13,9 +13,9 @@ export function isWanted(report) {
 const HEADS = [
   ["kernel", ""],
   ["variants", "compiled with other options, constants or types", "figure"],
-  ["launches", "of the program; of the capture, where that is not known", "figure"],
-  ["time", "the middle of its captured launches, by the device's timer", "figure"],
-  ["share", "of the time of all the program's launches, without records; unknown if their number is", "figure"],
+  ["launches", "in the program; in the capture, if that is unknown", "figure"],
+  ["time", "the median of its captured launches, by the device's timer", "figure"],
+  ["share", "of the time of all launches of the program, without records; unknown if their number is", "figure"],
   ["limit", ""],
   ["trust", "how far the records disturbed it, and what is missing"],
   ["findings", ""],

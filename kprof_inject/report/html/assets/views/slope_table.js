@@ -7,9 +7,9 @@ import { openView } from "#views/navigation";
 const HEADS = [
   ["place", ""],
   ["source", ""],
-  ["slope", "cycles that the kernel takes longer for each cycle that is added there"],
+  ["slope", "cycles that the kernel loses per cycle added there"],
   ["", ""],
-  ["slack", "up to which delay it stays as it is"],
+  ["slack", "the delay up to which the slope stays the same"],
   ["time", "share of the time of all warps"],
   ["path", "share of the critical path"],
 ];

@@ -16,7 +16,7 @@ export const title = "Source";
 export function show(place, launch, context) {
   const files = launch.sections.source;
   if (!files.length) {
-    place.append(element("p", { class: "view-empty", text: "The capture has no source of this kernel, and no scope says where it is written." }));
+    place.append(element("p", { class: "view-empty", text: "The capture has no source of this kernel, and no scope has a source line." }));
     return;
   }
   const { ttgir, overview } = launch.sections;
@@ -85,10 +85,10 @@ function heads(hasSlopes) {
     ["line", ""],
     ["time", "of the scopes that begin on the line; self is the full colour"],
     ["total", "share of all warps' time"],
-    ["self", "of that outside the scopes in them"],
+    ["self", "the part of it outside inner scopes"],
     ["ran", "how often, in all warps"],
     ["ops", "lines of the TTGIR that come from here"],
-    ["slope", "cycles that the kernel takes longer for each cycle that is added here"],
+    ["slope", "cycles that the kernel loses per cycle added here"],
     ["source", ""],
   ];
   const shown = titles.filter(([text]) => hasSlopes || text !== "slope");
