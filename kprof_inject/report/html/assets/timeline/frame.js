@@ -166,5 +166,5 @@ function drawRuler(canvas, look, size, plot, marks, toX) {
     }
   });
   canvas.fillStyle = look.css["quiet-ink"];
-  canvas.fillText("since the start of the launch", 8, RULER / 2);
+  canvas.fillText("since launch start", 8, RULER / 2);
 }
