@@ -55,6 +55,21 @@ def test_beginning_anew_keeps_captures_and_the_users_files(tmp_path: Path) -> No
     assert workspace.last_capture_folder() == tmp_path / "captures" / "001"
 
 
+def test_what_steps_made_is_put_back_where_making_it_anew_fails(tmp_path: Path) -> None:
+    workspace, kernel = with_kernel(tmp_path)
+    workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(KprofError), workspace.made_anew():
+        assert workspace.kernels() == [] and not workspace.plans_folder.exists()
+        with_kernel(tmp_path, "other-1", "other")
+        raise KprofError("failed")
+    assert sorted(tmp_path.rglob("*")) == before
+    with workspace.made_anew():
+        workspace.write_kernel("other-1", INFO, "module {}\n", {})
+    assert [kernel.variant for kernel in workspace.kernels()] == ["other-1"]
+    assert sorted(os.listdir(tmp_path)) == ["kernels", "workspace.json"]
+
+
 def test_kernels_come_ordered_by_name(tmp_path: Path) -> None:
     workspace, _ = with_kernel(tmp_path, "z-1", "alpha")
     workspace.write_kernel("a-2", replace(INFO, name="beta"), "", {})

@@ -19,7 +19,7 @@ def test_the_recorded_capture_is_replayed(kprof: CommandLine) -> None:
     assert "inserted 6 records into matmul_kernel and compiled it for cuda:90" in ended.stderr
     assert "6 clock reads" in ended.stderr
     assert ended.stdout.startswith(
-        "matmul_kernel #29   14.0 µs on the device   256 CTAs in 264 slots, 4 warps   H200 at "
+        "matmul_kernel #29   14.0 µs on the device, 16.9 µs by events   256 CTAs in 264 slots, 4 warps   H200 at "
     )
     assert "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])\n" in ended.stdout
     assert "TRUST  careful: recording slows the kernel by 4.5 % ± 2.9; the interval reaches 7.4 %" in ended.stdout

@@ -144,7 +144,7 @@ def test_a_later_stage_given_by_mistake_is_pointed_at(kprof: CommandLine) -> Non
 def test_a_missing_file(kprof: CommandLine, command: str) -> None:
     ended = kprof(command, "gone.ttgir", "-o", "out.ttgir")
     assert ended.exit_code == 1
-    assert ended.stderr == "error: cannot read gone.ttgir: No such file or directory\n"
+    assert ended.stderr == "error: gone.ttgir does not exist\nhint: name a workspace, a capture or a file\n"
     assert not (kprof.folder / "out.ttgir").exists()
 
 
