@@ -18,7 +18,7 @@ from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, lines_of_plain, print_plain, say, shown
-from kprof_inject.report.terminal.tag_tables import print_tags
+from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import median_time_ns
 
@@ -47,7 +47,8 @@ def print_first_screen(
         say(bar, console)
     room = room.below(len(lines) + bool(bar))
     if rows:
-        room = _print_scopes(rows, layouts, console, room)
+        reserved = least_tag_lines(report.summary)
+        room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
     return print_tags(report.summary, console, room)
 
 
@@ -58,7 +59,7 @@ def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, roo
     count = room.rows(min(len(rows), _MOST_ROWS), _LEAST_ROWS, lines_of)
     print_plain(layouts(_largest(rows, count)), console)
     if count < len(rows):
-        say(f"{counted(len(rows) - count, 'row')} more, which take less: report -v", console)
+        say(f"{counted(len(rows) - count, 'row')} more, which take less: {room.rest}", console)
     return room if room.lines is None else room.below(lines_of(count))
 
 

@@ -89,13 +89,20 @@ def print_launches(
         least = min(count, _LEAST_LAUNCHES)
         count = room.rows(min(count, _MOST_LAUNCHES), least, lines_of)
         if not room.holds(lines_of(count)):
-            slowest = ordered[0].summary
-            say(f"#{slowest.launch} takes longest: report --launch {slowest.launch}; all launches: report -v", console)
+            say(f"{_slowest(ordered)}all launches: report -v", console)
             return
     say("", console)
     print_plain([_launch_columns(ordered[:count], places, names)], console)
     if count < len(ordered):
         say(f"{counted(len(ordered) - count, 'launch')} more, which took less: report -v", console)
+
+
+def _slowest(ordered: Sequence[LaunchReport]) -> str:
+    """How to see the first; empty where its number is that of others too, of another variant or process."""
+    number = ordered[0].summary.launch
+    if [report.summary.launch for report in ordered].count(number) > 1:
+        return ""
+    return f"#{number} takes longest: report --launch {number}; "
 
 
 def _launch_columns(

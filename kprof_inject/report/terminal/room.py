@@ -5,7 +5,7 @@ What limits a launch stands above them: a terminal that scrolled it away would s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
@@ -17,9 +17,11 @@ _AROUND = 6
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """``lines`` are those that are left; None where the output is for no screen."""
+    """``lines`` are those that are left; None where the output is for no screen. ``rest`` says where all that there is
+    no room for stands."""
 
     lines: int | None = None
+    rest: str = "report -v"
 
     @classmethod
     def on(cls, console: Console) -> Room:
@@ -27,7 +29,7 @@ class Room:
 
     def below(self, lines: int) -> Room:
         """What so many lines leave of it."""
-        return self if self.lines is None else Room(self.lines - lines)
+        return self if self.lines is None else replace(self, lines=self.lines - lines)
 
     def holds(self, lines: int) -> bool:
         return self.lines is None or lines <= self.lines

@@ -29,10 +29,11 @@ def print_answers(reports: Sequence[LaunchReport], console: Console) -> None:
         return
     if len(reports) > 1:
         say_launches(kernels[0], console)
-        room = room.below(1)
+        # And one below it, for the slowest of them.
+        room = room.below(1 + 1)
     room = print_first_screen(typical, *named.of(typical), console, room)
     if len(reports) > 1:
-        print_launches(reports, named.places, named.kernels, console, room)
+        print_launches(reports, named.places, named.kernels, console, room.below(-1))
 
 
 def _print_kernels_and_answer(kernels: Sequence[KernelOverview], named: _Named, console: Console, room: Room) -> None:
@@ -64,7 +65,7 @@ def print_all(reports: Sequence[LaunchReport], console: Console) -> None:
     elif len(reports) > 1:
         print_launches(reports, named.places, named.kernels, console)
     for report in reports:
-        print_first_screen(report, *named.of(report), console)
+        print_first_screen(report, *named.of(report), console, Room(rest="below"))
         print_details(report, console)
     print_trust([(report.launch, report.verdict) for report in reports], console)
 

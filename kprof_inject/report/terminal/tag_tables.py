@@ -14,17 +14,27 @@ from kprof_inject.timeline.tag_statistics import TagStatistics
 
 _MOST_ROWS, _LEAST_ROWS = 8, 2
 _MOST_TABLES = 2
+# Titles, the fewest rows, and what is left out.
+_LEAST_LINES = 1 + _LEAST_ROWS + 1
+
+
+def least_tag_lines(summary: LaunchSummary) -> int:
+    """How many lines to leave for ``print_tags``, so that a tag is seen: one table, and that there are more."""
+    return min(len(_tagged(summary)), 1) * (_LEAST_LINES + 1)
 
 
 def print_tags(summary: LaunchSummary, console: Console, room: Room | None = None) -> Room:
     """A table for each tag of each scope, of the first of them; nothing without any. Returns what is left of the
     ``room``."""
     room = room or Room()
-    tagged = _tagged(summary)
+    tagged, shown = _tagged(summary), 0
     for scope, tag in tagged[:_MOST_TABLES]:
+        if not room.holds(_LEAST_LINES):
+            break
         room = _print_tag(scope, tag, console, room)
-    if others := tagged[_MOST_TABLES:]:
-        say(f"{counted(len(others), 'tag')} more, such as {others[0][0]} by {others[0][1].name}: report -v", console)
+        shown += 1
+    if others := tagged[shown:]:
+        say(f"{counted(len(others), 'tag')} more, such as {others[0][0]} by {others[0][1].name}: {room.rest}", console)
         room = room.below(1)
     return room
 
