@@ -21,7 +21,7 @@ from kprof_inject.cli.options import (
     path_type,
     workspace_option,
 )
-from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.plans import say_in_short
 from kprof_inject.cli.workspace_first import WorkspaceOrProgram, names_a_workspace
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
@@ -162,7 +162,7 @@ def command(
         wanted = wanted or default_selectors(opened)
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
-        say_kernels(kernels, wanted)
+        say_in_short(workspace, kernels, wanted)
         recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS)
         capture, exit_code = _recorded(opened, recorded, program, program_input)
         if exit_code in STOPPED:

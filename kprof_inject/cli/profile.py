@@ -25,7 +25,7 @@ from kprof_inject.cli.options import (
     trace_option,
     workspace_option,
 )
-from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.plans import say_in_short
 from kprof_inject.cli.printed_reports import print_json, print_report, say_next
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
@@ -80,7 +80,7 @@ def command(
                 ctx.exit(dump_exit_code)
             kernels = insert_kernels(opened, wanted, style.for_mode(mode))
             write_insertions(opened, kernels)
-            say_kernels(kernels, wanted)
+            say_in_short(workspace, kernels, wanted)
             if program_input.refusal:
                 raise KprofError(
                     f"the program cannot be run again: {program_input.refusal}",

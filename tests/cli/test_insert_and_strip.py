@@ -51,7 +51,7 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
 
     assert [line.rstrip() for line in ended.stderr.splitlines()] == [
         "kprof-inject: softmax_kernel: 4 scopes, 10 records",
-        " scope          selector      source         block     operations  others between  crosses",
+        " scope          selector      source         block     operations  others between",
         " pass#0         loop=pass     softmax.py:21  function          23",
         "   line(21-24)  line(21-24)   softmax.py:21  function          22               1",
         "     max        line(23)=max  softmax.py:23  body               3",

@@ -79,6 +79,14 @@ def test_a_selector_that_finds_nothing_beside_one_that_does_is_a_warning(kprof: 
     )
 
 
+def test_of_many_scopes_only_their_number_is_told(kprof: CommandLine) -> None:
+    ended = kprof("profile", "--at", "op(*)", "--", CROSS_COMPILE)
+    told = [line for line in ended.stderr.splitlines() if line.startswith("kprof-inject: ")]
+    (where,) = (line for line in told if "scopes stand: " in line)
+    assert where.endswith("kprof-inject insert --dry-run, with the same --at")
+    assert " selector " not in ended.stderr and len(ended.stderr.splitlines()) < 24
+
+
 def test_where_no_selector_finds_anything_the_program_is_run_once(kprof: CommandLine) -> None:
     ended = kprof("profile", "--at", "scale/loop", "--at", "other/func", "--", CROSS_COMPILE)
     assert ended.exit_code == 1
