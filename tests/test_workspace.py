@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace, where_to_look
 from kprof_inject.workspace_lock import held
 
 INFO = DumpedKernelRecord(name="gemm", override_key="KEY", file_name="gemm_file")
@@ -246,6 +246,20 @@ def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="is not empty and no workspace"), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_what_is_missing_is_sought_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    how = "make one: kprof-inject profile -o mine -- PROG; without a GPU: kprof-inject demo -o mine"
+    assert where_to_look(Path("mine")) == how
+    workspace = Workspace.create(Path("kprof_out"))
+    assert where_to_look(Path("mine")) == f"did you mean kprof_out? {how}"
+    assert where_to_look(Path("kprof_ot")).startswith("did you mean kprof_out? make one: ")
+    assert where_to_look(Path("k.ttgir")) == "name a workspace, a capture or a file"
+    workspace.new_capture_folder()
+    assert where_to_look(Path("kprof_out/captures/002")) == (
+        "did you mean kprof_out/captures/001? the last capture of a workspace: kprof-inject report"
+    )
 
 
 # ---- a stranger's workspace ------------------------------------------------------------------------------

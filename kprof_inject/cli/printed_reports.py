@@ -13,7 +13,7 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.overview import overview
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.report.terminal.screens import print_all, print_answers
-from kprof_inject.workspace import into, is_workspace, named
+from kprof_inject.workspace import Workspace, into, is_workspace, named
 
 
 def print_json(reports: Sequence[LaunchReport]) -> None:
@@ -40,4 +40,10 @@ def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
         say(f"one kernel: kprof-inject report{where} --kernel {quote(kernels[0].name)}")
     say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")
     if len(kernels) == 1:
-        say(f"what matters: kprof-inject causal{into(place) if is_workspace(place) else ''} -- PROG")
+        of_workspace = is_workspace(place)
+        changed = f"; what changed: kprof-inject diff{where}" if of_workspace and _has_two(place) else ""
+        say(f"what matters: kprof-inject causal{into(place) if of_workspace else ''} -- PROG{changed}")
+
+
+def _has_two(workspace: Path) -> bool:
+    return len(Workspace(workspace).capture_folders()) > 1

@@ -56,9 +56,13 @@ def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:
     alone = kprof("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert alone.errors() == ["error: ws has 1 capture, and diff compares two"]
-    kprof("demo", "-o", "ws")
+    assert "hint: profile once more: kprof-inject profile -o ws -- PROG; or name two" in alone.stderr
+    assert kprof("demo", "-o", "ws").stderr.splitlines()[-1] == (
+        "kprof-inject: what matters: kprof-inject causal -o ws -- PROG; what changed: kprof-inject diff ws"
+    )
     ended = kprof("diff", "ws")
     assert ended.exit_code == 0
+    assert "where B's time goes: kprof-inject report ws/captures/002; as a page" in ended.stderr
     assert ended.stdout == kprof("diff", "ws/captures/001", "ws/captures/002").stdout
 
 

@@ -17,7 +17,15 @@ from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, Scope
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, lines_of_plain, print_plain, say, shown
+from kprof_inject.report.terminal.tables import (
+    LEVEL_COLOURS,
+    Column,
+    limit_colour,
+    lines_of_plain,
+    print_plain,
+    say,
+    shown,
+)
 from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import median_time_ns
@@ -68,7 +76,7 @@ def answer_lines(
 ) -> list[Text]:
     """What the launch was, what limits it, what to try, ``with_reasons`` of that, and whether to trust it."""
     title = _joined(list(_title(report, kernel_name, place_name)), console.width)
-    limit = [shown(report.limit.answer, console, "bold")]
+    limit = [shown(report.limit.answer, console, limit_colour(report.limit, known="bold"))]
     advice = list(_advice_texts(advice_on(report), console, with_reasons=with_reasons))
     trust = trust_in(report)
     colour = LEVEL_COLOURS.get(trust.level, "yellow")

@@ -12,7 +12,7 @@ from kprof_inject.analysis.overview import KernelOverview
 from kprof_inject.capture.model import Place
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, lines_of_plain, print_plain, say
+from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, limit_colour, lines_of_plain, print_plain, say
 
 _MOST_KERNELS, _LEAST_KERNELS = 24, 5
 _MOST_LAUNCHES, _LEAST_LAUNCHES = 10, 3
@@ -48,7 +48,7 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
     if any(kernel.share is not None for kernel in rows):
         columns.append(Column("of all", ["" if one.share is None else percent(one.share) for one in rows]))
     columns += [
-        Column("limit", [kernel.typical.limit.name for kernel in rows], left=True),
+        Column("limit", *_limits([kernel.typical for kernel in rows]), left=True),
         Column(
             "trust",
             [trust.level.value for trust in trusts],
@@ -57,6 +57,11 @@ def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
         ),
     ]
     return columns
+
+
+def _limits(reports: Sequence[LaunchReport]) -> tuple[list[str], list[str]]:
+    """Their names, and their colours."""
+    return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
 
 
 def say_launches(kernel: KernelOverview, console: Console) -> None:
@@ -116,7 +121,7 @@ def _launch_columns(
     columns += [
         Column("time", [short_time(report.summary.duration_ns) for report in rows]),
         Column("MHz", [f"{report.summary.clock_mhz:.0f}" for report in rows]),
-        Column("limit", [report.limit.name for report in rows], left=True),
+        Column("limit", *_limits(rows), left=True),
         Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
     ]
     return columns

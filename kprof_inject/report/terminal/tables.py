@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import printable
@@ -155,6 +156,12 @@ def _replaced(encoding: str) -> dict[int, str]:
 
 LEVEL_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
 """What is not known has none."""
+
+
+def limit_colour(limit: Limit, known: str = "") -> str:
+    """Of one that is not ``known``, that of all that something kept from being judged."""
+    return known if limit.is_known else "yellow"
+
 
 _BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
     "registers": lambda cost: cost.registers,

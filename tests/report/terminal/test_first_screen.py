@@ -102,6 +102,7 @@ def test_what_was_lost_is_said_where_trust_is(report: LaunchReport) -> None:
     green, yellow = "\x1b[32m", "\x1b[33m"
     shown = coloured(lambda console: print_first_screen(lossy, "kernel", "", console))
     assert green not in shown and yellow in shown
+    assert f"{yellow}not known: " in shown
 
 
 def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchReport) -> None:
