@@ -121,11 +121,11 @@ def _insert(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
 
 
 def _chrome(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
-    traced(lambda: _command("trace", PACKAGE / "demo" / "capture", "-o", folder / "trace.json"))
+    traced(lambda: _command("trace", ROOT / "tests/captures/matmul", "-o", folder / "trace.json"))
 
 
 def _page(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:
-    traced(lambda: _command("report", PACKAGE / "demo" / "capture", "--html", folder / "page.html"))
+    traced(lambda: _command("report", ROOT / "tests/captures/matmul", "--html", folder / "page.html"))
 
 
 def _launch(folder: Path, traced: Callable[[Callable[[], Any]], None]) -> None:

@@ -58,11 +58,11 @@ class Profile(Results):
     def __enter__(self) -> Profile:
         if os.environ.get(SESSION_VARIABLE):
             raise KprofError(
-                "kprof-inject runs this program already",
+                "kprof-inject is already running this program",
                 hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
             )
         if not _in_use.acquire(blocking=False):
-            raise KprofError("another profile runs already", hint="one block at a time")
+            raise KprofError("another profile is already running", hint="profile one block at a time")
         try:
             from kprof_inject.runtime.run_step import live
 
@@ -140,7 +140,7 @@ class Profile(Results):
         reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
         return KprofError(
             f"no launch was recorded{f': {reasons}' if reasons else ''}",
-            hint="launch a Triton kernel inside the context; one that is selected by at= and kernel=",
+            hint="launch a Triton kernel inside the context, one that at= and kernel= select",
         )
 
 

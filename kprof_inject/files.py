@@ -150,7 +150,7 @@ def open_regular(path: Path, within: Path | None = None) -> io.FileIO:
     """Open a file to read it, unbuffered. Raises ``KprofError`` at once if it cannot be read, or is a pipe, a device or
     a folder; and if it lies outside of the folder ``within``, where a symbolic link may have led."""
     if within is not None and _leads_out(path, within):
-        raise KprofError(f"{path} leads out of {within}", hint="put the file itself there instead of a link to it")
+        raise KprofError(f"{path} points outside {within}", hint="replace the link with the file itself")
     try:
         # Without O_NONBLOCK, to open a pipe is to wait for somebody who writes to it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -172,7 +172,7 @@ def read_regular(path: Path, most_bytes: int, within: Path | None = None) -> byt
         except OSError as error:
             raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(data) > most_bytes:
-        raise KprofError(f"{path} is too large: no file of its kind has more than {most_bytes} bytes")
+        raise KprofError(f"{path} is too large: files of its kind have at most {most_bytes} bytes")
     return data
 
 

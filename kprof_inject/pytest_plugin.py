@@ -23,12 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--kprof-pages",
         metavar="DIR",
-        help="When a test fails, write the page of what it profiled to this folder.",
+        help="When a test fails, write the HTML page of its profile to this folder.",
     )
     group.addoption(
         "--kprof-store",
         action="store_true",
-        help="Store what kprof_baseline records, instead of comparing with what was stored.",
+        help="Store new baselines of kprof_baseline instead of comparing with the stored ones.",
     )
 
 

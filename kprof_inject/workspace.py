@@ -86,7 +86,7 @@ def require_ours(folder: Path) -> None:
     """Raise ``KprofError`` if a folder is not for us to write to: it is neither empty nor a workspace."""
     if folder.exists() and not (folder / _MARK).exists() and any(path.name != LOCK_FILE for path in folder.iterdir()):
         raise KprofError(
-            f"{folder} is not empty and no workspace of kprof-inject",
+            f"{folder} is not empty and not a kprof-inject workspace",
             hint="name another folder with -o",
         )
     _require_no_links(folder)
@@ -195,9 +195,9 @@ class Workspace:
             return where_to_look(folder)
         around = next((parent for parent in folder.resolve().parents if (parent / _MARK).exists()), None)
         if around is not None:
-            return f"it lies in one: {around}"
+            return f"it is inside one: {around}"
         if folder.exists() and any(folder.iterdir()):
-            return "name a workspace, or a capture: kprof_out and kprof_out/captures/001 where a program was profiled"
+            return "name a workspace or a capture, such as kprof_out or kprof_out/captures/001"
         return _how_to_make(folder)
 
     @classmethod

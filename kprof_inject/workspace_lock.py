@@ -47,7 +47,7 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         except BlockingIOError:
             raise _in_use(folder) from None
         except OSError as error:
-            say(f"{folder} cannot be locked ({error.strerror}): see to it that no other command uses it meanwhile")
+            say(f"{folder} cannot be locked ({error.strerror}): make sure that no other command uses it")
             yield
             return
         _write_holder(file)

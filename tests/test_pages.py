@@ -132,7 +132,7 @@ def test_what_serves_is_ended(tmp_path: Path) -> None:
 HOSTED = """#!{python}
 import time
 try:
-    print("kprof-inject: serving t.json on this machine, for https://ui.perfetto.dev; Ctrl-C ends it", flush=True)
+    print("kprof-inject: serving t.json on this machine, for https://ui.perfetto.dev; Ctrl-C stops it", flush=True)
     print("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/t.json", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:

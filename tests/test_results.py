@@ -14,7 +14,7 @@ import kprof_inject
 from kprof_inject.errors import KprofError
 from kprof_inject.results import Results
 
-CAPTURE = REPO / "kprof_inject/demo/capture"
+CAPTURE = REPO / "tests/captures/matmul"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_the_explanation_is_that_of_the_command_line(loaded: Results) -> None:
     assert len(text) < 4 * 420
     assert json.loads(text)["findings"][0]["rule"] == "throttled"
     assert not json.loads(loaded.explain())["left_out"]
-    with pytest.raises(KprofError, match="no room"):
+    with pytest.raises(KprofError, match="too small"):
         loaded.explain(budget=1)
 
 

@@ -40,7 +40,7 @@ def test_an_empty_folder_becomes_one(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_does_not(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
-    with pytest.raises(KprofError, match="is not empty and no workspace of kprof-inject"):
+    with pytest.raises(KprofError, match="is not empty and not a kprof-inject workspace"):
         Workspace.create(tmp_path)
     assert os.listdir(tmp_path) == ["kernels"]
 
@@ -236,14 +236,12 @@ def test_a_file_system_that_cannot_lock_is_told_of(tmp_path: Path, monkeypatch: 
     said: list[str] = []
     with held(tmp_path, said.append):
         pass
-    assert said == [
-        f"{tmp_path} cannot be locked (No locks available): see to it that no other command uses it meanwhile"
-    ]
+    assert said == [f"{tmp_path} cannot be locked (No locks available): make sure that no other command uses it"]
 
 
 def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("precious")
-    with pytest.raises(KprofError, match="is not empty and no workspace"), held(tmp_path, fail):
+    with pytest.raises(KprofError, match="is not empty and not a kprof-inject workspace"), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
 

@@ -7,10 +7,10 @@ is measured without kprof-inject, too: its own spin is made longer, until that s
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,31 +18,35 @@ PROGRAM = Path(__file__).with_name("known_slack.py")
 CASES = [("meet", 1000, 4000), ("meet", 3000, 2000), ("ring", 1500, 3000), ("ring", 3000, 2000)]
 
 
-def spare_cycles(kernel: str, side: int, other: int, clock_mhz: float) -> float:
-    """By how much the faster side's spin may be longer: what it is made longer by, less what the kernel takes more."""
-    base, difference = iteration_ns(kernel, side, other), abs(side - other)
-    found = []
-    for share in (1.25, 1.5, 1.75, 2.0):
-        more = round(share * difference)
-        longer = iteration_ns(kernel, side + (more if side < other else 0), other + (more if other < side else 0))
-        found.append(more - (longer - base) * 1e-3 * clock_mhz)
-    return statistics.median(found)
+SHARES = (1.3, 1.6, 1.9, 2.2, 2.5, 2.8)
+ROUNDS = 40
 
 
-def iteration_ns(kernel: str, side: int, other: int) -> float:
+def spare_cycles(kernel: str, side: int, other: int) -> float:
+    """By how much the faster side's spin may grow before the kernel takes longer: where the line through the times with
+    longer spins meets the time as it is. Launches take turns, and each is compared with the plain one of its round, so
+    the clock cancels."""
     import known_slack
+    import numpy as np
+
+    longer = [round(share * abs(side - other)) for share in SHARES]
+    spins = [(side + more, other) if side < other else (side, other + more) for more in (0, *longer)]
+    launches = [known_slack.launcher(kernel, *both) for both in spins]
+    times = np.array([[elapsed_ms(launch) for launch in launches] for _ in range(ROUNDS)])
+    ratios = np.median(times[:, 1:] / times[:, :1], axis=0)
+    steepness, begin = np.polyfit(longer, ratios, 1)
+    return float((1 - begin) / steepness)
+
+
+def elapsed_ms(launch: Callable[[], object]) -> float:
     import torch
 
-    launch = known_slack.launcher(kernel, side, other)
-    times = []
-    for _ in range(30):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        launch()
-        end.record()
-        end.synchronize()
-        times.append(1e6 * begin.elapsed_time(end) / known_slack.ITERATIONS)
-    return statistics.median(times)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    launch()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
 
 
 def experiment(folder: Path, kernel: str, side: int, other: int, seconds: str) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def report(found: dict[str, Any], kernel: str, side: int, other: int) -> None:
     spins = [one for one in places if one["scope"].startswith("asm") and one["slope"]]
     if len(spins) != 2:
         raise RuntimeError(f"not two slopes: {places}")
-    spare = spare_cycles(kernel, side, other, found["clock_mhz"])
+    spare = spare_cycles(kernel, side, other)
     for place, mine, its in zip(spins, (side, other), (other, side), strict=True):
         slope, slack = place["slope"], place["slack_cycles"]
         is_slower = mine > its

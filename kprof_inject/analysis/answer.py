@@ -63,7 +63,7 @@ def trust_in(report: LaunchReport) -> Trust:
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.records_lost:
-        remedy = "give the buffer more room" if summary.is_foreign else "--fit keeps them"
+        remedy = "use a larger buffer" if summary.is_foreign else "--fit keeps them"
         yield f"{percent(summary.records_lost / summary.records_written)} of the records were lost ({remedy})"
     if summary.records_damaged:
         yield f"{counted(summary.records_damaged, 'record')} were damaged"

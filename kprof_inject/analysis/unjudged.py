@@ -34,9 +34,9 @@ _LEAST_SHARE_SHOWN = 0.001
 def missing_ctas(timeline: Timeline, summary: LaunchSummary) -> Unjudged | None:
     """Why it is not known of all CTAs when they ran; None if it is."""
     if summary.is_foreign:
-        return Unjudged("another profiler's buffer does not tell when CTAs began and ended", "")
+        return Unjudged("another profiler's buffer does not say when CTAs began and ended", "")
     if summary.waves is None:
-        return Unjudged("no timer was read that tells when CTAs ran", "record with Triton 3.6 or newer")
+        return Unjudged("no timer reading says when CTAs ran", "record with Triton 3.6 or newer")
     if timeline.ctas_never_ran:
         return Unjudged(f"{counted(timeline.ctas_never_ran, 'CTA')} of the grid never ran", "capture again")
     if timeline.ctas_damaged:

@@ -150,21 +150,21 @@ def add_record_costs(workspace: Workspace, capture_folder: Path) -> Iterator[str
         if found := [known[key] for key in needed if key in known]:
             write_costs(capture_folder / RECORD_COSTS_FILE, found, capture.processes[0].info.run)
     except KprofError as error:
-        yield f"what a record costs is not known: {error.what}"
+        yield f"the record cost is unknown: {error.what}"
     except OSError as error:
-        yield f"what a record costs could not be saved: {error.strerror}"
+        yield f"the record cost could not be saved: {error.strerror}"
 
 
 def _measure(
     workspace: Workspace, request: CostRequest, executable: str, known: dict[CostKey, MeasuredCost]
 ) -> Iterator[str]:
     """Measure one cost, and add it to what is known."""
-    yield f"measuring what a record costs on {request.key.device_name}, once for this workspace and mode"
+    yield f"measuring the record cost on {request.key.device_name}, once for this workspace and mode"
     folder = workspace.calibration_folder / "run"
     try:
         cost = measure_in_child(request, folder, workspace.cache_folder("calibration"), executable)
     except KprofError as error:
-        yield f"what a record costs could not be measured: {error.what}"
+        yield f"the record cost could not be measured: {error.what}"
         return
     known[request.key] = cost
     write_costs(_costs_file(workspace), known.values())

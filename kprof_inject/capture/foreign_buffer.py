@@ -6,6 +6,7 @@ beside it (``BufferDescription``).
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,11 +33,23 @@ _WORD_BYTES = 8
 _MOST_EVENTS = 1 << 12
 _MOST_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
-_HOW = f"say which profiler wrote it: --buffer-format, or format in a .json file beside it; known are {_FORMATS}"
+_HOW = f"name the profiler that wrote it: --buffer-format, or format in a .json file next to it; one of {_FORMATS}"
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _UNKNOWN = "unknown"
-# What NumPy and what it reads with raise for damaged files.
-_UNREADABLE = (ValueError, EOFError, SyntaxError, OverflowError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+# What NumPy and what it reads with raise for damaged files. It reads a header as a Python literal, and one that is none
+# token by token; of what it then finds, it looks at little. A zip file's flags can say that it is encrypted.
+_UNREADABLE = (
+    ValueError,
+    EOFError,
+    SyntaxError,
+    tokenize.TokenError,
+    TypeError,
+    IndexError,
+    OverflowError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,11 +100,11 @@ def read_saved_buffer(path: Path, said: BufferDescription = NOTHING_SAID) -> Cap
 def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = None) -> Capture:
     """The same of an array: of NumPy, or whatever NumPy makes one of. ``path`` is where it is from."""
     if said.format is None:
-        raise KprofError("an array does not say what it is", hint=_HOW, exit_code=2)
+        raise KprofError("an array does not say which profiler wrote it", hint=_HOW, exit_code=2)
     profiler = profiler_of(said.format)
     if not profiler.takes_units and (said.units is not None or said.unit_name is not None):
         raise KprofError(
-            f"a buffer of {said.format} is not cut into units: its header tells its CTAs and groups",
+            f"a buffer of {said.format} has no units: its header gives its CTAs and groups",
             hint="leave units out",
             exit_code=2,
         )
@@ -110,8 +123,8 @@ def _require_entries(entries: Entries, format_name: str) -> None:
     damaged, kept = int(units["damaged"].sum()), int((units["written"] - units["lost"]).sum())
     if not kept or 2 * damaged > kept:
         raise KprofError(
-            f"{damaged} of {kept} entries are none of {format_name}'s" if kept else "nothing was recorded in it",
-            hint=f"take the buffer after the launch, and say whose it is; known are {_FORMATS}",
+            f"{damaged} of {kept} entries are not {format_name} entries" if kept else "nothing was recorded in it",
+            hint=f"save the buffer after the launch, and name its profiler; one of {_FORMATS}",
         )
 
 
@@ -122,7 +135,9 @@ def _saved(path: Path) -> NDArray[Any]:
             return found
         with found:
             if len(found.files) != 1:
-                raise KprofError(f"it holds {len(found.files)} arrays, and a buffer is one", hint=_SAVE_AGAIN)
+                raise KprofError(
+                    f"it holds {len(found.files)} arrays, but a buffer is a single array", hint=_SAVE_AGAIN
+                )
             array: NDArray[Any] = found[found.files[0]]
             return array
     except (*_UNREADABLE, OSError, MemoryError) as error:
@@ -133,10 +148,12 @@ def _words(array: Any) -> NDArray[np.uint64]:
     try:
         found = np.ascontiguousarray(array).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise KprofError(f"NumPy makes no array of it: {error}", hint="give it from the host: buffer.cpu()") from None
+        raise KprofError(
+            f"NumPy cannot make an array of it: {error}", hint="copy it to the host first: buffer.cpu()"
+        ) from None
     if found.dtype.kind not in "iu" or found.nbytes % _WORD_BYTES:
         raise KprofError(
-            f"a buffer is of whole words of 64 bits, and this array has {found.size} items of {found.dtype}",
+            f"a buffer consists of 64-bit words, but this array has {found.size} items of {found.dtype}",
             hint=_SAVE_AGAIN,
         )
     return found.astype(found.dtype.newbyteorder("<"), copy=False).view("<u8")

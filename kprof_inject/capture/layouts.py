@@ -175,7 +175,7 @@ class _HeaderLayout:
         if not recorded or words.shape[1] < rings_at:
             raise KprofError(
                 f"a buffer of {words.shape[1] * 4} bytes per CTA has no room for {num_warps} warps",
-                hint="the kernel's metadata and its buffer do not belong together; capture again",
+                hint="the kernel's metadata and its buffer do not match; capture again",
             )
         warps = np.array(recorded, dtype=np.int64)
         ran = words[:, 0] == PREAMBLE

@@ -29,9 +29,9 @@ class Mode:
         recorded = tuple(warp for warp in self.warps if warp < total_warps)
         if not recorded:
             raise KprofError(
-                f"it has {total_warps} warps, 0 to {total_warps - 1}, and none of those to record "
+                f"it has {total_warps} warps, 0 to {total_warps - 1}, and none of the selected ones "
                 f"({', '.join(map(str, self.warps))})",
-                hint="name others: --warps",
+                hint="select others with --warps",
             )
         return recorded
 
@@ -51,7 +51,7 @@ def parse_warps(text: str) -> tuple[int, ...]:
             raise KprofError(
                 f"{part.strip()!r} is not a warp number" if part.strip() else "a warp is missing",
                 where=Position("--warps", 1, column, text),
-                hint="name warps by number, from 0, with commas between: --warps 0,4",
+                hint="give warp numbers from 0, separated by commas: --warps 0,4",
                 exit_code=2,
             )
         warps.add(int(found[1]))

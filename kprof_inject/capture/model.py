@@ -228,7 +228,7 @@ class Launch:
             size = os.fstat(file.fileno()).st_size - self.offset_bytes
             if size != self.buffer_bytes:
                 raise KprofError(
-                    f"{path} is damaged: {size} bytes, where {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
+                    f"{path} is damaged: {size} bytes, but {self.buffer_bytes} were saved", hint=CAPTURE_AGAIN
                 )
             try:
                 raw = np.fromfile(file, dtype="<u4", count=self.buffer_bytes // 4, offset=self.offset_bytes)
@@ -280,7 +280,7 @@ def _require_crc32(found: int, saved: int | None, path: Path) -> None:
         )
 
 
-LEFT_OUT = "the program's command line, its Python's path, and the hosts' names"
+LEFT_OUT = "the program's command line, its Python path, and host names"
 """What ``redacted`` leaves out, for users to read. ``STAYS`` is what they may take for left out."""
 STAYS = (
     "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "

@@ -154,7 +154,7 @@ def names_of_ttgir(text: str, file: str) -> dict[int, str]:
     takes the next, and the end that follows shares it. ``file`` is what to call it in the ``KprofError``."""
     if len(_FUNCTION.findall(text)) > 1:
         raise KprofError(
-            f"{file} has several functions: which ids their records get is decided when they are inlined",
+            f"{file} has several functions: their records get ids only when they are inlined",
             hint='give JSON: {"0": "name", ...}',
         )
     names: dict[int, str] = {}
@@ -168,7 +168,7 @@ def names_of_ttgir(text: str, file: str) -> dict[int, str]:
             opened[name] = side
         names[len(names)] = name
     if not names:
-        raise KprofError(f"{file} has no proton.record, and so no names of scopes", hint=_HINT)
+        raise KprofError(f"{file} has no proton.record, and so no scope names", hint=_HINT)
     return checked_names(names, file)
 
 
@@ -182,7 +182,7 @@ def _names_of_json(text: str, path: Path) -> dict[int, str]:
     try:
         return checked_names(dict(_pair(*pair) for pair in _pairs(values)), str(path))
     except (TypeError, ValueError):
-        raise KprofError(f"{path} has no names of scope ids", hint=_HINT) from None
+        raise KprofError(f"{path} names no scope ids", hint=_HINT) from None
 
 
 def _pairs(values: Any) -> Iterable[Any]:
@@ -285,5 +285,5 @@ def _payload(path: Path, header: ProtonHeader) -> NDArray[np.uint32]:
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if words.nbytes != header.rows * header.row_bytes:
-        raise KprofError(f"{path} was cut off while it was read", hint="give a file that nobody writes to")
+        raise KprofError(f"{path} was truncated while it was read", hint="give a file that nothing is writing to")
     return words.reshape(header.rows, -1)

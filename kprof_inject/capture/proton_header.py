@@ -82,7 +82,7 @@ def read_header(path: Path) -> ProtonHeader:
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}") from None
     if len(begin) < _FIXED.size:
-        raise _cut_off(path, f"its header takes {_FIXED.size} bytes at least", file_bytes)
+        raise _cut_off(path, f"its header takes at least {_FIXED.size} bytes", file_bytes)
     words = _Words(*_FIXED.unpack_from(begin))
     if words.version != _VERSION:
         raise KprofError(
@@ -109,7 +109,7 @@ def _recorded(path: Path, words: _Words, begin: bytes, file_bytes: int) -> tuple
     _check(path, 0 < warps <= _MOST_WARPS, "total_unit", f"a CTA has {warps} warps")
     _check(path, 0 < uids <= warps, "uid_num", f"{uids} of {warps} warps were recorded")
     size = _FIXED.size + uids * _WORD_BYTES
-    _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, which takes {size}")
+    _check(path, words.header_size == size, "header_size", f"{words.header_size} bytes of header, but it takes {size}")
     if len(begin) < size:
         raise _cut_off(path, f"its header takes {size} bytes", file_bytes)
     recorded = struct.unpack_from(f"<{uids}I", begin, _FIXED.size)
@@ -126,8 +126,8 @@ def _check_payload(path: Path, words: _Words, file_bytes: int) -> None:
         raise _cut_off(path, f"its payload goes from byte {offset} to {end}", file_bytes)
     if end < file_bytes:
         raise KprofError(
-            f"{path} goes on for {file_bytes - end} bytes after its payload, which ends at byte {end}",
-            hint="save each launch's host_buffer to a file of its own",
+            f"{path} has {file_bytes - end} more bytes after its payload, which ends at byte {end}",
+            hint="save each launch's host_buffer to its own file",
         )
 
 
@@ -141,10 +141,15 @@ def _check_rows(path: Path, words: _Words, recorded: tuple[int, ...]) -> None:
     # In the layout with the smallest header, and with one entry in each ring.
     least = _WORD_BYTES * (HEADER_WORDS + words.total_unit + WORDS_PER_ENTRY * len(recorded))
     whole = row_bytes % _WORD_BYTES == 0 and row_bytes >= least
-    _check(path, whole, "scratch_mem_size", f"{row_bytes} bytes for a CTA, where whole words and {least} bytes are due")
+    _check(
+        path,
+        whole,
+        "scratch_mem_size",
+        f"{row_bytes} bytes for a CTA, which must be whole words and at least {least} bytes",
+    )
     rows = words.payload_size // row_bytes
     fits = words.block_num == rows and rows > 0
-    _check(path, fits, "block_num", f"{words.block_num} CTAs, where its payload has room for {rows}")
+    _check(path, fits, "block_num", f"{words.block_num} CTAs, but its payload has room for {rows}")
 
 
 def _check(path: Path, holds: bool, field: str, what: str) -> None:
@@ -157,4 +162,4 @@ def _check_at(path: Path, holds: bool, at: int, what: str) -> None:
 
 
 def _cut_off(path: Path, promise: str, file_bytes: int) -> KprofError:
-    return KprofError(f"{path} is cut off: {promise}, and it ends at byte {file_bytes}", hint=_HINT)
+    return KprofError(f"{path} is truncated: {promise}, but it ends at byte {file_bytes}", hint=_HINT)

@@ -75,11 +75,11 @@ def read_capture(folder: Path) -> Capture:
 def _require_one_run(folder: Path, processes: Sequence[ProcessRecord]) -> None:
     if len({(process.version, process.run) for process in processes}) > 1:
         raise KprofError(
-            f"the processes in {folder} are of several captures", hint="keep each capture in a folder of its own"
+            f"the processes in {folder} are from several captures", hint="keep each capture in its own folder"
         )
     names = [process.process for process in processes if process.process]
     if len(set(names)) < len(names):
-        raise KprofError(f"{folder} holds a process twice", hint="take the copy out of it")
+        raise KprofError(f"{folder} contains a process twice", hint="remove the copy")
 
 
 def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Process:
@@ -104,7 +104,7 @@ def _process(files: ProcessFiles, costs: Mapping[CostKey, MeasuredCost]) -> Proc
         launches[name] = _launch(files, origin, kernels[key], record, where)
     if end is not None and end.launch_lines is not None and lines < end.launch_lines:
         raise KprofError(
-            f"{files.folder / LAUNCHES_FILE} has {lines} lines, where {end.launch_lines} were written: launches are "
+            f"{files.folder / LAUNCHES_FILE} has {lines} lines, but {end.launch_lines} were written: launches are "
             "missing",
             hint=CAPTURE_AGAIN,
         )

@@ -227,7 +227,7 @@ def chosen_buffer_bytes(
     limit_bytes = limits_of(target).cta_shared_bytes
     if mode.buffer == "shared" and _beside(clean_shared_bytes, chosen) > limit_bytes:
         raise KprofError(
-            f"it takes {clean_shared_bytes} of the {limit_bytes} bytes of shared memory that a CTA may have, which "
+            f"it uses {clean_shared_bytes} of the {limit_bytes} bytes of shared memory that a CTA can have, which "
             f"leaves no room for {chosen} bytes of records",
             hint="choose --buffer global, a smaller --buffer-bytes, or fewer --warps",
         )
@@ -262,9 +262,9 @@ def in_whole_rings(buffer_bytes: int, rings: int) -> int:
     ring = _power_of_two_within(buffer_bytes // rings)
     if ring < _SMALLEST_RING_BYTES:
         raise KprofError(
-            f"{buffer_bytes} bytes for the records of {rings} warps leave {buffer_bytes // rings} for each: "
-            f"one scope takes {_SMALLEST_RING_BYTES}",
-            hint=f"--buffer-bytes {rings * _SMALLEST_RING_BYTES} is the least; or record fewer --warps",
+            f"{buffer_bytes} bytes for the records of {rings} warps leave {buffer_bytes // rings} per warp: one scope "
+            f"takes {_SMALLEST_RING_BYTES}",
+            hint=f"use at least --buffer-bytes {rings * _SMALLEST_RING_BYTES}, or record fewer --warps",
         )
     return ring * rings
 

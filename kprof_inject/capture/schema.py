@@ -338,13 +338,13 @@ class ScopeTableRecord(Struct, frozen=True, kw_only=True):
             raise ValueError(f"the scope table has version {self.version}, this program reads {readable}")
         for index, scope in enumerate(self.scopes):
             if scope.parent >= index:
-                raise ValueError(f"expected a parent of scope {index} that stands before it, got {scope.parent}")
+                raise ValueError(f"expected a parent of scope {index} that comes before it, got {scope.parent}")
             if scope.partition is not None and scope.partition >= len(self.partitions):
                 raise ValueError(f"expected a partition of scope {index} that is there, got {scope.partition}")
         records = [scope.record for scope in self.scopes]
         records += [tag.record for scope in self.scopes for tag in scope.tags]
         if len({self.body_record, *records}) <= len(records):
-            raise ValueError("expected a record of its own for each scope and each tag")
+            raise ValueError("expected a separate record for each scope and each tag")
 
 
 class KernelRecord(Resources, frozen=True, kw_only=True):

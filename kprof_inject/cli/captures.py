@@ -79,8 +79,8 @@ def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:
         yield from _doubts(launches)
         return
     yield (
-        f"{_crowd(launches)} on {len(axes)} axes. Each starts at its own zero: "
-        "how launches on different axes relate in time is not known"
+        f"{_crowd(launches)} on {len(axes)} axes. Each starts at its own zero: the time between launches on different "
+        "axes is unknown"
     )
     for members in axes.values():
         names = list(dict.fromkeys(launch.place_name for launch in members))

@@ -64,7 +64,7 @@ class _Printed:
         from kprof_inject.report.html.document import write_html
 
         if capture is None:
-            raise KprofError("a page needs a capture of the kernels, and there is none", hint="see why above")
+            raise KprofError("a page needs a capture of the kernels, but there is none", hint="see why above")
         experiments = experiments_at(workspace.folder)
         write_html(path, [report_on(timeline, experiments) for timeline in decode_capture(capture, say)])
         say(f"wrote {path}: open it in a browser: {path.resolve().as_uri()}")
@@ -78,9 +78,9 @@ class _Printed:
     multiple=True,
     metavar="SELECTOR",
     shell_complete=complete_selectors,
-    help="Where to delay, [KERNEL/]SITE[=NAME] as in profile; each place by itself, at its start. Repeatable. "
+    help="Where to delay, [KERNEL/]SITE[=NAME] as in profile: one place at a time, at its start. Repeatable. "
     "[default: the source's markers, and parts: issues of copies, waits, dots, reductions, special functions, loads "
-    "and stores of the innermost loops, and what stands before and behind the loops]",
+    "and stores of the innermost loops, and the code before and after the loops]",
 )
 @kernel_option
 @click.option(
@@ -88,35 +88,35 @@ class _Printed:
     type=click.FloatRange(min=0.1, max=3600),
     default=20.0,
     show_default=True,
-    help="The longest time to spend on each kernel; it ends earlier once all slopes are known to 0.03.",
+    help="Time limit per kernel; it stops earlier once all slopes are known to 0.03.",
 )
 @click.option(
     "--launches",
     default="first",
     show_default=True,
     metavar="SPEC",
-    help="Which launch of each kernel to experiment with: the first of these, as in run.",
+    help="Which launch of each kernel to experiment with: the first that SPEC keeps, as in run.",
 )
 @click.option(
     "--no-replay",
     is_flag=True,
-    help="Do not relaunch kernels: use the program's own launches in turn.",
+    help="Do not replay kernels: use the program's own launches in turn.",
 )
 @click.option("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
 @click.option(
     "--partition",
     default="*",
     metavar="GLOB",
-    help="Only places of such partitions, such as 'partition 0' or 'default*'. [default: all]",
+    help="Only places in matching partitions, such as 'partition 0' or 'default*'. [default: all]",
 )
 @json_option
-@click.option("--csv", "csv_path", type=path_type(), metavar="FILE", help="Write the slopes as a table, too.")
+@click.option("--csv", "csv_path", type=path_type(), metavar="FILE", help="Also write the slopes as a CSV table.")
 @click.option(
     "--html",
     "html_path",
     type=path_type(),
     metavar="FILE",
-    help="Write a page, too: the report of the kernels with the slopes beside their times and their source.",
+    help="Also write an HTML page: the report of the kernels, with slopes next to times and source.",
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -135,10 +135,10 @@ def command(
     html_path: Path | None,
     program: tuple[str, ...],
 ) -> None:
-    """Delay each part of a kernel in turn, and show which of them affect its run time.
+    """Delay each part of a kernel in turn, and show which parts affect its run time.
 
-    Takes PROGRAM, which is dumped, run with records, and run with delays; or a WORKSPACE that was dumped, and PROGRAM;
-    or nothing but a WORKSPACE, whose last results it shows."""
+    With PROGRAM: dump it, run it with records, and run it with delays. With a dumped WORKSPACE and PROGRAM: skip the
+    dump. With only a WORKSPACE: show its last results."""
     wanted = parse_selectors(selectors)
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
@@ -182,7 +182,7 @@ def _recorded(
     try:
         folder, exit_code = run(workspace, choice, Mode(), program, program_input, say)
     except KprofError as error:
-        say(f"without records, how often places are executed is left to the kernel's arguments: {error.what}")
+        say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
         return None, 0
     return read_capture(folder), exit_code
 
@@ -197,6 +197,6 @@ def _last_capture(workspace: Workspace) -> Capture | None:
 def _require_again(program_input: ProgramInput, workspace: Path) -> None:
     if program_input.refusal:
         raise KprofError(
-            f"the program cannot be run again: {program_input.refusal}",
-            hint=f"start it with < FILE, or go on from here: kprof-inject causal {workspace} -- PROG",
+            f"cannot rerun the program: {program_input.refusal}",
+            hint=f"start it with < FILE, or continue with: kprof-inject causal {workspace} -- PROG",
         )

@@ -31,13 +31,13 @@ _LONGEST_S = 86_400
     default=300,
     show_default=True,
     metavar="SECONDS",
-    help="How long the compiler may take for one file.",
+    help="Time limit of the compiler for one file.",
 )
 @json_option
 @click.pass_context
 def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, as_json: bool) -> None:
     """Have Triton verify each .ttgir FILE (- is stdin), or each kernel of a WORKSPACE as it will run, and lower it for
-    its own target. No GPU is needed."""
+    its own target. Needs no GPU."""
     if math.isnan(time_limit_s):
         raise click.BadParameter("not a number", param_hint="--time-limit")
     if not is_installed("triton"):

@@ -41,14 +41,14 @@ _Setting = TypeVar("_Setting")
     type=path_type(),
     default="kprof_compare",
     show_default=True,
-    help="The folder in which each side has its workspace.",
+    help="The folder for both workspaces.",
 )
 @click.option(
     "--python",
     "pythons",
     multiple=True,
     metavar="PYTHON",
-    help="The interpreter of a side: the first one is A's, the next one B's. One alone is B's.",
+    help="The Python interpreter of a side: first A's, then B's. A single one is B's.",
 )
 @click.option(
     "--triton",
@@ -59,17 +59,21 @@ _Setting = TypeVar("_Setting")
     help="A folder with another Triton: pip install --no-deps --target FOLDER triton==3.9.0. Like --python.",
 )
 @click.option(
-    "--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable that B alone has. Repeatable."
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An environment variable that only B gets. Repeatable.",
 )
 @click.option(
-    "--arg", "arguments", multiple=True, metavar="TEXT", help="An argument that B's program alone gets. Repeatable."
+    "--arg", "arguments", multiple=True, metavar="TEXT", help="A program argument that only B gets. Repeatable."
 )
 @click.option(
     "--bisect",
     is_flag=True,
-    help="Of more than two --python or --triton, find the first that is slower than the first one, and explain that.",
+    help="With three or more --python or --triton: find the first that is slower than A, and explain it.",
 )
-@click.option("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="How often each side is run.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="Runs of each side.")
 @at_option
 @kernel_option
 @click.option(
@@ -77,11 +81,11 @@ _Setting = TypeVar("_Setting")
     default="0:20",
     show_default=True,
     metavar="SPEC",
-    help="Which launches of each kernel to keep, as in profile. A change takes several to be told from chance.",
+    help="Which launches of each kernel to keep, as in profile. Telling a change from noise takes several.",
 )
-@click.option("--fail-above", "limit_text", metavar="LIMIT", help="End with exit code 1 as diff does.")
+@click.option("--fail-above", "limit_text", metavar="LIMIT", help="Exit with code 1 as diff does.")
 @click.option(
-    "--html", "html_path", type=path_type(), metavar="FILE", help="Write the comparison as one HTML page, too."
+    "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
 @json_option
 @program_argument
@@ -103,10 +107,9 @@ def command(
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
-    """Profile PROGRAM under two settings in turn, and say what changed from A to B, and why.
+    """Profile PROGRAM under two settings in turn, and report what changed from A to B, and why.
 
-    The sides differ in their interpreter, their Triton, their environment or the program's arguments. Each has a
-    workspace of its own."""
+    The sides differ in interpreter, Triton, environment or program arguments. Each has its own workspace."""
     parse_selectors(selectors)
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
@@ -170,11 +173,11 @@ def _sides(
     """A and B, or, to be bisected, all that were named, in their order."""
     most = max(len(pythons), len(tritons), 2)
     if not (pythons or tritons or variables or arguments):
-        raise click.UsageError("nothing tells B from A: give --python, --triton, --env or --arg")
+        raise click.UsageError("A and B are the same: give --python, --triton, --env or --arg")
     if most > 2 and not bisect:
         raise click.UsageError(f"there are {most} settings: give --bisect to find the first that is slower")
     if bisect and most < 3:
-        raise click.UsageError("--bisect takes at least three --python or --triton")
+        raise click.UsageError("--bisect needs at least three --python or --triton")
     sides = []
     for number in range(most):
         python, triton = _of_side(pythons, number, most), _of_side(tritons, number, most)

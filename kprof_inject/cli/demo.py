@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -13,40 +14,79 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.captures import write_and_say
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import workspace_option
 from kprof_inject.cli.printed_reports import print_report, say_next
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_module, view_of
+from kprof_inject.report.diff.kernel_diff import diff_captures
+from kprof_inject.report.diff.table import print_diff_answer
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, named
 from kprof_inject.workspace_lock import held
 
 _PACKAGE = Path(__file__).parents[1]
-_CAPTURE = _PACKAGE / "demo" / "capture"
-# In an installed package the example lies beside the capture, in a checkout where its readers look for it.
+_CAPTURES = _PACKAGE / "demo" / "captures"
+# In an installed package the example lies beside the captures, in a checkout where its readers look for it.
 _EXAMPLES = (_PACKAGE / "demo" / "matmul.py", _PACKAGE.parent / "examples" / "matmul.py")
+
+SELECTORS = ("func", "loop", "iter", "op(*wait*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The example with these arguments; its capture is shipped under this name."""
+
+    name: str
+    arguments: tuple[str, ...]
+    title: str
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        return (str(_example()), "--repeat", "30", *self.arguments)
+
+
+RUNS = (
+    Run("one-stage", ("--num-stages", "1"), "A: a matmul as it is, with num_stages=1"),
+    Run("three-stages", ("--num-stages", "3"), "B: the advice followed, with num_stages=3"),
+)
 
 
 @click.command("demo")
 @workspace_option
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
-    """Profile a matmul. Without a GPU, torch or Triton: replay a capture from an H200, and check the insertion by
-    compiling if Triton is there."""
+    """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100.
+    If Triton is installed, also compile the kernel with records."""
     missing = missing_to_run()
     if not missing and has_gpu():
-        profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")
-        ctx.invoke(cast(click.Command, profile), workspace=workspace, program=(str(_example()),))
-        return
-    if missing:
-        say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
-    with held(workspace, say):
-        _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
+        for run in RUNS:
+            click.echo(run.title)
+            _profile(ctx, workspace, run)
+            click.echo()
+    else:
+        if missing:
+            say(f"to profile the example itself, install {' and '.join(missing)}: {install_command(*missing)}")
+        with held(workspace, say):
+            _replay(workspace, f"without {' and '.join(missing)}" if missing else "no GPU here")
+    click.echo("B against A")
+    before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-len(RUNS) :])
+    diff = diff_captures(decode_capture(before, say), decode_capture(after, say))
+    print_diff_answer(diff, table_console())
+    say(f"scope by scope: kprof-inject diff{named(workspace)}")
+
+
+def _profile(ctx: click.Context, workspace: Path, run: Run) -> None:
+    profile = cast(click.Group, ctx.find_root().command).get_command(ctx, "profile")
+    try:
+        ctx.invoke(cast(click.Command, profile), workspace=workspace, selectors=SELECTORS, program=run.program)
+    except click.exceptions.Exit as ended:
+        if ended.exit_code:
+            raise
 
 
 def _example() -> Path:
@@ -58,18 +98,23 @@ def _example() -> Path:
 
 def _replay(workspace: Path, reason: str) -> None:
     opened = Workspace.create(workspace)
-    folder = opened.new_capture_folder()
-    shutil.copytree(_CAPTURE, folder, dirs_exist_ok=True)
-    capture = read_capture(folder)
-    say(f"{reason}: replaying a capture of examples/matmul.py that was recorded on an NVIDIA H200")
+    device = read_capture(_CAPTURES / RUNS[0].name).launches[0].device_name
+    say(f"{reason}: replaying captures of examples/matmul.py that were recorded on an {device}")
+    for run in RUNS:
+        folder = opened.new_capture_folder()
+        shutil.copytree(_CAPTURES / run.name, folder, dirs_exist_ok=True)
+        capture = read_capture(folder)
+        timelines = decode_capture(capture, say)
+        reports = [report_on(timeline) for timeline in timelines]
+        click.echo(run.title)
+        print_report(reports)
+        click.echo()
+    # Of two profiles, a workspace has what the last one dumped.
     kernel = capture.launches[0].kernel
     _keep(opened, kernel)
     if is_installed("triton"):
         _prove_that_it_lowers(kernel)
-    timelines = decode_capture(capture, say)
     write_and_say(TraceFile.at(opened.folder / "trace.json"), timelines)
-    reports = [report_on(timeline) for timeline in timelines]
-    print_report(reports)
     say_next(workspace, reports)
 
 
@@ -93,7 +138,7 @@ def _prove_that_it_lowers(kernel: Kernel) -> None:
     from kprof_inject.runtime.instrumentation import lower, target_of
 
     target = Target(**kernel.metadata["target"])
-    done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(()))
+    done = insert_module(view_of(kernel.ttgir(), "matmul.ttgir", kernel.sources()), parse_selectors(SELECTORS))
     lowered = lower(
         done.text,
         target_of(target),

@@ -34,7 +34,7 @@ from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, into, is_workspace
 
 _SIDES = ("A", "B")
-_MORE = "Another capture of {side}'s side, such as of another process: shows how much they vary. Repeatable."
+_MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."
 
 
 @click.command("diff")
@@ -42,16 +42,16 @@ _MORE = "Another capture of {side}'s side, such as of another process: shows how
 @click.argument("other", metavar="[B]", type=path_type(), required=False)
 @click.option("--more-a", "more_a", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="A"))
 @click.option("--more-b", "more_b", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="B"))
-@click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD of A is called NEW in B. Repeatable.")
+@click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD in A is named NEW in B. Repeatable.")
 @click.option(
     "--fail-above",
     "limit_text",
     metavar="LIMIT",
-    help="End with exit code 1 if a launch, or what --scope names, is certainly slower by more than LIMIT (5% or "
-    "0.05), or if that cannot be told: of too few launches, or of what is on one side alone.",
+    help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
+    "0.05). Also if this cannot be told: too few launches, or something that only one side has.",
 )
 @click.option(
-    "--html", "html_path", type=path_type(), metavar="FILE", help="Write the comparison as one HTML page, too."
+    "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
 @choice_options
 @scope_names_option
@@ -74,11 +74,11 @@ def command(
     redact: bool,
     as_json: bool,
 ) -> None:
-    """Say what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
+    """Report what changed from A to B: two captures of the same kernel, before and after a change or with two configs.
 
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
-    that numpy.save wrote. With one WORKSPACE alone, its last two captures are compared. Two .ttgir files are
-    compared by what the compiler made of each source line."""
+    that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
+    what the compiler generated for each source line."""
     if other is None:
         place, other = _last_two(place)
     if _is_module(place) and _is_module(other):
@@ -129,7 +129,7 @@ def _last_two(place: Path) -> tuple[Path, Path]:
         again = f"profile once more: kprof-inject profile{into(place)} -- PROG"
         twice = f"profile before a change and after it: kprof-inject profile{into(place)} -- PROG"
         raise KprofError(
-            f"{place} has {counted(len(folders), 'capture')}, and diff compares two",
+            f"{place} has {counted(len(folders), 'capture')}, but diff compares two",
             hint=f"{again if folders else twice}; or name two: kprof-inject diff A B",
         )
     before, after = folders[-len(_SIDES) :]
@@ -144,7 +144,7 @@ def _captures(
     for place in places:
         capture = open_capture(place, names_path, said, redact=redact)
         if found.setdefault(capture.folder.resolve(), capture) is not capture:
-            say(f"left out {place}: {side} has this capture already")
+            say(f"skipped {place}: {side} already has this capture")
     return list(found.values())
 
 

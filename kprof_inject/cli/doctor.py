@@ -22,8 +22,8 @@ _STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.MISSING: "bold r
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Say what is installed, what works, and what to do about the rest. Ends with 1 if something needed is missing, or
-    something stands in the way."""
+    """Check what is installed and what works, and say how to fix the rest. Exits with code 1 if something is missing or
+    broken."""
     findings = list(examine())
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))

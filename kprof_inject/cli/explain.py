@@ -30,20 +30,20 @@ from kprof_inject.workspace import DEFAULT_WORKSPACE, is_workspace
     metavar="N",
     default=DEFAULT_BUDGET,
     show_default=True,
-    help="Print at most so many tokens, of four characters each.",
+    help="Print at most N tokens, of four characters each.",
 )
 @click.option(
     "--question",
     "question_text",
     metavar="QUESTION",
-    help=f"Answer this instead, with one figure and its error: {', '.join(map(str, FORMS.values()))}. Scopes are named "
-    "as in the report, captures by their folders.",
+    help=f"Instead, answer this with one figure and its error: {', '.join(map(str, FORMS.values()))}. Name scopes as "
+    "the report does, and captures by their folders.",
 )
 @launch_options
 @scope_names_option
 def command(place: Path, budget: int, question_text: str | None, choice: Choice, names_path: Path | None) -> None:
-    """Print why a launch takes as long as it does, for a program that tunes its kernel: one line of JSON, of the kernel
-    that takes most of the time. What matters least is left out."""
+    """Print what limits a launch as one line of JSON, for an agent that tunes kernels. Picks the kernel that takes
+    the most time, and leaves out what matters least."""
     if question_text is not None:
         click.echo(answer_text(_answer(parse_question(question_text), place, choice, names_path), budget))
         return

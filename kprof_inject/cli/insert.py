@@ -30,10 +30,10 @@ _MARKED = frozenset({ScopeKind.MARKER, ScopeKind.INSTANT})
 @at_option
 @tag_option
 @style_options
-@click.option("-o", "--output", type=path_type(), help="Where FILE's result goes. [default: stdout]")
+@click.option("-o", "--output", type=path_type(), help="Where to write FILE's result. [default: stdout]")
 @click.option("--plan", "plan_path", type=path_type(), help="Write FILE's scope table to this .json file.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; only say what would be inserted.")
-@click.option("--diff", "as_diff", is_flag=True, help="Write nothing; show what would change as a unified diff.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; list what would be inserted.")
+@click.option("--diff", "as_diff", is_flag=True, help="Write nothing; print a unified diff of the changes.")
 @json_option
 def command(
     place: Path,
@@ -77,7 +77,7 @@ def command(
             write_result(output, done[0].text)
         say_changes(changed_sources(snapshot))
         if not snapshot and any(scope.site.kind in _MARKED for scope in done[0].plan.scopes):
-            say("no sources were dumped beside this file; the markers are those of the source as it is now")
+            say("no sources were dumped with this file; markers come from the current source")
         say_plan(done[0].plan.kernel, done[0].plan)
     if as_diff:
         for insertion in done:

@@ -17,20 +17,20 @@ from kprof_inject.version import __version__
 # The help text of the list stands here, so that listing loads no command.
 _GROUPS = {
     "Find out what limits a kernel": {
-        "profile": "Run a program and say what limits its kernels: all steps in one go.",
-        "compare": "Run a program under two settings; say what changed, and why.",
+        "profile": "Run a program and report what limits its kernels: all steps at once.",
+        "compare": "Run a program under two settings; report what changed, and why.",
         "causal": "Delay each part of a kernel in turn, to see which ones matter.",
         "demo": "Profile a shipped example; without a GPU, replay a recorded capture.",
     },
     "Read what was captured": {
         "report": "Show the limit, what to try, and where the time goes.",
-        "explain": "Say the same to a program, in few tokens; answer its questions.",
-        "diff": "Say what changed between two captures of a kernel.",
+        "explain": "Print the same as compact JSON for agents; answer questions.",
+        "diff": "Report what changed between two captures of a kernel.",
         "view": "Show the timeline in the Perfetto UI, in your browser.",
-        "trace": "Write the timeline as a trace, or as a table.",
+        "trace": "Write the timeline as a trace or a table.",
     },
     "Go step by step": {
-        "dump": "Run a program; save every kernel's TTGIR, and times.",
+        "dump": "Run a program; save TTGIR and times of every kernel.",
         "list": "List what can be selected in each kernel.",
         "insert": "Insert records into the dumped kernels, or into a .ttgir file.",
         "run": "Rerun the program with the records; save raw buffers and times.",
@@ -38,7 +38,7 @@ _GROUPS = {
         "check": "Have Triton verify and lower .ttgir files, without a GPU.",
     },
     "Get help": {
-        "doctor": "Say what is installed, what works, and what to do about the rest.",
+        "doctor": "Check what is installed and what works, and say how to fix the rest.",
     },
 }
 _COMMANDS = [name for group in _GROUPS.values() for name in group]
@@ -147,9 +147,9 @@ def _say_fault(error: Exception) -> None:
             file.write(f"{shlex.join(sys.argv)}\n\n{details}\n{_versions()}")
     except OSError:
         click.echo(details, err=True)
-        say(f"an internal error of kprof-inject: {what}; please report it with the lines above")
+        say(f"an internal error in kprof-inject: {what}; please report it with the lines above")
     else:
-        say(f"an internal error of kprof-inject: {what}; please report it with {file.name}, which has the details")
+        say(f"an internal error in kprof-inject: {what}; please report it with {file.name}, which has the details")
 
 
 def _versions() -> str:

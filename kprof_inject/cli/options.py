@@ -130,7 +130,7 @@ def workspace_option(function: Function) -> Function:
         type=path_type(),
         default=DEFAULT_WORKSPACE,
         show_default=True,
-        help="The workspace: the folder shared by all steps.",
+        help="The workspace: the folder that all steps share.",
     )(function)
 
 
@@ -148,8 +148,8 @@ def at_option(function: Function) -> Function:
         metavar="SELECTOR",
         shell_complete=complete_selectors,
         help="What to time, [KERNEL/]SITE[=NAME]: func, func(NAME), loop, iter, loop[0.2], iter@57, op(GLOB), async, "
-        "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. "
-        "[default: the source's markers if it has some, else func, loop, iter]",
+        "parts, line(57-63), partition[0], default, marker(GLOB). Repeatable. [default: the source's markers if it "
+        "has any, else func, loop, iter]",
     )(function)
 
 
@@ -167,7 +167,7 @@ class _TagOption(click.Option):
 def _add_to_last_selector(tag: str, state: Any) -> None:
     selectors = state.opts.get("selectors")
     if not selectors:
-        raise click.UsageError(f"{OPTION} {tag} goes behind the --at that it is for")
+        raise click.UsageError(f"{OPTION} {tag} must follow the --at that it belongs to")
     selectors[-1] += f" {OPTION} {tag}"
 
 
@@ -179,8 +179,8 @@ def tag_option(function: Function) -> Function:
         cls=_TagOption,
         expose_value=False,
         metavar="NAME=VALUE",
-        help="With the scopes of the --at before it, record a value of the kernel's where they begin: an integer of up "
-        "to 32 bits, by its variable in the source or its name in the TTGIR (%pid). Repeatable.",
+        help="Record a kernel value at the start of each scope of the preceding --at. VALUE is an integer of up to 32 "
+        "bits: a source variable, or a TTGIR name (%pid). Repeatable.",
     )(function)
 
 
@@ -251,7 +251,7 @@ def scope_names_option(function: Function) -> Function:
         "names_path",
         type=path_type(),
         metavar="FILE",
-        help="For a Proton BUFFER: the names of its scope ids; the kernel's .ttgir with its records, or JSON.",
+        help="For a Proton BUFFER: where its scope names are, the kernel's .ttgir with records, or JSON.",
     )(function)
 
 
@@ -271,20 +271,20 @@ def buffer_options(function: Function) -> Function:
         "units",
         type=click.IntRange(min=1),
         metavar="N",
-        help="For a BUFFER of cute or cute-compact: how many units it has, num_units of its allocation. [default: 1]",
+        help="For a BUFFER of cute or cute-compact: num_units of its allocation. [default: 1]",
     )(with_description)
     decorated = click.option(
         "--names",
         metavar="NAME,...",
-        help="For a BUFFER of another profiler: what its events are called, from number 0 on.",
+        help="For a BUFFER of another profiler: the names of its events, starting at event 0.",
     )(decorated)
     return cast(
         Function,
         click.option(
             "--buffer-format",
             type=click.Choice(list(PROFILERS)),
-            help="For a BUFFER that numpy.save wrote: the profiler that it is of. [default: what the .json beside it "
-            "says]",
+            help="For a BUFFER that numpy.save wrote: which profiler it is from. [default: as the .json file next to "
+            "it says]",
         )(decorated),
     )
 
@@ -293,7 +293,7 @@ def redact_option(function: Function) -> Function:
     return click.option(
         "--redact",
         is_flag=True,
-        help=f"Leave out of all that is written: {LEFT_OUT}. What stays: {STAYS}.",
+        help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.",
     )(function)
 
 
@@ -301,7 +301,7 @@ def layout_option(function: Function) -> Function:
     return click.option(
         "--layout",
         type=click.Choice(LAYOUT_NAMES),
-        help="How a drawing orders its rows: by SM, by CTA, or by scope. [default: sm]",
+        help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
     )(function)
 
 

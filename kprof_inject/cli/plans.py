@@ -36,7 +36,7 @@ def plan_table(plan: Plan) -> Table:
         table.add_column(heading, overflow="fold")
     table.add_column("operations", justify="right", no_wrap=True)
     if with_others:
-        table.add_column("others between", justify="right", no_wrap=True)
+        table.add_column("foreign ops", justify="right", no_wrap=True)
     if crossing:
         table.add_column("crosses", overflow="fold")
     if tagged:
@@ -75,9 +75,9 @@ def plan_notes(plan: Plan) -> Iterator[str]:
         for dropped in selection.findings.dropped:
             yield f"{selection.selector.text}: {dropped}"
     if plan.inlined:
-        yield f"inlined while it is measured, since Proton lowers one function alone: {', '.join(plan.inlined)}"
+        yield f"inlined for the measurement, since Proton lowers only one function: {', '.join(plan.inlined)}"
     if any(scope.crosses for scope in plan.scopes):
-        yield "scopes that cross hold a part of each other's time; '--split runs' takes them apart"
+        yield "crossing scopes contain part of each other's time; '--split runs' separates them"
 
 
 def plan_json(module: Module, plan: Plan) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def command(
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
-    """Run PROGRAM twice (once to dump, once with records) and show where its kernels' time goes."""
+    """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels."""
     # Whatever can be wrong with the options is found before the program runs.
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
@@ -76,15 +76,15 @@ def command(
         try:
             dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
             if dump_exit_code in STOPPED:
-                say(f"{_how_stopped(dump_exit_code)}: the program is not run again; insert and run go on from here")
+                say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
                 ctx.exit(dump_exit_code)
             kernels = insert_kernels(opened, wanted, style.for_mode(mode))
             write_insertions(opened, kernels)
             say_in_short(workspace, kernels, wanted)
             if program_input.refusal:
                 raise KprofError(
-                    f"the program cannot be run again: {program_input.refusal}",
-                    hint=f"profile it with < FILE, or go on from here: kprof-inject run {workspace} -- PROG",
+                    f"cannot rerun the program: {program_input.refusal}",
+                    hint=f"profile it with < FILE, or continue with: kprof-inject run {workspace} -- PROG",
                 )
             step = run_and_fit if fit else run
             capture_folder, exit_code = step(opened, choice, mode, program, program_input, say)
@@ -92,7 +92,7 @@ def command(
             _say_what_is_left(opened)
             raise
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # who sent it does not wait for long
-            say(f"{_how_stopped(exit_code)}: trace and report go on from here")
+            say(f"{_how_stopped(exit_code)}: continuing with trace and report")
             ctx.exit(exit_code)
         timelines = decode_capture(read_capture(capture_folder), say)
         write_and_say(trace, timelines)

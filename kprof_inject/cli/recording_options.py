@@ -32,16 +32,16 @@ def style_options(function: Function) -> Function:
         type=click.Choice(["one", "two"]),
         default="one",
         show_default=True,
-        help="Records of each iteration: one, whose time also ends the iteration before; or a start and an end, which "
-        "take twice the room and show what stands between iterations.",
+        help="Records per iteration: one, which also ends the previous iteration; or two, a start and an end, which "
+        "take twice the space and show the time between iterations.",
     )(with_style)
     decorated = click.option(
         "--split",
         type=click.Choice(["never", "runs"]),
         default="never",
         show_default=True,
-        help="What to do where other lines' operations stand between those of a line, marker or helper: time them "
-        "too, or time only the runs between them.",
+        help="How to treat foreign ops between the ops of a line, marker or helper: never: time them too; runs: time "
+        "only the runs between them.",
     )(decorated)
     return cast(Function, decorated)
 
@@ -70,21 +70,21 @@ def capture_options(function: Function) -> Function:
             "--max-launches",
             type=click.IntRange(min=0),
             default=0,
-            help="Keep at most this many launches per process; those left out are counted. Not for last. "
-            "[default: no limit]",
+            help="Keep at most this many launches per process, and count the others. Not with last. [default: no "
+            "limit]",
         ),
         click.option(
             "--max-bytes",
             type=click.IntRange(min=1),
             default=1 << 30,
             show_default=True,
-            help="Keep at most this many bytes of buffers on disk per process. A launch that would take more by "
-            "itself gets smaller rings.",
+            help="Keep at most this many buffer bytes on disk per process. A single launch that needs more gets "
+            "smaller rings.",
         ),
         click.option(
             "--no-replay",
             is_flag=True,
-            help="Do not relaunch kernels to time them.",
+            help="Do not replay kernels to time them.",
         ),
         click.option(
             "--replay",
@@ -92,23 +92,23 @@ def capture_options(function: Function) -> Function:
             default="auto",
             show_default=True,
             metavar="N|auto",
-            help="Launch each kernel again at the place of its first launch that is kept, N times without records and "
-            "N times with, to know what the records cost; what it changed in memory is put back. auto: only kernels "
-            "that the program launches too seldom to know, or that are very short, for at most "
-            f"{KERNEL_SECONDS:g} s each and {PROCESS_SECONDS:g} s in all of a process.",
+            help="Measure what recording costs: at its first kept launch, replay each kernel N times without and N "
+            "times with records, and restore the memory it changed. auto: only kernels that are very short or "
+            f"launched too rarely to tell, for at most {KERNEL_SECONDS:g} s each and {PROCESS_SECONDS:g} s per "
+            "process.",
         ),
         click.option(
             "--fit",
             is_flag=True,
-            help="If records were lost, run the program once more with a buffer that keeps them all.",
+            help="If records were lost, rerun the program with a buffer that keeps them all.",
         ),
         click.option(
             "--launches",
             default="last",
             show_default=True,
             metavar="SPEC",
-            help="Which launches of each compiled variant of a kernel to keep: last, first, all, N, or A:B:STEP as in "
-            "Python's slices; counted from 0, without an autotuner's benchmarks.",
+            help="Which launches of each kernel variant to keep: last, first, all, N, or A:B:STEP as in a Python "
+            "slice. Counted from 0, without an autotuner's benchmark launches.",
         ),
     ):
         decorated = option(decorated)
@@ -130,21 +130,21 @@ def mode_options(function: Function) -> Function:
         click.option(
             "--sched-stores",
             is_flag=True,
-            help="Let Proton move the records' stores to where they disturb less.",
+            help="Let Proton move the stores of the records to disturb the kernel less.",
         ),
         click.option(
             "--clock",
             type=click.Choice(["32", "64"]),
             default="64",
             show_default=True,
-            help="Bits of the cycle counter to read. 32 cost less; no two records of a warp in a row may then lie more "
-            "than a second apart.",
+            help="Bits of the cycle counter to read. 32 is cheaper, but consecutive records of a warp must be at most "
+            "a second apart.",
         ),
         click.option(
             "--warps",
             default="",
             metavar="N,N,...",
-            help="Record only these warps of each CTA, such as 0,4; the others leave them their room. [default: all]",
+            help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
         ),
         click.option(
             "--buffer-bytes",
@@ -152,16 +152,15 @@ def mode_options(function: Function) -> Function:
             default="auto",
             show_default=True,
             metavar="N|auto",
-            help="Bytes that a CTA keeps for its records: the ring of each warp is the largest power of two that fits "
-            "into its share. auto: as Proton has it, and less where a warp cannot fill it, or fewer CTAs would fit on "
-            "an SM.",
+            help="Record buffer of a CTA, in bytes: each warp's ring is the largest power of two that fits into its "
+            "share. auto: Proton's default, or less if a warp cannot fill it or occupancy would drop.",
         ),
         click.option(
             "--buffer",
             type=click.Choice(["shared", "global"]),
             default="shared",
             show_default=True,
-            help="Where a CTA keeps its records: shared memory, or global memory, which is slower and has room.",
+            help="Where a CTA keeps its records: shared memory, or global memory, which is slower but larger.",
         ),
     ):
         decorated = option(decorated)

@@ -29,7 +29,7 @@ from kprof_inject.timeline.choice import Choice
 
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option("-v", "--verbose", is_flag=True, help="Show everything known about each launch.")
+@click.option("-v", "--verbose", is_flag=True, help="Show all details of each launch.")
 @launch_options
 @scope_names_option
 @buffer_options
@@ -39,7 +39,7 @@ from kprof_inject.timeline.choice import Choice
     "html_path",
     metavar="FILE",
     type=path_type(),
-    help="Also write the report as a page: one file that any browser opens, offline.",
+    help="Also write the report as one HTML file, which any browser opens offline.",
 )
 @redact_option
 def command(
@@ -52,9 +52,10 @@ def command(
     html_path: Path | None,
     redact: bool,
 ) -> None:
-    """Show what limits the launches of a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's
-    host_buffer, or another profiler's that numpy.save wrote), what to try, whether to trust the figures, and where a
-    CTA's time goes."""
+    """Show what limits each launch, what to try, how far to trust the figures, and where a CTA's time goes.
+
+    Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
+    that numpy.save wrote."""
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)

@@ -167,9 +167,9 @@ def _checked(settings: Settings, key: str, option: click.Option, ctx: click.Cont
         try:
             option.type.convert(item, option, ctx)
         except click.BadParameter as error:
-            raise settings.error(key, f"{key} cannot be this: {error.message}") from None
+            raise settings.error(key, f"invalid value for {key}: {error.message}") from None
         except KprofError as error:
-            raise settings.error(key, f"{key} cannot be this: {error.what}", error.hint) from None
+            raise settings.error(key, f"invalid value for {key}: {error.what}", error.hint) from None
     return items if option.multiple else value
 
 

@@ -14,7 +14,7 @@ from kprof_inject.ttgir.parser import parse
 
 @click.command("strip")
 @click.argument("file", type=path_type())
-@click.option("-o", "--output", type=path_type(), help="Where the result goes. [default: stdout]")
+@click.option("-o", "--output", type=path_type(), help="Where to write the result. [default: stdout]")
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin)."""
     stripped = strip(parse(*read_input(file)))

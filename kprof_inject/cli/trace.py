@@ -31,7 +31,7 @@ from kprof_inject.timeline.choice import Choice
     "-o",
     "--output",
     type=path_type(),
-    help=f"The file; {ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or beside BUFFER]",
+    help=f"The file; {ENDINGS}. [default: trace.json in WORKSPACE or CAPTURE, or next to BUFFER]",
 )
 @click.option(
     "--into",
@@ -39,8 +39,8 @@ from kprof_inject.timeline.choice import Choice
     type=path_type(),
     multiple=True,
     metavar="TRACE",
-    help="Write this trace of torch.profiler, with the launches in it, each under its kernel. Repeatable, for several "
-    "ranks. [default for -o then: beside the first, with .kprof in its name]",
+    help="Merge the launches into this torch.profiler trace, each under its kernel. Repeatable, for several ranks. "
+    "[default for -o then: next to the first, with .kprof in its name]",
 )
 @choice_options
 @layout_option
@@ -59,8 +59,10 @@ def command(
     said: BufferDescription,
     redact: bool,
 ) -> None:
-    """Decode a CAPTURE (or a WORKSPACE's last one, or a BUFFER: a file with Proton's host_buffer, or
-    another profiler's that numpy.save wrote) and write a trace, or a table of its scopes."""
+    """Decode a capture and write a trace, or a table of its scopes.
+
+    Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
+    that numpy.save wrote."""
     beside = place.parent if place.is_file() else place
     trace = None if into else trace_file(ctx, output or beside / "trace.json", layout)
     timelines = decode_capture(open_capture(place, names_path, said, redact=redact), say, choice)

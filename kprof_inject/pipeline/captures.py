@@ -66,7 +66,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
         raise KprofError(f"{place} does not exist", hint=where_to_look(place))
     if not is_meant(place):
         hint = (
-            "this is what a capture was written as; give the capture, or its workspace"
+            "this file is part of a capture; give the capture or its workspace"
             if is_format(place)
             else "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
         )
@@ -83,7 +83,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
 def _refuse(given: object, place: Path, what: str, hint: str) -> None:
     """Raises ``KprofError`` if something was ``given`` that is for other places."""
     if given is not None:
-        raise KprofError(f"{what}, and {place} is not one", hint=hint, exit_code=2)
+        raise KprofError(f"{what}, but {place} is not one", hint=hint, exit_code=2)
 
 
 def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
@@ -131,7 +131,7 @@ def _missing(capture: Capture) -> Iterator[str]:
             damaged = counted(process.damaged_readings, "damaged line")
             yield f"skipped {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
-            yield f"process {process.pid} ended before it could finish its capture; this is what it had saved"
+            yield f"process {process.pid} ended before it could finish its capture; this is what it saved"
 
 
 def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:

@@ -47,7 +47,7 @@ def experiment(
         if state.state == "left alone":
             say(f"{state.name} was not delayed: {state.reason}")
     for replay in reports.replays:
-        say(f"{replay.kernel} was not launched again, because {replay.refusal}: its own launches take turns")
+        say(f"{replay.kernel} was not replayed, because {replay.refusal}: its own launches are used in turn")
     say_what_went_wrong(reports, say)
     if not any(read_experiments(folder)):
         raise nothing_happened("launched no kernel with delays", exit_code, reports, choice.kernel, program)

@@ -25,7 +25,7 @@ from kprof_inject.version import __version__
 
 _MOST_SAID = 10
 _MOST_PIDS = 4
-_BY_TIME = "; by their times alone, since no host's calls are known"
+_BY_TIME = "; by time alone, since no host calls are known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Merged:
         for launch, reason in self.refused[:_MOST_SAID]:
             yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
         if more := max(len(self.refused) - _MOST_SAID, 0):
-            yield f"not in the trace: {counted(more, 'more launch')}; the file says why of each"
+            yield f"not in the trace: {counted(more, 'more launch')}; the file says why for each"
 
 
 def default_output(trace: Path) -> Path:
@@ -140,12 +140,12 @@ def _require_another(target: Path, paths: Sequence[Path]) -> None:
     """Raises ``KprofError`` if the file cannot be a trace, or is one of those to be read."""
     if _ending(target) is None:
         raise KprofError(
-            f"the name {target.name} is not that of a merged trace",
-            hint="let it end in .json or .json.gz: a merged trace is in the format of torch.profiler's",
+            f"a merged trace cannot be named {target.name}",
+            hint="use .json or .json.gz: a merged trace has torch.profiler's format",
             exit_code=2,
         )
     if any(target.resolve() == path.resolve() for path in paths):
-        raise KprofError(f"{target} is one of the traces to be read", hint="name another file", exit_code=2)
+        raise KprofError(f"{target} is one of the input traces", hint="name another file", exit_code=2)
 
 
 def _ending(path: Path) -> str | None:
@@ -156,7 +156,7 @@ def _require_unix_time(traces: Sequence[TorchTrace]) -> None:
     for trace in traces if len(traces) > 1 else ():
         if not trace.is_unix_time:
             raise KprofError(
-                f"{trace.path} counts from a time of its own: where it stands beside others is not known",
+                f"{trace.path} has its own time base: its offset from other traces is unknown",
                 hint="merge it alone",
             )
 
@@ -240,7 +240,7 @@ def _refused(
     found = {device.numbers[each.launch] for device in devices for each in device.matching.matches}
     reasons = {device.numbers[each.launch]: each.reason for device in devices for each in device.matching.refusals}
     pids = listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MOST_PIDS) or "an unknown one"
-    other = f"is of another process than the traces, which are of {pids}"
+    other = f"is from another process than the traces, which are from {pids}"
     return [(timeline.launch, reasons.get(at, other)) for at, timeline in enumerate(timelines) if at not in found]
 
 
@@ -254,6 +254,6 @@ def _nothing_matched(traces: Sequence[TorchTrace], refused: Sequence[tuple[Launc
     return KprofError(
         f"no launch of the capture is in {listed([str(trace.path) for trace in traces], _MOST_PIDS)}: "
         f"{launch.kernel.name}, launch {launch.index} {reason}{others}",
-        hint="have torch.profiler on in the program that kprof-inject runs: both have to see the same run; --launches "
-        "all keeps every launch",
+        hint="use torch.profiler in the program that kprof-inject runs: both must see the same run; --launches all "
+        "keeps every launch",
     )

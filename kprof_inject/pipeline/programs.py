@@ -105,20 +105,20 @@ def run_and_fit(
     limit_bytes = min(choice.max_bytes, MOST_LAUNCH_BYTES)
     if fit.launch_bytes > limit_bytes:
         say(
-            f"not run again: {options} would keep them all, and the {fit.largest.ctas} CTAs of "
-            f"{fit.largest.kernel.name} would take {fit.launch_bytes} bytes, of which {limit_bytes} are allowed; "
-            "record fewer --warps, select less, or raise --max-bytes"
+            f"not rerun: {options} would keep all records, but the {fit.largest.ctas} CTAs of "
+            f"{fit.largest.kernel.name} would take {fit.launch_bytes} bytes, and the limit is {limit_bytes}; record "
+            "fewer --warps, select less, or raise --max-bytes"
         )
         return folder, exit_code
     if program_input.refusal:
-        say(f"not run again: {program_input.refusal}; {options} would keep them all")
+        say(f"not rerun: {program_input.refusal}; {options} would keep all records")
         return folder, exit_code
-    say(f"running once more with {options}, which keeps as many for every warp")
+    say(f"rerunning with {options}, which has room for as many in every warp")
     folder, exit_code = run(workspace, choice, fit.mode, program, program_input, say)
     still = fitted_buffer(read_capture(folder).launches, fit.mode)
     if still is not None:
         _say_losses(still.losses, say)
-        say("records were lost again: the program does something else in each run, or the buffer was made smaller")
+        say("records were lost again: the program differs between runs, or the buffer was made smaller")
     return folder, exit_code
 
 
@@ -165,7 +165,7 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
 def say_what_went_wrong(reports: Reports, say: Say) -> None:
     """Faults of ours inside the program, which went on; and its Python processes that we are not in."""
     for error in reports.errors:
-        say(f"an internal error of kprof-inject, which the program did not notice: {error}")
+        say(f"an internal error in kprof-inject, which the program did not notice: {error}")
     for command in reports.unreached[:_MOST_UNREACHED]:
         say(f"a Python process could not be reached, so its launches are missing: {command}")
     if len(reports.unreached) > _MOST_UNREACHED:
@@ -177,9 +177,9 @@ def _say_replays(reports: Reports, say: Say) -> None:
     if done:
         names = listed(list(dict.fromkeys(replay.kernel for replay in done)), _MOST_NAMES)
         seconds = sum(replay.seconds for replay in done)
-        say(f"launched {names} again to time the records, which took {seconds:.1f} s")
+        say(f"replayed {names} to time the records, which took {seconds:.1f} s")
     for replay in dict.fromkeys(replay for replay in reports.replays if replay.refusal):
-        say(f"{replay.kernel} was not relaunched to time the records, because {replay.refusal}")
+        say(f"{replay.kernel} was not replayed to time the records, because {replay.refusal}")
 
 
 def _say_losses(losses: Iterable[Need], say: Say) -> None:

@@ -54,8 +54,8 @@ def require_usable(sides: Sequence[Side]) -> None:
     for side in sides:
         if side.triton is not None and not (side.triton / "triton").is_dir():
             raise KprofError(
-                f"{side.triton} has no package triton",
-                hint=f"make it: pip install --no-deps --target {side.triton} triton==VERSION",
+                f"{side.triton} contains no triton package",
+                hint=f"install one: pip install --no-deps --target {side.triton} triton==VERSION",
             )
         command = [side.python, "-m", "kprof_inject", "--version"]
         try:
@@ -68,7 +68,7 @@ def require_usable(sides: Sequence[Side]) -> None:
             lines = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
             raise KprofError(
                 f"{side.python} cannot run kprof-inject: {lines[-1]}",
-                hint=f"install what it needs there: {side.python} -m pip install click lark msgspec numpy rich",
+                hint=f"install its requirements there: {side.python} -m pip install click lark msgspec numpy rich",
             )
 
 

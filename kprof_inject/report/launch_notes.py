@@ -62,14 +62,14 @@ def _range(spread: GroupSpread, noun: str) -> str:
 _CLOCK_NOTES = {
     ClockSource.FITTED: "clock: {mhz:.1f} MHz ± {percent:.2f} %, timer readings within {residual_ns:.0f} ns (rms); "
     "totals and shares are over {over}",
-    ClockSource.ASSUMED: "clock: {mhz:.0f} MHz is an assumption, {assumption}: the timer readings cannot tell, for the "
-    "launch is too short, or no record stands around the whole kernel. Durations may be off by {doubt}; "
+    ClockSource.ASSUMED: "clock: {mhz:.0f} MHz is assumed, {assumption}: the timer readings do not "
+    "say, because the launch is too short or no record encloses the whole kernel. Durations may be off by {doubt}; "
     "totals and shares are over all warps",
-    ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is an assumption, {assumption}: there are no timer readings to measure "
-    "it by. All times may be off by {doubt}, and each SM's first record is taken as the launch's start; "
-    "totals and shares are over {over}",
-    ClockSource.TIMER: "clock: none to fit: every record is a reading of the globaltimer, in nanoseconds, as exact as "
-    "its steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
+    ClockSource.NOMINAL: "clock: {mhz:.0f} MHz is assumed, {assumption}: there are no timer readings to measure it. "
+    "All times may be off by {doubt}, and each SM's first record is taken as the launch's start; totals and shares "
+    "are over {over}",
+    ClockSource.TIMER: "clock: no fit needed: every record is a globaltimer reading in nanoseconds, as exact as the "
+    "timer's steps. Each {cta} is taken to last from its first record to its last; totals and shares are over {over}",
 }
 # By the slots' source.
 _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {slots} at once on each"}
@@ -106,7 +106,7 @@ def _clock(summary: LaunchSummary) -> str:
         percent=100 * summary.clock_error,
         residual_ns=summary.residual_ns,
         cta=summary.cta_name,
-        assumption="the device's nominal rate" if known else "for the device's nominal rate is unknown too",
+        assumption="the device's nominal rate" if known else "since the device's nominal rate is unknown too",
         over="all warps of their partition" if summary.partitions else f"all {summary.warp_name}s",
         doubt=f"{100 * summary.clock_error:.0f} %" if known else "any factor",
     )
@@ -135,7 +135,7 @@ def _iterations(summary: LaunchSummary) -> Iterator[str]:
         if scope.iterations:
             yield f"iterations of {scope.scope}: {_series(scope.iterations)}"
         elif scope.kind == ScopeKind.ITERATION and scope.count:
-            yield f"iterations of {scope.scope}: their numbers are unknown, for records of their loops are missing"
+            yield f"iterations of {scope.scope}: their numbers are unknown, because records of their loops are missing"
 
 
 def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
@@ -218,7 +218,7 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
     if summary.ctas_never_ran:
         yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
     if summary.ctas_damaged:
-        yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, for the header contradicts itself"
+        yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, because the header contradicts itself"
 
 
 def _lost(summary: LaunchSummary) -> str:
@@ -227,11 +227,11 @@ def _lost(summary: LaunchSummary) -> str:
     if summary.is_foreign:
         return (
             f"lost: {lost} of {written} records ({of_all} %): there was no room for the last{whose}; totals and shares "
-            "cover only these. Give the buffer more room"
+            "cover only these. Use a larger buffer"
         )
     return (
-        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares "
-        "cover only these. --fit runs once more with rings that keep them all"
+        f"lost: {lost} of {written} records ({of_all} %): the ring keeps the newest{whose}; totals and shares cover "
+        "only these. --fit reruns with rings that keep them all"
     )
 
 

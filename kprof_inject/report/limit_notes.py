@@ -23,8 +23,8 @@ def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
     parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
     left_out = ""
     if count := speed_of_light.unknown:
-        left_out = f"; without {counted(count, 'operation')} under conditions or in loops that were not counted"
-    yield f"speed of light: the least share of its cycles that each scope needs {'; '.join(parts)}{left_out}"
+        left_out = f"; without {counted(count, 'operation')} under conditions or in loops with an unknown trip count"
+    yield f"speed of light: the minimum share of its cycles that each scope needs {'; '.join(parts)}{left_out}"
 
 
 def flight_notes(flights: Flights) -> Iterator[str]:
@@ -32,9 +32,9 @@ def flight_notes(flights: Flights) -> Iterator[str]:
     for flight in flights.flights:
         where = f" ({flight.source.rpartition('/')[2]})" if flight.source else ""
         line = f"in flight: {flight.work} by {flight.scope}{where}: {counted(flight.groups, 'group')}, "
-        line += f"{flight.depth} at once; {percent(flight.blocked_share)} were waited for"
+        line += f"{flight.depth} at once; {percent(flight.blocked_share)} blocked their wait"
         if flight.latency_ns is not None:
-            line += f", these for {short_time(flight.latency_ns)} from issue to completion"
+            line += f", and took {short_time(flight.latency_ns)} from issue to completion"
         yield line
     if flights.most_bytes_per_sm:
         line = f"bytes in flight: {size_text(round(flights.mean_bytes_per_sm))} on each SM on average, "
@@ -43,4 +43,4 @@ def flight_notes(flights: Flights) -> Iterator[str]:
             line += f"; {size_text(round(flights.needed_bytes))} would fill the loop's roof at this latency"
         yield line
     for operation, reason in flights.unpaired.items():
-        yield f"in flight: nothing is known about {operation}, for {reason}"
+        yield f"in flight: unknown for {operation}: {reason}"

@@ -9,9 +9,8 @@ from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
 from kprof_inject.quantities import percent
 
 MEANING = (
-    "slope: by how many cycles the kernel takes longer for each cycle that is added there on the way of a CTA: 1 is "
-    "critical, 0 is hidden, more is CTAs that hinder each other. A cycle that is saved there wins as much, as long as "
-    "it is few of them."
+    "slope: cycles that the kernel loses per cycle added there on a CTA's path: 1 is critical, 0 is hidden, above 1 "
+    "CTAs slow each other down. Saving a few cycles there gains as much for each."
 )
 
 # By so much, a delay of no cycles changes the kernel itself.
@@ -61,13 +60,13 @@ def _disagreements(slopes: KernelSlopes) -> Iterator[str]:
         share = place.blame.share if place.blame else 0.0
         if place.is_hidden and share >= _LARGE_PART:
             yield (
-                f"{place.scope.name}: {percent(share)} of the critical path goes through it, and yet no delay there "
-                "shows: another path is nearly as long, or it is the records' own time"
+                f"{place.scope.name}: {percent(share)} of the critical path goes through it, but delays there have no "
+                "effect: another path is nearly as long, or it is the records' own time"
             )
         elif place.is_critical and share < _SMALL_PART:
             yield (
-                f"{place.scope.name}: delays there show, and yet {percent(share)} of the critical path goes through "
-                "it: it is short, or what it holds up is in no scope"
+                f"{place.scope.name}: delays there slow the kernel, but {percent(share)} of the critical path goes "
+                "through it: it is short, or what it holds up is in no scope"
             )
 
 
@@ -77,8 +76,8 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
         if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
             more = "longer" if moved.value > 0 else "less long"
             yield (
-                f"{place.scope.name}: to insert anything there changes the kernel, which takes "
-                f"{percent(abs(moved.value))} {more} with a delay of no cycles; its slope is that of the changed kernel"
+                f"{place.scope.name}: inserting anything there changes the kernel, which takes "
+                f"{percent(abs(moved.value))} {more} with a zero-cycle delay; the slope is that of the changed kernel"
             )
     if not slopes.experiment.spins:
-        yield "how long a delay really takes could not be measured here: each is taken at its nominal length"
+        yield "the real length of the delays could not be measured here: nominal lengths are used"

@@ -93,5 +93,5 @@ class CausalStep:
 def _why_not(dumped: DumpedKernel) -> str:
     """Why a kernel with delays planned must run as it is; empty if it need not."""
     if dumped.info.triton_version != triton.__version__:
-        return f"Triton {dumped.info.triton_version} dumped it, and this is {triton.__version__}; dump again"
+        return f"Triton {dumped.info.triton_version} dumped it, but this is {triton.__version__}; dump again"
     return "an Inductor worker process compiled it; set compile_threads to 1" if is_compile_worker() else ""

@@ -195,7 +195,7 @@ class CompilerProcess:
             connection.send(task)
             if not connection.poll(max(time_limit_s, 0)):
                 self._stop()
-                raise KprofError("the compiler did not finish in time", hint="give it more: --time-limit SECONDS")
+                raise KprofError("the compiler did not finish in time", hint="raise --time-limit SECONDS")
             reply = connection.recv()
         except (EOFError, ConnectionError):
             self._stop()

@@ -105,7 +105,7 @@ def compiler() -> Iterator[CheckResult]:
     if clock_reads == _RECORDS:
         yield CheckResult("compiler", Status.OK, fact)
     else:
-        advice = "Proton's lowering in this Triton is not the known one; use another version"
+        advice = "this Triton has an unknown Proton lowering; use another version"
         yield CheckResult("compiler", Status.PROBLEM, fact, advice)
 
 
@@ -151,11 +151,11 @@ _OUT_OF_REACH = "nothing to do; programs under python -I, -E or -S, or with a cl
 _LIMIT_S = 120
 
 _INTERFERING = {
-    "TRITON_KERNEL_OVERRIDE": "dump saves what it puts in a kernel's place; unset it to see the kernel itself",
-    "TRITON_OVERRIDE_DIR": "dump saves what it puts in a kernel's place; unset it to see the kernel itself",
-    "TRITON_ALWAYS_COMPILE": "every process compiles every kernel again; unset it to save time",
-    "TRITON_STORE_BINARY_ONLY": "Triton then drops the TTGIR that we need; unset it",
-    "CUDA_LAUNCH_BLOCKING": "launches wait for their kernels and never overlap; unset it to see them as usual",
+    "TRITON_KERNEL_OVERRIDE": "dump saves the replaced kernel; unset it to see the original",
+    "TRITON_OVERRIDE_DIR": "dump saves the replaced kernel; unset it to see the original",
+    "TRITON_ALWAYS_COMPILE": "every process recompiles every kernel; unset it to save time",
+    "TRITON_STORE_BINARY_ONLY": "Triton then drops the TTGIR that kprof-inject needs; unset it",
+    "CUDA_LAUNCH_BLOCKING": "launches become synchronous and never overlap; unset it to see them as usual",
 }
 _OFF = ("", "0", "false", "off", "n", "no")
 
@@ -204,9 +204,11 @@ def environment() -> Iterator[CheckResult]:
     ours = program_environment(dict(os.environ), Path("SESSION"), Path("WORKSPACE/cache"))
     for name in sorted(os.environ):
         if name.startswith(("TRITON_", "TORCHINDUCTOR_")) and ours[name] != os.environ[name]:
-            yield CheckResult(name, Status.OK, f"{_value(name)}; while we run a program it is {ours[name]!r}")
+            yield CheckResult(
+                name, Status.OK, f"{_value(name)}; while kprof-inject runs a program it is {ours[name]!r}"
+            )
         elif name.startswith("TORCHINDUCTOR_"):
-            yield CheckResult(name, Status.OK, f"{_value(name)}; it holds for the program as always")
+            yield CheckResult(name, Status.OK, f"{_value(name)}; it applies to the program as usual")
 
 
 def _is_on(name: str) -> bool:

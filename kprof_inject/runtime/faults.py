@@ -10,7 +10,7 @@ import sys
 
 def fault_of(error: Exception) -> str:
     """A failure that is ours, and that the program does not see."""
-    return f"an internal error of kprof-inject: {type(error).__name__}: {first_line(error)}"
+    return f"an internal error in kprof-inject: {type(error).__name__}: {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:

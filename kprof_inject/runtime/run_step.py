@@ -68,7 +68,7 @@ class WorkspacePlans:
         kernel = workspace.kernel(variant.variant)
         dumped_by = kernel.info.triton_version
         if dumped_by != triton.__version__:
-            self._leave_alone(variant, f"Triton {dumped_by} dumped it, and this is {triton.__version__}; dump again")
+            self._leave_alone(variant, f"Triton {dumped_by} dumped it, but this is {triton.__version__}; dump again")
             return None
         if is_compile_worker():
             self._leave_alone(variant, "an Inductor worker process compiled it; set compile_threads to 1")

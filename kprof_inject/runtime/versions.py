@@ -205,8 +205,8 @@ def installed_version() -> TritonVersion:
     if missing := _missing_of(row):
         raise KprofError(
             f"Triton {triton.__version__} lacks what kprof-inject needs from it: {', '.join(missing)}",
-            hint=f"known to work are versions {_dotted(_VERSIONS[0].first)} to {_dotted(_VERSIONS[-1].first)}; "
-            "use one of them, or a newer kprof-inject",
+            hint=f"versions {_dotted(_VERSIONS[0].first)} to {_dotted(_VERSIONS[-1].first)} are known to work; use one "
+            "of them, or a newer kprof-inject",
         )
     return row
 

@@ -150,6 +150,6 @@ def _require_counter(target: Target) -> None:
     """Of AMD's, those before RDNA 4 count cycles by ``s_memtime``; the first letters behind ``gfx`` tell."""
     if not str(target.arch).startswith("gfx9"):
         raise KprofError(
-            f"a delay needs a counter of cycles, and none is known on {target}",
+            f"a delay needs a cycle counter, and none is known on {target}",
             hint="delays are for NVIDIA's GPUs, and for AMD's gfx9",
         )

@@ -181,7 +181,7 @@ class Function:
             ends = (self._point(region.end, indent),)
         else:
             raise KprofError(
-                f"{label} of {self.symbol} is never left, so it has no end to record",
+                f"{label} of {self.symbol} never exits, so it has no end to record",
                 where=module.position(operation.start),
                 hint="select a loop in it instead: --at loop",
             )
@@ -231,7 +231,7 @@ class Function:
         for operation, default, others in self.warp_specializations():
             if owner := self.illegal_owner(operation):
                 raise KprofError(
-                    f"no record may stand inside {owner.name}: Triton lowers its region once per element",
+                    f"no record is allowed inside {owner.name}: Triton lowers its region once per element",
                     where=self._module.position(owner.start),
                     hint="select the loop or the function around it",
                 )

@@ -40,7 +40,7 @@ _WORD = re.compile(r"\S+")
 # All else means something in a selector: marker(GLOB)=NAME.
 _NAME = re.compile(r"""[^\s"'\\=#()*?\[\]\x00-\x1f\x7f]+""")
 
-_HINT_ALONE = "on a line of its own: begin NAME, end [NAME] or mark NAME"
+_HINT_ALONE = "on its own line: begin NAME, end [NAME] or mark NAME"
 _HINT_BEHIND_CODE = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
 
 
@@ -74,7 +74,7 @@ def check_is_prose(comment: Comment, file: str, line_text: str) -> None:
         raise KprofError(
             "this comment looks like a marker, but is not one",
             where=Position(file, comment.line, comment.column, line_text),
-            hint="a marker begins with '# kprof:', in small letters and with the colon right after it",
+            hint="a marker begins with '# kprof:', in lower case and with the colon right after it",
         )
 
 
@@ -102,7 +102,7 @@ def _instruction(words: list[tuple[str, Position]], comment: Comment) -> Instruc
     (verb, where), *rest = words
     if verb in _VERBS_ALONE and not comment.is_alone:
         raise KprofError(
-            f"{verb!r} must stand on a line of its own",
+            f"{verb!r} must be on its own line",
             where=where,
             hint="put the comment on a line above or below; after a statement, give only its name",
         )
@@ -134,7 +134,7 @@ def _name(word: str, where: Position) -> str:
         raise KprofError(
             f"{word!r} cannot be a marker's name",
             where=where,
-            hint="a name has no quotes, parentheses, brackets, and none of \\ = # * ?",
+            hint="a name cannot contain quotes, parentheses, brackets, or any of \\ = # * ?",
         )
     return word
 
@@ -168,15 +168,15 @@ class OpenRanges:
         if start.suite is not place.suite:
             kind = "blocks" if start.function is place.function else "functions"
             raise KprofError(
-                f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line} "
-                f"stand in different {kind}",
+                f"{begin} on line {begin.where.line} and {instruction} on line {instruction.where.line} are in "
+                f"different {kind}",
                 where=instruction.where,
                 hint="put both into one block, with the same indentation",
             )
         statements = code_in(place.suite[start.index : place.index])
         if not statements:
             raise KprofError(
-                f"nothing stands between {begin} and its end",
+                f"there is nothing between {begin} and its end",
                 where=begin.where,
                 hint="put them around the statements to time",
             )
@@ -201,7 +201,7 @@ class OpenRanges:
         if end.name in names:
             begin, _ = self._open[-1]
             raise KprofError(
-                f"{end} stands inside {begin.name!r}, which begins on line {begin.where.line}",
+                f"{end} is inside {begin.name!r}, which begins on line {begin.where.line}",
                 where=end.where,
                 hint=f"ranges nest: put '# kprof: end {begin.name}' above",
             )
@@ -329,7 +329,7 @@ class _Reader:
         before, after = code_in(place.suite[: place.index]), code_in(place.suite[place.index :])
         if not before and not after:
             raise KprofError(
-                f"no statement stands before or after {instruction}",
+                f"there is no statement before or after {instruction}",
                 where=instruction.where,
                 hint="put it into a block that has statements",
             )
@@ -362,7 +362,7 @@ class _Reader:
         function = self._sources.function_at(self._file, line)
         if function is None:
             raise KprofError(
-                "this marker stands outside of any function",
+                "this marker is outside any function",
                 where=instruction.where,
                 hint="move it into the kernel; below the kernel's last line, its indentation counts",
             )

@@ -28,7 +28,7 @@ def _refusal(operation: Operation) -> str:
     again."""
     traits = operation.traits
     if traits.makes_pointers:
-        return f"makes pointers out of integers ({operation.name})"
+        return f"casts integers to pointers ({operation.name})"
     if _POINTER_TO_POINTER in operation.tail:
         return f"reads pointers from memory ({operation.name})"
     if traits.is_output:

@@ -85,9 +85,9 @@ def _parse_untagged(text: str) -> Selector:
         ) from None
     if isinstance(parsed.target, OpsOfLines) and parsed.target.which.first > parsed.target.which.last:
         raise KprofError(
-            f"the lines of {text!r} run backwards",
+            f"the lines of {text!r} are reversed",
             where=Position("--at", 1, text.index("line(") + 1, text),
-            hint="write the first line first",
+            hint="write the smaller line first",
             exit_code=2,
         )
     return parsed

@@ -89,7 +89,7 @@ def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:
         if found is None:
             raise _wrong(text, one, f"cannot read the tag {one!r}")
         if found["name"] in tags:
-            raise _wrong(text, one, f"two tags of one scope are called {found['name']!r}")
+            raise _wrong(text, one, f"two tags of one scope are named {found['name']!r}")
         tags[found["name"]] = Tag(found["name"], found["value"])
     if len(tags) > MOST_TAGS:
         raise _wrong(text, written[MOST_TAGS], f"a scope has {MOST_TAGS} tags at most")
@@ -111,7 +111,7 @@ def backend_of(view: ModuleView) -> str:
     found = next((found[1] for found in map(_TARGET.search, texts) if found), None)
     if found is None:
         raise KprofError(
-            "the module does not say what GPU it is for, and a tag needs to know",
+            "the module does not name its GPU, and a tag needs it",
             where=Position(view.module.file, 1, 1, ""),
             hint='its attributes must name it: ttg.target = "cuda:90"',
         )
@@ -126,7 +126,7 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     found = by_name or _last_assigned(tag.value, visible, site) or _counted(tag.value, visible, view, site)
     if found and found.type in _TO_I32:
         return found
-    what = _no_integer(found) if found else "is not one of the values that are visible there"
+    what = _no_integer(found) if found else "is not a value that is visible there"
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
         where=view.module.position(site.start.offset),
@@ -166,7 +166,7 @@ def _choice(visible: Sequence[Scalar]) -> str:
     variables = list(dict.fromkeys(one.variable for one in integers if one.variable))
     names = [one.name for one in integers]
     if not names:
-        return "no integer is visible there; select a place behind the one where it is made"
+        return "no integer is visible there; select a place after its definition"
     by_name = f"; by its name in the TTGIR: {listed(names, _MOST_LISTED)}"
     return (f"there is {listed(variables, _MOST_LISTED)}" if variables else "no variable is an integer there") + by_name
 

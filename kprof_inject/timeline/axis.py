@@ -20,7 +20,7 @@ from kprof_inject.timeline.timeline import Timeline
 _GLOBALTIMER = "the device's own globaltimer"
 _HOST_CLOCK = "the host's clock"
 _CONTRADICTED = "the host's clock, whose readings contradict each other: the error was widened"
-_NOT_READ = "not aligned: the host's clock was not read beside it"
+_NOT_READ = "not aligned: the host's clock was not read with it"
 _ALONE_ON_HOST = "not aligned: no other device has readings of its host's clock"
 
 

@@ -99,7 +99,7 @@ def _parse_range(part: str, where: Position) -> _Range:
         raise KprofError(
             f"{part.strip()!r} is neither a number nor a range" if part.strip() else "a number is missing",
             where=where,
-            hint="numbers from 0 and ranges, with commas between, such as 0,4-7,12-",
+            hint="numbers from 0 and ranges, separated by commas, such as 0,4-7,12-",
             exit_code=2,
         )
     first = int(found["first"])
@@ -110,7 +110,10 @@ def _parse_range(part: str, where: Position) -> _Range:
     last = int(found["last"])
     if last < first:
         raise KprofError(
-            f"no number is in {part.strip()}", where=where, hint=f"the smaller comes first: {last}-{first}", exit_code=2
+            f"no number is in {part.strip()}",
+            where=where,
+            hint=f"write the smaller one first: {last}-{first}",
+            exit_code=2,
         )
     return first, last + 1
 

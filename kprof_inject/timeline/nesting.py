@@ -49,16 +49,27 @@ def crossing(start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> tuple[ND
 def crossing_kinds(
     scope: NDArray[np.int16], start_at: NDArray[np.int64], end_at: NDArray[np.int64], count: int
 ) -> NDArray[np.bool_]:
-    """Which of the table's ``count`` scopes cross which: shape (scope, scope). Two of the same scope never do."""
+    """Which of the table's ``count`` scopes cross which: shape (scope, scope). Two of the same scope never do, but one
+    may stand in the other."""
     crosses = np.zeros((count, count), dtype=bool)
     places = np.unique(np.concatenate(crossing(start_at, end_at)))
     for kind in np.unique(scope[places]):
         own = np.flatnonzero(scope == kind)
-        # Of those of this kind, only the last that began before can still be open.
-        last = own[np.searchsorted(start_at[own], start_at[places]) - 1]
-        is_open = (start_at[last] < start_at[places]) & (end_at[last] > start_at[places])
-        crosses[kind, scope[places[is_open & (end_at[last] < end_at[places])]]] = True
+        # Of those of this kind that are open where another begins, the innermost ends first.
+        innermost = _innermost_at(start_at[places], start_at[own], end_at[own])
+        inside = np.flatnonzero(innermost >= 0)
+        ends_first = end_at[own[innermost[inside]]] < end_at[places[inside]]
+        crosses[kind, scope[places[inside[ends_first]]]] = True
     return crosses | crosses.T
+
+
+def _innermost_at(at: NDArray[np.int64], start_at: NDArray[np.int64], end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The innermost of scopes that do not cross which is open ahead of each place ``at``, or -1."""
+    after = np.concatenate((np.arange(len(start_at)), innermost_around(start_at, end_at)))
+    turns = np.concatenate((start_at, end_at))
+    order = np.argsort(turns)
+    last = np.searchsorted(turns[order], at) - 1
+    return np.where(last < 0, -1, after[order[last]])
 
 
 def lanes_of(crosses: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -97,8 +108,8 @@ def _range_maximum(values: NDArray[np.int64], begin: NDArray[np.int64], end: NDA
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """For each of a block's scopes: ``depth`` counts the scopes of its warp that are open around it, ``parent`` is the
-    place of the innermost that holds it whole, or -1. ``is_proper`` says that no two cross."""
+    """For each of a block's scopes: ``depth`` counts the scopes of its warp that hold it whole, ``parent`` is the place
+    of the innermost of these, or -1. ``is_proper`` says that no two cross."""
 
     depth: NDArray[np.int64]
     parent: NDArray[np.int64]
@@ -113,9 +124,34 @@ def nest(pairs: Pairs, record_count: int) -> Nesting:
     opened = np.cumsum(step, dtype=np.int64)
     depth = opened[pairs.start_at] - 1
     # In proper nesting, what was opened in a scope is closed in it: a last that ends out of turn shows.
-    is_proper = bool((opened[pairs.end_at] == depth).all())
-    parent = _last_one_level_up(depth) if is_proper else innermost_around(pairs.start_at, pairs.end_at)
-    return Nesting(depth, parent, is_proper)
+    if (opened[pairs.end_at] == depth).all():
+        return Nesting(depth, _last_one_level_up(depth), True)
+    # What is open and does not hold it whole is none of its depth: it may end before what begins in this one.
+    return Nesting(_count_around(pairs.end_at), innermost_around(pairs.start_at, pairs.end_at), False)
+
+
+def _count_around(end_at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each scope how many start before it and end after it."""
+    count = len(end_at)
+    here = np.arange(count)
+    rank = np.empty(count, dtype=np.int64)
+    rank[np.argsort(end_at)] = here
+    found = np.zeros(count, dtype=np.int64)
+    # Sorted by rank bit after bit, the highest first. Two scopes part where the first bit differs; what is in one group
+    # until then is still in the order of starts.
+    order = here
+    for bit in reversed(range(count.bit_length())):
+        mine = rank[order]
+        ends_late = mine >> bit & 1 == 1
+        group = mine >> (bit + 1) << (bit + 1)
+        late_before = np.cumsum(ends_late) - ends_late
+        late_before -= late_before[group]
+        found[order] += np.where(ends_late, 0, late_before)
+        place = np.where(ends_late, group + (1 << bit) + late_before, here - late_before)
+        parted = np.empty_like(order)
+        parted[place] = order
+        order = parted
+    return found
 
 
 def _last_one_level_up(depth: NDArray[np.int64]) -> NDArray[np.int64]:

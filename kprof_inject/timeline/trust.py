@@ -226,7 +226,7 @@ def _run_time(overhead: Overhead, clean: KernelResources, with_records: KernelRe
         return _Finding(Level.UNRELIABLE, f"{_effect(overhead)}; {limit}")
     if max(abs(overhead.low_percent), abs(overhead.high_percent)) > _TRUSTED_PERCENT:
         return _Finding(Level.CAREFUL, _why_careful(overhead))
-    cost = _effect(overhead) if overhead.is_measurable else f"recording costs nothing that can be measured ({overhead})"
+    cost = _effect(overhead) if overhead.is_measurable else f"recording has no measurable cost ({overhead})"
     return _Finding(Level.TRUSTWORTHY, f"{cost}; {_registers(clean, with_records)}")
 
 
@@ -249,27 +249,26 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
     """Why an overhead allows no verdict, and what would help; empty if it does allow one."""
     if overhead.percent < -_UNRELIABLE_PERCENT:
         return (
-            "with records the kernel took far less time than without, which records do not do: something else slowed "
-            "the run without them; run both again, on a GPU that does nothing else"
+            "with records the kernel took far less time than without, which records cannot cause: something else "
+            "slowed the run without them; run both again on an idle GPU"
         )
     # A cost that lies beyond the limit for sure is one, however large.
     if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
         return ""
     if clean.replayed_ns:
         return (
-            f"the times of {len(clean.replayed_ns)} launches without records and as many with them, made in turn, "
-            "scatter too much; use a GPU that does nothing else, or --replay with more"
+            f"the times of {len(clean.replayed_ns)} launches without records and as many with them, interleaved, "
+            "scatter too much; use an idle GPU, or a larger --replay"
         )
     if overhead.least_error_percent > _TRUSTED_PERCENT:
         return (
-            "the kernel is too short, for two runs of it differ by more than "
-            f"{_TRUSTED_PERCENT:g} % by themselves; --replay 50 compares it in one process, or give each launch more "
-            "work"
+            f"the kernel is too short: two runs of the same build differ by more than {_TRUSTED_PERCENT:g} %; --replay "
+            "50 compares within one process, or give each launch more work"
         )
     launches = " and ".join(str(len(usable_times(cost.times_ns or ()))) for cost in (clean, with_records))
     return (
         f"the times of {launches} launches, without records and with them, scatter too much; run the kernel more "
-        "often, on a GPU that does nothing else, or give each launch more work"
+        "often, use an idle GPU, or give each launch more work"
     )
 
 
@@ -286,14 +285,14 @@ def _why_careful(overhead: Overhead) -> str:
 
 
 def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:
-    reason = f"; it was not launched again, because {not_replayed}" if not_replayed else ""
+    reason = f"; it was not replayed, because {not_replayed}" if not_replayed else ""
     return _Finding(Level.UNKNOWN, f"{_why_not_timed(clean, with_records)}{reason}")
 
 
 def _why_not_timed(clean: KernelResources, with_records: KernelResources) -> str:
     for cost, which in ((clean, "without"), (with_records, "with")):
         if cost.not_timed:
-            return f"no launch was timed {which} records, for {cost.not_timed}"
+            return f"no launch was timed {which} records, because {cost.not_timed}"
         if cost.times_ns is None:
             return f"the capture has no times {which} records"
     fewest = min(len(usable_times(cost.times_ns or ())) for cost in (clean, with_records))

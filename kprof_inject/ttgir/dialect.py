@@ -104,7 +104,7 @@ class Traits:
     """It changes memory that others may read and change meanwhile."""
 
     makes_pointers: bool
-    """It makes pointers out of integers, so that no argument tells what memory it leads to."""
+    """It casts integers to pointers, so that no argument tells what memory it leads to."""
 
     is_foreign: bool
     """What it does is written in another language; its attributes say whether it does more than compute."""

@@ -86,7 +86,7 @@ class LocationTable:
 
     def chains_of(self, operation: Operation) -> tuple[Chain, ...]:
         """The source lines that the operation comes from, each with the calls that lead to it: none if its location is
-        unknown, several if it was made from several. Raises ``KprofError`` for an alias that stands for itself."""
+        unknown, several if it was made from several. Raises ``KprofError`` for an alias that refers to itself."""
         text = operation.location_text
         if text not in self._of_text:
             self._of_text[text] = self.chains(parse_location(text))
@@ -137,9 +137,9 @@ class LocationTable:
     def _endless(self, name: str) -> KprofError:
         definition = re.search(rf"(?<![\w$.-]){re.escape(name)}[ \t]*=", self._module.text)
         return KprofError(
-            f"the location {name} stands for itself",
+            f"the location {name} refers to itself",
             where=self._module.position(definition.start() if definition else 0),
-            hint="this is no valid MLIR; dump the file again",
+            hint="this is not valid MLIR; dump the file again",
         )
 
 

@@ -40,7 +40,7 @@ def syntax_error(error: UnexpectedInput, text: str, file: str) -> KprofError:
         return KprofError(
             f"the file ends inside a region; expected {_accepted(error)}",
             where=Position.at_offset(file, text, len(text.rstrip())),
-            hint="the file is cut off; dump it again",
+            hint="the file is truncated; dump it again",
         )
     start = after_gap(text, error.pos_in_stream or 0)
     readable = None if found in _WORDS else _readable().match(text, start)

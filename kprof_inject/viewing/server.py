@@ -130,9 +130,9 @@ def _no_port(port: int, error: OSError) -> KprofError:
     if error.errno == errno.EADDRINUSE:
         return KprofError(
             f"port {port} is in use",
-            hint="end what uses it, such as another view or trace_processor, or name another with --port",
+            hint="stop what uses it, such as another view or trace_processor, or choose another with --port",
         )
-    return KprofError(f"cannot use port {port}: {error.strerror}", hint="name another with --port")
+    return KprofError(f"cannot use port {port}: {error.strerror}", hint="choose another with --port")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, with_body: bool) -> None:
         self._too_slow.cancel()
         if not self._is_for_us():
-            self.send_error(HTTPStatus.FORBIDDEN, explain="This server answers to 127.0.0.1 and localhost alone.")
+            self.send_error(HTTPStatus.FORBIDDEN, explain="This server only answers to 127.0.0.1 and localhost.")
             return
         try:
             path = urlsplit(self.path).path

@@ -85,7 +85,7 @@ def _require_trace(path: Path, begin: bytes) -> None:
     if not begin:
         raise KprofError(f"{path} is empty", hint=_HINT)
     if not (b"".join(begin.split()).startswith(_JSON) or _is_packets(begin)):
-        raise KprofError(f"{path} is no trace", hint=_HINT)
+        raise KprofError(f"{path} is not a trace", hint=_HINT)
 
 
 def _unpacked(path: Path, begin: bytes) -> bytes:

@@ -24,7 +24,7 @@ MOST_MS = 60_000
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> TraceToShow:
     path = tmp_path_factory.mktemp("demo") / "demo.pftrace"
-    timelines = [decode_launch(launch) for launch in read_capture(REPO / "kprof_inject/demo/capture").launches]
+    timelines = [decode_launch(launch) for launch in read_capture(REPO / "tests/captures/matmul").launches]
     write_trace(path, timelines)
     return TraceToShow(path.name, path.open("rb"), last_launch(timelines))
 

@@ -109,14 +109,18 @@ def test_a_range_has_totals_until_it_is_cleared(page: ShownPage) -> None:
     assert length_ns(page) == whole, "selecting moves nothing"
     rows = [row.inner_text().split("\t") for row in totals.locator("tr").all()]
     assert rows[0] == ["scope", "count", "total", "share"]
-    shares = {name: float(share.split()[0]) for name, _, _, share in rows[1:] if share}
+    shares = {name.strip(): float(share.split()[0]) for name, _, _, share in rows[1:] if share}
     assert 90 < shares["attention"] <= 100 and shares["loop[0]"] <= shares["attention"]
-    expect(page.page.locator(".side-panel")).to_contain_text("share of the selected range")
+    legend = page.page.locator(".side-legend")
+    expect(legend).to_be_hidden()
+    totals.get_by_role("button", name="softmax").click()
+    expect(page.page.locator(".side-panel .chosen")).to_contain_text("All of softmax")
     page.page.get_by_role("button", name="Zoom in", exact=True).click()
     page.settle()
     assert length_ns(page) == pytest.approx(whole / 4, rel=0.02)
     page.press("Escape")
     expect(totals).to_be_hidden()
+    expect(legend).to_be_visible()
     page.press("m")
     expect(totals).to_be_visible()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attention_capture import save_attention
-from buffers import Cta, Scope, end, save_launch, start
+from buffers import Cta, Scope, end, save_launch, start, tagged
 from golden import read
 from kernel_code import give_code
 from planning import fixture_view
@@ -28,7 +28,7 @@ from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import decode_launch
 
-DEMO = REPO / "kprof_inject/demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 SCOPES = 300_000
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x1b[1m"
 
@@ -62,7 +62,7 @@ def selected(shown: ShownPage) -> str:
 
 
 def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path) -> None:
-    _, view = opened(show, attention, "overview")
+    shown, view = opened(show, attention, "overview")
     assert view.locator("h2").all_inner_texts() == [
         "Limit",
         "Findings",
@@ -76,6 +76,8 @@ def test_the_overview_has_findings_scopes_and_facts(show: Show, attention: Path)
     assert rows.nth(1).inner_text().split("\t")[0].strip() == "loop[0]"
     assert "attention.py:27" in rows.nth(1).inner_text()
     assert "waves" in view.locator(".fact-groups").inner_text()
+    shown.page.emulate_media(media="print")
+    assert view.evaluate("(view) => view.scrollHeight - view.clientHeight") == 0, "all of it goes to paper"
 
 
 def lossy(folder: Path, slots: int) -> Path:
@@ -113,7 +115,7 @@ def test_a_scope_of_which_all_starts_were_lost_has_no_figures(show: Show, tmp_pa
         *("", "–", "–", "–", "0", "–", "–", "–", "–", "k.py:3")
     ]
     kernel.get_by_role("button", name="kernel").click()
-    assert "no time of it is known" in shown.page.locator("#view-scopes").inner_text()
+    assert "its time is unknown" in shown.page.locator("#view-scopes").inner_text()
     _, view = opened(show, page, "source")
     assert [text.strip() for text in view.locator(".source-row.timed .figure").all_inner_texts()] == ["–", "–", "0 ×"]
 
@@ -206,6 +208,10 @@ def test_the_source_has_the_time_of_its_lines(show: Show, attention: Path) -> No
     assert (total == own, ran.endswith("×")) == (True, True)
     line.click()
     details = view.locator(".line-details")
+    view.get_by_role("region", name="Source").focus()
+    shown.press("ArrowDown")
+    expect(details.locator("h3")).to_have_text("Line 29")
+    shown.press("ArrowUp")
     assert "load k, v" in details.inner_text() and "attention.py:81" in details.inner_text()
     details.get_by_role("button", name="TTGIR", exact=True).click()
     assert selected(shown) == "TTGIR"
@@ -286,7 +292,25 @@ def test_what_matters_stands_in_the_overview_and_beside_the_source(show: Show, t
     assert "0.95" in line.inner_text()
 
 
-CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card")]
+def test_a_tag_s_values_lead_to_one_of_them(show: Show, tmp_path: Path) -> None:
+    records = [start(0, 100)]
+    for number, (expert, cycles) in enumerate([(7, 100), (-3, 200), (7, 100)]):
+        begin = 1_000 * (number + 1)
+        records += [*tagged(2, expert), start(1, begin), end(1, begin + cycles)]
+    scopes = [Scope("kernel"), Scope("expert loop", "loop", 0, tags=("expert",))]
+    launch = save_launch(tmp_path, scopes, [Cta([[*records, end(0, 5_000)]])], slots=32)
+    write_html(tmp_path / "page.html", [report_on(decode_launch(launch))])
+    shown, view = opened(show, tmp_path / "page.html", "scopes")
+    view.locator(".scope-list").get_by_role("button", name="expert loop").click()
+    rows = [row.split() for row in view.locator(".card tbody tr").all_inner_texts()]
+    assert [row[:2] for row in rows] == [["-3", "1"], ["7", "2"]]
+    view.get_by_role("button", name="-3", exact=True).click()
+    assert selected(shown) == "Timeline"
+    shown.settle()
+    assert "expert\n-3\n" in shown.panel()
+
+
+CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card, .line-details")]
     .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.innerText)"""
 
 
@@ -294,10 +318,10 @@ CUT_OFF = """(view) => [view, ...view.querySelectorAll(".card")]
 @pytest.mark.parametrize("kernel", ["attention", "matmul"])
 def test_no_text_is_cut_off_at_the_side(show: Show, request: pytest.FixtureRequest, kernel: str, tab: str) -> None:
     shown, view = opened(show, request.getfixturevalue(kernel), tab, width=1920, height=1200)
-    assert view.evaluate(CUT_OFF) == []
-    shown.page.set_viewport_size({"width": 1280, "height": 800})
-    shown.settle()  # a drawing follows its place in the next frame
-    assert view.evaluate(CUT_OFF) == []
+    for width, height in ((1920, 1200), (1280, 800), (800, 900)):
+        shown.page.set_viewport_size({"width": width, "height": height})
+        shown.settle()  # a drawing follows its place in the next frame
+        assert view.evaluate(CUT_OFF) == [], width
 
 
 def test_scopes_stand_below_their_partitions(show: Show, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_auto_leaves_each_warp_16_records(warps: int, floor: int) -> None:
 
 
 def test_no_room_for_16_records_is_refused_with_the_figures() -> None:
-    with pytest.raises(KprofError, match=r"takes 232000 of the 232448 bytes .* no room for 512 bytes") as caught:
+    with pytest.raises(KprofError, match=r"uses 232000 of the 232448 bytes .* no room for 512 bytes") as caught:
         auto(232000)
     assert "--buffer global" in caught.value.hint
 
@@ -78,12 +78,12 @@ def test_each_recorded_warp_gets_a_ring_that_is_a_power_of_two(mode: Mode, bytes
 
 
 def test_named_bytes_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(KprofError, match=r"takes 200000 of the 232448 bytes .* for 65536 bytes of records"):
+    with pytest.raises(KprofError, match=r"uses 200000 of the 232448 bytes .* for 65536 bytes of records"):
         chosen_buffer_bytes(Mode("shared", 65536), 200000, 4, None, H200)
 
 
 def test_a_ring_that_cannot_hold_one_scope_is_refused() -> None:
-    with pytest.raises(KprofError, match="32 bytes for the records of 8 warps leave 4 for each: one scope takes 16"):
+    with pytest.raises(KprofError, match="32 bytes for the records of 8 warps leave 4 per warp: one scope takes 16"):
         chosen_buffer_bytes(Mode("global", 32), 0, 8, None, H200)
 
 

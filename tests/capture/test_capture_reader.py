@@ -247,7 +247,7 @@ def test_a_truncated_buffer_is_an_error(tmp_path: Path, size: int) -> None:
     add_launch(begin_process(tmp_path / "p"))
     (launch,) = read_capture(tmp_path).launches
     launch.path.write_bytes(launch.path.read_bytes()[:size])
-    with pytest.raises(KprofError, match=r"bytes, where 384 were saved\n") as caught:
+    with pytest.raises(KprofError, match=r"bytes, but 384 were saved\n") as caught:
         launch.words()
     assert str(launch.path) in caught.value.what
 

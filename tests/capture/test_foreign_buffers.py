@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from foreign_buffers import Mark, Scope, Words, cute, cute_compact, flashinfer, sm_profiler, triton_distributed
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.capture.foreign.registry import PROFILERS
@@ -262,16 +263,16 @@ def test_a_description_beside_the_file_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("array", "said", "what"),
     [
-        (np.zeros(4), {"format": "cute"}, "whole words of 64 bits, and this array has 4 items of float64"),
-        (np.zeros(3, np.int32), {"format": "cute"}, "whole words of 64 bits"),
+        (np.zeros(4), {"format": "cute"}, "64-bit words, but this array has 4 items of float64"),
+        (np.zeros(3, np.int32), {"format": "cute"}, "consists of 64-bit words"),
         (np.zeros(0, np.int64), {"format": "flashinfer"}, "the buffer is empty"),
-        (np.zeros(9, np.int64), {}, "an array does not say what it is"),
+        (np.zeros(9, np.int64), {}, "an array does not say which profiler wrote it"),
         (np.zeros(9, np.int64), {"format": "cuter"}, "no profiler is called 'cuter'"),
         (np.zeros(9, np.int64), {"format": "cute"}, "nothing was recorded in it"),
         (np.zeros(9, np.int64), {"format": "cute", "units": 2}, "a buffer of 9 words is none of 2 units"),
-        (np.zeros(9, np.int64), {"format": "flashinfer", "units": 2}, "is not cut into units"),
+        (np.zeros(9, np.int64), {"format": "flashinfer", "units": 2}, "has no units"),
         (np.zeros(9, np.int64), {"format": "cute", "names": {-1: "a"}}, "event -1 has a name"),
-        (sm_profiler(2, 1, 3, {}, [0, 1])[:-1], {"format": "sm-profiler"}, "the buffer is cut off"),
+        (sm_profiler(2, 1, 3, {}, [0, 1])[:-1], {"format": "sm-profiler"}, "the buffer is truncated"),
         (object(), {"format": "cute"}, "this array has 1 items of object"),
     ],
 )
@@ -285,7 +286,12 @@ def test_files_that_numpy_cannot_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "torn.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00{'descr'")
     np.savez(tmp_path / "two.npz", a=np.zeros(5), b=np.zeros(5))
     (tmp_path / "objects.npy").write_bytes(_saved_objects(tmp_path))
-    for name in ("torn.npy", "two.npz", "objects.npy"):
+    np.savez(tmp_path / "encrypted.npz", np.zeros(5))
+    encrypted = bytearray((tmp_path / "encrypted.npz").read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        encrypted[encrypted.index(signature) + flags] |= 1
+    (tmp_path / "encrypted.npz").write_bytes(encrypted)
+    for name in ("torn.npy", "two.npz", "objects.npy", "encrypted.npz"):
         with pytest.raises(KprofError, match=name):
             read_saved_buffer(tmp_path / name, said)
     np.save(tmp_path / "bad.npy", WHOLE["flashinfer"][0])
@@ -294,8 +300,28 @@ def test_files_that_numpy_cannot_read_are_refused(tmp_path: Path) -> None:
         read_saved_buffer(tmp_path / "bad.npy")
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<u8', 'fortran_order': False, 'shape': (4,), }(",
+        "{'descr': '<u8', 'fortran_order': False, 'shape': (4,)\n  }\n }",
+        "(" * 1000,
+        "{[]: 1}",
+        "{'descr': '<u8', b'fortran_order': False}",
+        "{'descr': (), 'fortran_order': False, 'shape': (4,)}",
+        "{'descr': '<u8', 'fortran_order': False, 'shape': (True,)}",
+    ],
+)
+def test_headers_that_are_no_description_of_an_array_are_refused(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "made.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(32))
+    with pytest.raises(KprofError, match=r"made\.npy: NumPy cannot read it"):
+        read_saved_buffer(path, BufferDescription(format="flashinfer"))
+
+
 @pytest.mark.parametrize("ending", ["npy", "npz"])
 @given(damage=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3), cut=st.integers(0, 400))
+@example(damage=[(67, 0)], cut=0)
 @settings(max_examples=60, deadline=None)
 def test_damaged_files_are_read_or_refused(ending: str, damage: list[tuple[int, int]], cut: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

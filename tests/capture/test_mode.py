@@ -19,7 +19,7 @@ def test_of_the_named_warps_those_record_that_a_kernel_has() -> None:
 
 
 def test_a_kernel_with_none_of_the_named_warps_is_refused() -> None:
-    with pytest.raises(KprofError, match=r"it has 4 warps, 0 to 3, and none of those to record \(4, 7\)"):
+    with pytest.raises(KprofError, match=r"it has 4 warps, 0 to 3, and none of the selected ones \(4, 7\)"):
         Mode(warps=(4, 7)).recorded_warps(4)
 
 

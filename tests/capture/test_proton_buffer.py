@@ -238,22 +238,26 @@ def test_an_unknown_device_is_no_error(tmp_path: Path) -> None:
     [
         ("version", 2, r"has version 2 of Proton's buffer \(byte 0\), this program reads 1"),
         ("header_offset", 8, "is damaged at byte 4: its header begins at 8"),
-        ("header_size", 40, "is damaged at byte 8: 40 bytes of header, which takes 56"),
+        ("header_size", 40, "is damaged at byte 8: 40 bytes of header, but it takes 56"),
         ("payload_offset", 52, "is damaged at byte 12: its payload begins at 52, within the header"),
-        ("payload_offset", 0xFFFFFFFF, "is cut off: its payload goes from byte 4294967295 to 4294968319"),
-        ("payload_size", 1028, "is cut off: its payload goes from byte 56 to 1084, and it ends at byte 1080"),
-        ("payload_size", 1020, "goes on for 4 bytes after its payload, which ends at byte 1076"),
-        ("payload_size", 0xFFFFFFFF, "is cut off"),
-        ("block_num", 1, "is damaged at byte 24: 1 CTAs, where its payload has room for 2"),
+        ("payload_offset", 0xFFFFFFFF, "is truncated: its payload goes from byte 4294967295 to 4294968319"),
+        ("payload_size", 1028, "is truncated: its payload goes from byte 56 to 1084, but it ends at byte 1080"),
+        ("payload_size", 1020, "has 4 more bytes after its payload, which ends at byte 1076"),
+        ("payload_size", 0xFFFFFFFF, "is truncated"),
+        ("block_num", 1, "is damaged at byte 24: 1 CTAs, but its payload has room for 2"),
         ("block_num", 0xFFFFFFFF, "is damaged at byte 24: 4294967295 CTAs"),
         ("total_unit", 0, "is damaged at byte 28: a CTA has 0 warps"),
         ("total_unit", 0xFFFFFFFF, "is damaged at byte 28: a CTA has 4294967295 warps"),
         ("total_unit", 2, "is damaged at byte 36: 4 of 2 warps were recorded"),
-        ("total_unit", 1000, "is damaged at byte 32: 512 bytes for a CTA, where whole words and 4048 bytes are due"),
+        (
+            "total_unit",
+            1000,
+            "is damaged at byte 32: 512 bytes for a CTA, which must be whole words and at least 4048 bytes",
+        ),
         ("scratch_mem_size", 0, "has no records"),
         ("scratch_mem_size", 510, "is damaged at byte 32: 510 bytes"),
         ("scratch_mem_size", 4, "is damaged at byte 32: 4 bytes"),
-        ("scratch_mem_size", 2048, "is damaged at byte 24: 2 CTAs, where its payload has room for 0"),
+        ("scratch_mem_size", 2048, "is damaged at byte 24: 2 CTAs, but its payload has room for 0"),
         ("uid_num", 0, "is damaged at byte 36: 0 of 4 warps"),
         ("uid_num", 0xFFFFFFFF, "is damaged at byte 36"),
     ],
@@ -278,7 +282,7 @@ def test_a_file_that_is_cut_anywhere_is_told_to_be(tmp_path: Path) -> None:
     path = tmp_path / "cut.bin"
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        with pytest.raises(KprofError, match=rf"is cut off: .* ends at byte {size}\n"):
+        with pytest.raises(KprofError, match=rf"is truncated: .* ends at byte {size}\n"):
             read_proton_buffer(path)
 
 

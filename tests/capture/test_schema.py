@@ -93,7 +93,7 @@ KERNEL_JSON, TIMING = "p0/kernels/v0/kernel.json", "p0/kernels/v0/timing.json"
         (
             KERNEL_JSON,
             {"scope_table": {"version": 1, "scopes": [SCOPE | {"parent": 0}]}},
-            "$.scope_table: expected a parent of scope 0 that stands before it, got 0",
+            "$.scope_table: expected a parent of scope 0 that comes before it, got 0",
         ),
         (
             KERNEL_JSON,
@@ -142,7 +142,7 @@ def test_a_file_that_is_too_large_is_refused(older: Path, tmp_path: Path) -> Non
     capture = Path(shutil.copytree(older, tmp_path / "capture"))
     with (capture / KERNEL_JSON).open("ab") as file:
         file.truncate(1 << 40)
-    assert refusal(capture) == f"{KERNEL_JSON} is too large: no file of its kind has more than 4194304 bytes"
+    assert refusal(capture) == f"{KERNEL_JSON} is too large: files of its kind have at most 4194304 bytes"
 
 
 def _pipe(path: Path) -> None:
@@ -166,8 +166,8 @@ BUFFER, TTGIR, SOURCES = "p0/launch-000001.bin", "p0/kernels/v0/kernel.ttgir", "
     [
         (_pipe, "it is not a regular file"),
         (Path.mkdir, "it is not a regular file"),
-        (_device, "leads out of"),
-        (_link_out, "leads out of"),
+        (_device, "points outside"),
+        (_link_out, "points outside"),
     ],
     ids=["pipe", "folder", "device", "link"],
 )
@@ -219,9 +219,9 @@ def test_an_edit_that_makes_it_an_older_capture_is_noticed(whole: Path, tmp_path
     [
         ([0, 2], f"{LAUNCHES}:2: $.line: expected 2, got 3: lines are missing"),
         ([1, 2], f"{LAUNCHES}:1: $.line: expected 1, got 2: lines are missing"),
-        ([0, 1], f"{LAUNCHES} has 2 lines, where 3 were written: launches are missing"),
+        ([0, 1], f"{LAUNCHES} has 2 lines, but 3 were written: launches are missing"),
         ([0, 1, 1, 2], f"{LAUNCHES}:3: $.line: expected 3, got 2: lines are missing"),
-        ([], f"{LAUNCHES} has 0 lines, where 3 were written: launches are missing"),
+        ([], f"{LAUNCHES} has 0 lines, but 3 were written: launches are missing"),
     ],
 )
 def test_launches_that_were_deleted_are_missed(whole: Path, tmp_path: Path, kept: list[int], what: str) -> None:
@@ -234,7 +234,7 @@ def test_launches_that_were_deleted_are_missed(whole: Path, tmp_path: Path, kept
 def test_launches_without_their_list_are_missed(whole: Path, tmp_path: Path) -> None:
     capture = Path(shutil.copytree(whole, tmp_path / "capture"))
     (capture / LAUNCHES).unlink()
-    assert refusal(capture) == f"{LAUNCHES} has 0 lines, where 3 were written: launches are missing"
+    assert refusal(capture) == f"{LAUNCHES} has 0 lines, but 3 were written: launches are missing"
 
 
 @pytest.mark.parametrize("file", [LAUNCHES, END, KERNEL_JSON, TIMING])
@@ -248,14 +248,14 @@ def test_processes_of_two_runs_are_not_one_capture(whole: Path, tmp_path: Path) 
     capture = Path(shutil.copytree(whole, tmp_path / "capture"))
     other = save(tmp_path / "other", run="another")
     shutil.copytree(other / "p0", capture / "p9")
-    with pytest.raises(KprofError, match=r"the processes in .* are of several captures"):
+    with pytest.raises(KprofError, match=r"the processes in .* are from several captures"):
         read_capture(capture)
 
 
 def test_a_process_that_is_there_twice_is_noticed(whole: Path, tmp_path: Path) -> None:
     capture = Path(shutil.copytree(whole, tmp_path / "capture"))
     shutil.copytree(capture / "p0", capture / "p9")
-    with pytest.raises(KprofError, match="holds a process twice"):
+    with pytest.raises(KprofError, match="contains a process twice"):
         read_capture(capture)
 
 

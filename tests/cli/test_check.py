@@ -116,7 +116,7 @@ def test_what_triton_does_not_take_is_pointed_at(
     number, shown = next((n, shown) for n, shown in enumerate(text.splitlines(), 1) if found in shown)
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
-        f"bad.ttgir:{number}:{column}: error: Triton {triton.__version__} does not take this file: {what}",
+        f"bad.ttgir:{number}:{column}: error: Triton {triton.__version__} rejects this file: {what}",
         f"  {shown}",
         f"  {' ' * (column - 1)}^",
         "hint: it may come from another Triton version: check it with the one that wrote it",
@@ -177,14 +177,14 @@ def test_a_file_that_takes_too_long_is_given_up(kprof: CommandLine) -> None:
     assert ended.exit_code == 1
     assert ended.stderr.splitlines() == [
         "error: slow.ttgir: the compiler did not finish in time",
-        "hint: give it more: --time-limit SECONDS",
+        "hint: raise --time-limit SECONDS",
     ]
 
 
 @pytest.mark.parametrize(
     ("target", "what"),
     [
-        ("", "the module does not say what it was compiled for"),
+        ("", "the module does not name its target"),
         ('ttg.target = "metal:9", ', "the target 'metal:9' is not one that kprof-inject can compile for"),
     ],
 )

@@ -45,7 +45,7 @@ def test_the_hook_tells_sound_files_from_broken_ones(kprof: CommandLine) -> None
 
 
 def test_the_metrics_of_the_page_are_those_of_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = kprof_inject.load(REPO / "kprof_inject/demo/capture")
+    results = kprof_inject.load(REPO / "tests/captures/matmul")
     names: dict[str, object] = {}
     exec(PAGE["kernel_metrics.py"], names)
     monkeypatch.setattr(kprof_inject, "profile", lambda at: Profiled(results))

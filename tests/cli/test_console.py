@@ -17,7 +17,7 @@ from kprof_inject.cli.console import print_error, say, say_table, table_console
 from kprof_inject.cli.main import main
 from kprof_inject.errors import KprofError, Position
 
-DEMO = REPO / "kprof_inject/demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 SOFTMAX = FIXTURES / "3.6.0/cuda-90/softmax.ttgir"
 # A window's title, a colour by ESC and by C1's CSI, a cleared screen, text backwards, half a letter; and rich's markup.
 COMMANDS = "\x1b]0;owned\x07\x1b[31m\x9b2J\r\x7f\u202e\u2066\udc80"

@@ -179,8 +179,8 @@ def test_a_capture_that_is_given_twice_counts_once(kprof: CommandLine, before: P
     twice = kprof("diff", "before", "after", "--more-a", kprof.folder / "before", "--more-b", "after/../after")
     assert twice.stdout == once.stdout
     assert _said(twice) == [
-        f"kprof-inject: left out {kprof.folder / 'before'}: A has this capture already",
-        "kprof-inject: left out after/../after: B has this capture already",
+        f"kprof-inject: skipped {kprof.folder / 'before'}: A already has this capture",
+        "kprof-inject: skipped after/../after: B already has this capture",
     ]
 
 
@@ -190,10 +190,10 @@ def test_launches_can_be_chosen(kprof: CommandLine, before: Path) -> None:
 
 
 def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
-    demo = REPO / "kprof_inject/demo/capture"
+    demo = REPO / "tests/captures/matmul"
     ended = kprof("diff", demo, demo)
     assert ended.exit_code == 0
-    assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but of one launch each")
+    assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but from one launch each")
 
 
 @pytest.mark.parametrize(
@@ -233,10 +233,10 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
     (kprof.folder / "b.ttgir").write_text(a.read_text().replace("{num = 2 : i32}", "{num = 0 : i32}"))
     ended = kprof("diff", a, "b.ttgir")
     assert (ended.exit_code, ended.stderr) == (0, "")
-    assert ended.stdout == "load: asked for 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n"
+    assert ended.stdout == "load: issued 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n"
     (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)
     assert (first["id"], first["kind"], first["loop"], first["line"]) == ("ahead", "load", "loop[0]", 49)
-    assert kprof("diff", a, a).stdout == "the compiler made the same of both\n"
+    assert kprof("diff", a, a).stdout == "the compiler's output is the same\n"
     assert kprof("diff", a, "b.ttgir", "--fail-above", "5%").exit_code == 2
     (kprof.folder / "broken.ttgir").write_text("module {")
     assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")

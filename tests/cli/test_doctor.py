@@ -115,9 +115,9 @@ def test_variables_that_get_in_the_way(kprof: CommandLine) -> None:
     assert [rows[name]["status"] for name in ("CUDA_LAUNCH_BLOCKING", "TRITON_OVERRIDE_DIR")] == ["warning"] * 2
     assert "TRITON_ALWAYS_COMPILE" not in rows
     assert rows["TRITON_CACHE_DIR"]["fact"] == (
-        "is set to '/theirs'; while we run a program it is 'WORKSPACE/cache/triton'"
+        "is set to '/theirs'; while kprof-inject runs a program it is 'WORKSPACE/cache/triton'"
     )
-    assert rows["TORCHINDUCTOR_FREEZING"]["fact"] == "is set to '1'; it holds for the program as always"
+    assert rows["TORCHINDUCTOR_FREEZING"]["fact"] == "is set to '1'; it applies to the program as usual"
 
     ended = kprof("doctor", "--json", env={"TRITON_INTERPRET": "1"})
     assert ended.exit_code == 1

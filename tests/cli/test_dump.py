@@ -149,7 +149,7 @@ def test_a_folder_of_other_things_is_refused(kprof: CommandLine) -> None:
     ended = kprof("dump", "-o", ".", "--", ENDING, "0")
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.stderr.splitlines() == [
-        "error: . is not empty and no workspace of kprof-inject",
+        "error: . is not empty and not a kprof-inject workspace",
         "hint: name another folder with -o",
     ]
     assert sorted(os.listdir(kprof.folder)) == ["home", "notes.txt"]

@@ -18,7 +18,7 @@ from programs.child import REPO
 
 from kprof_inject.workspace import Workspace
 
-CAPTURE = REPO / "kprof_inject/demo/capture"
+CAPTURE = REPO / "tests/captures/matmul"
 VALIDATOR = jsonschema.Draft202012Validator(json.loads((REPO / "docs/explain.schema.json").read_text()))
 
 

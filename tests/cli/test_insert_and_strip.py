@@ -51,9 +51,9 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
 
     assert [line.rstrip() for line in ended.stderr.splitlines()] == [
         "kprof-inject: softmax_kernel: 4 scopes, 10 records",
-        " scope          selector      source         block     operations  others between",
+        " scope          selector      source         block     operations  foreign ops",
         " pass#0         loop=pass     softmax.py:21  function          23",
-        "   line(21-24)  line(21-24)   softmax.py:21  function          22               1",
+        "   line(21-24)  line(21-24)   softmax.py:21  function          22            1",
         "     max        line(23)=max  softmax.py:23  body               3",
         " pass#1         loop=pass     softmax.py:27  function          15",
         "kprof-inject:   loop=pass: 2 sites, 38 of 38 operations covered",
@@ -119,7 +119,7 @@ def test_a_cut_file_is_pointed_at_and_writes_nothing(kprof: CommandLine, command
     assert rest == [
         "      %0 = arith.constant 1 : i32",
         "                                 ^",
-        "hint: the file is cut off; dump it again",
+        "hint: the file is truncated; dump it again",
     ]
     if before is None:
         assert sorted(os.listdir(kprof.folder)) == ["cut.ttgir", "home"]
@@ -181,7 +181,7 @@ def test_stdin_is_called_by_its_name_in_diagnostics(kprof: CommandLine, command:
 def test_markers_of_a_source_that_was_not_dumped(kprof: CommandLine) -> None:
     text = (REPO / "ttgir_fixtures/3.6.0/cuda-90/marked_matmul.ttgir").read_text()
     kprof.write("marked.ttgir", text.replace("/kprof-inject/", f"{REPO}/"))
-    said = "kprof-inject: no sources were dumped beside this file; the markers are those of the source as it is now"
+    said = "kprof-inject: no sources were dumped with this file; markers come from the current source"
 
     assert said in kprof("insert", "marked.ttgir", "--dry-run").stderr.splitlines()
     assert said not in kprof("insert", "marked.ttgir", "--dry-run", "--at", "line(34)").stderr.splitlines()
@@ -354,7 +354,7 @@ def test_scopes_that_cross_are_marked_so(kprof: CommandLine) -> None:
 
     assert [line.split()[-1] for line in ended.stderr.splitlines()[2:4]] == ["b", "a"]
     assert ended.stderr.splitlines()[-1] == (
-        "kprof-inject:   scopes that cross hold a part of each other's time; '--split runs' takes them apart"
+        "kprof-inject:   crossing scopes contain part of each other's time; '--split runs' separates them"
     )
     assert [scope["crosses"] for scope in json.loads(kprof.read("plan.json"))["scopes"]] == [[1], [0]]
 
@@ -424,5 +424,5 @@ def test_a_wrong_marker_is_pointed_at_and_leaves_the_kernel_alone(kprof: Command
 
     ended = kprof("insert", "ws")
     assert ended.exit_code == 1
-    assert f"{kprof.folder}/twice.py:10:38: error: 'begin' must stand on a line of its own" in ended.stderr
+    assert f"{kprof.folder}/twice.py:10:38: error: 'begin' must be on its own line" in ended.stderr
     assert kprof("insert", "ws", "--at", "func").exit_code == 0

@@ -16,7 +16,7 @@ from kprof_inject.cli import main as main_module
 from kprof_inject.cli.main import main
 
 VECTOR_ADD = REPO / "ttgir_fixtures/3.6.0/cuda-90/vector_add.ttgir"
-FAULT = "kprof-inject: an internal error of kprof-inject: "
+FAULT = "kprof-inject: an internal error in kprof-inject: "
 
 
 def ended_with(

@@ -29,9 +29,9 @@ def test_a_report_says_what_was_timed_and_what_nobody_can_know(kprof: CommandLin
     ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all, load", "-v", "--html", "a.html")
     assert ended.exit_code == 0
     assert "4 CTAs, 2 groups   timed by the globaltimer" in ended.stdout
-    assert "LIMIT  not known: another profiler's buffer does not tell what the kernel does" in ended.stdout
+    assert "LIMIT  not known: another profiler's buffer does not say what the kernel does" in ended.stdout
     assert "assumed" not in ended.stdout and "--at" not in ended.stdout and "--fit" not in ended.stdout
-    assert "clock: none to fit: every record is a reading of the globaltimer" in ended.stdout
+    assert "clock: no fit needed: every record is a globaltimer reading" in ended.stdout
     assert "lost: 3 of 19 records (16 %): there was no room for the last, in 1 group of 1 CTA" in ended.stdout
     launch = json.loads(
         kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--names", "all,load", "--json").stdout
@@ -65,9 +65,12 @@ def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
 def test_what_does_not_fit_is_said(kprof: CommandLine) -> None:
     save_sm_profiler(kprof, "a.npy", 320)
     ended = kprof("report", "a.npy")
-    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (2, "error: a.npy: an array does not say what it is")
+    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (
+        2,
+        "error: a.npy: an array does not say which profiler wrote it",
+    )
     ended = kprof("report", "a.npy", "--buffer-format", "flashinfer")
-    assert ended.exit_code == 1 and "entries are none of flashinfer's" in ended.stderr
+    assert ended.exit_code == 1 and "entries are not flashinfer entries" in ended.stderr
     ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--scope-names", "a.json")
     assert ended.exit_code == 2 and "--scope-names is for a file with Proton's host_buffer" in ended.stderr
     ended = kprof("view", "a.npy")

@@ -64,7 +64,7 @@ def test_a_program_that_somebody_stopped_is_not_run_again(kprof: CommandLine) ->
     ended = kprof("profile", "prog.py")
     assert (ended.exit_code, ended.stdout) == (143, "stops\n")
     assert ended.stderr.splitlines()[-1] == (
-        "kprof-inject: stopped by SIGTERM: the program is not run again; insert and run go on from here"
+        "kprof-inject: stopped by SIGTERM: not rerunning the program; continue with insert and run"
     )
     assert len(list(kprof.folder.glob("kprof_out/kernels/*/kernel.json"))) == 1
 
@@ -101,14 +101,14 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
     assert (ended.exit_code, ended.stdout) == (3, "ran\n")
     assert ended.errors() == ["error: the program compiled no kernel: it ended with exit code 3"]
     # What was there stays, and is not taken for this program's.
-    assert "report shows what was there: kprof_out/captures/001: examples/matmul.py --repeat 30, capt" in ended.stderr
+    assert "report shows what was there: kprof_out/captures/002: examples/matmul.py --repeat 30 --num-stages 3" in ended.stderr
     assert "matmul_kernel" in kprof("list").stdout
 
 
 def test_a_layout_is_for_drawings(kprof: CommandLine) -> None:
     ended = kprof("profile", "--trace", "scopes.csv", "--layout", "cta", "--", CROSS_COMPILE)
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .csv file is not one"
+    assert ended.stderr.splitlines()[0] == "error: --layout is for timelines, and a .csv file is not one"
     assert os.listdir(kprof.folder) == ["home"]
 
 

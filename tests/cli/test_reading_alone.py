@@ -66,7 +66,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     (folder / "site").mkdir()
     (folder / "site/sitecustomize.py").write_text(WITHOUT)
     (folder / "program.py").write_text("import triton\n")
-    shutil.copytree(REPO / "kprof_inject/demo/capture", folder / "capture")
+    shutil.copytree(REPO / "tests/captures/matmul", folder / "capture")
     shutil.copy(FIXTURES / "3.6.0/cuda-90/softmax.ttgir", folder)
     env = {"PYTHONPATH": python_path(folder / "site")}
     child = run_python("-c", ALL_IN_ONE_PROCESS, json.dumps(COMMANDS), folder=folder, env=env)
@@ -100,7 +100,7 @@ def test_what_reads_captures_and_ttgir_works(ended: Ended) -> None:
 def test_the_demo_says_why_it_replays(ended: Ended) -> None:
     said = ended["demo -o"][2]
     assert "to profile the example itself, install torch and triton: pip install 'torch>=2.7' 'triton>=3.5.1'\n" in said
-    assert "without torch and triton: replaying a capture" in said
+    assert "without torch and triton: replaying captures" in said
     assert "compiled" not in said
 
 

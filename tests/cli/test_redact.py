@@ -71,7 +71,5 @@ def test_the_help_says_what_goes_and_what_stays(command: str) -> None:
     found = root.get_command(click.Context(root), command)
     assert found is not None
     text = " ".join(found.get_help(click.Context(found)).split())
-    assert (
-        "Leave out of all that is written: the program's command line, its Python's path, and the hosts' names" in text
-    )
-    assert "What stays: the kernels' names, source, TTGIR and integer arguments" in text
+    assert "Omit from all output: the program's command line, its Python path, and host names" in text
+    assert "Kept: the kernels' names, source, TTGIR and integer arguments" in text

@@ -24,7 +24,7 @@ TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012,
 @pytest.fixture
 def capture(kprof: CommandLine) -> Path:
     """The recorded capture, as if the times of its kernel were those."""
-    folder = Path(shutil.copytree(REPO / "kprof_inject/demo/capture", kprof.folder / "capture"))
+    folder = Path(shutil.copytree(REPO / "tests/captures/matmul", kprof.folder / "capture"))
     (path,) = folder.glob("*/kernels/*/kernel.json")
     clean = {"registers": 210, "spills": 0, "shared_bytes": 98304, "ctas_per_sm": 2, "times_ns": TIMES_NS}
     path.write_text(json.dumps(json.loads(path.read_text()) | {"clean": clean, "ctas_per_sm": 2}))

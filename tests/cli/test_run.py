@@ -87,7 +87,7 @@ def test_moved_stores_need_two_records_of_each_iteration(kprof: CommandLine, wor
     refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
     assert [got(values)[2] for values in refused.json_lines()] == [[], [], []]
     assert (
-        "accumulate: --sched-stores moves the store of a start to its end, and iterations have one record alone; "
+        "accumulate: --sched-stores moves the store of a start to its end, and iterations have only one record; "
         "insert with --iter-records two"
     ) in refused.stderr
 
@@ -192,7 +192,7 @@ def test_a_kernel_that_another_triton_dumped_is_left_alone(kprof: CommandLine, w
     ended = kprof("run", workspace, CROSS_COMPILE)
     assert [values["records"] for values in ended.json_lines()] == [[], [], []]
     (error,) = ended.errors()
-    assert "scale: Triton 2.0.0 dumped it, and this is " in error
+    assert "scale: Triton 2.0.0 dumped it, but this is " in error
     assert ended.exit_code == 1
 
 

@@ -92,7 +92,7 @@ def test_records_that_were_lost_are_kept_by_a_second_run(fitted: Fitted, capsys:
     assert (folder.parent / folder.name, exit_code) == (max(folder.parent.iterdir()), 2)
     told = capsys.readouterr().err
     assert "kernel: 12 of 60 records were lost; a warp wrote up to 20, and its ring holds 16" in told
-    assert "running once more with --buffer shared --buffer-bytes 256" in told
+    assert "rerunning with --buffer shared --buffer-bytes 256" in told
     assert "lost again" not in told
 
 
@@ -105,7 +105,7 @@ def test_a_program_that_does_more_each_time_is_told_of(fitted: Fitted, capsys: p
 def test_a_buffer_beyond_the_limit_is_not_tried(fitted: Fitted, capsys: pytest.CaptureFixture[str]) -> None:
     modes, _, exit_code = fitted(20, max_bytes=1000)
     assert (len(modes), exit_code) == (1, 1)
-    assert "the 3 CTAs of kernel would take 1152 bytes, of which 1000 are allowed" in capsys.readouterr().err
+    assert "the 3 CTAs of kernel would take 1152 bytes, and the limit is 1000" in capsys.readouterr().err
 
 
 def test_a_run_that_somebody_stopped_is_the_only_one(fitted: Fitted) -> None:
@@ -121,4 +121,4 @@ def test_a_program_whose_input_is_gone_is_not_run_again(
     modes, _, exit_code = fitted(20, given=given)
     assert (len(modes), exit_code) == (1, 1)
     told = capsys.readouterr().err
-    assert "not run again: its input was too much; --buffer shared --buffer-bytes 256 would keep them all" in told
+    assert "not rerun: its input was too much; --buffer shared --buffer-bytes 256 would keep all records" in told

@@ -98,7 +98,7 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
     assert ended.stderr.splitlines()[0] == (
         "kprof-inject: settings of pyproject.toml: buffer-bytes, warps, sched-stores, fit"
     )
-    assert "it has 4 warps, 0 to 3, and none of those to record (9)" in ended.stderr
+    assert "it has 4 warps, 0 to 3, and none of the selected ones (9)" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_a_mode_may_be_a_setting(kprof: CommandLine) -> None:
         ('launchs = "all"', "there is no setting 'launchs'", "did you mean launches or launch or max-launches?"),
         ("max_bytes = 5", "there is no setting 'max_bytes'", "did you mean max-bytes?"),
         ('max-bytes = "5"', "max-bytes must be a whole number", None),
-        ('buffer-bytes = "all"', "buffer-bytes cannot be this: 'all' is not a valid integer range.", None),
+        ('buffer-bytes = "all"', "invalid value for buffer-bytes: 'all' is not a valid integer range.", None),
         ("sched-stores = 1", "sched-stores must be true or false", None),
         ("max-bytes = true", "max-bytes must be a whole number", None),
-        ("max-bytes = 0", "max-bytes cannot be this: 0 is not in the range x>=1.", None),
-        ('buffer = "heap"', "buffer cannot be this: 'heap' is not one of 'shared', 'global'.", None),
+        ("max-bytes = 0", "invalid value for max-bytes: 0 is not in the range x>=1.", None),
+        ('buffer = "heap"', "invalid value for buffer: 'heap' is not one of 'shared', 'global'.", None),
         ("at = [57]", "at must be a list: a string for each", None),
         ("launches = 3", "launches must be a string", None),
     ],

@@ -40,13 +40,13 @@ def test_the_table_says_which_values_were_taken(kprof: CommandLine, grouped: str
 def test_a_tag_without_a_selector_before_it(kprof: CommandLine, grouped: str) -> None:
     ended = kprof("insert", grouped, "--tag", "tile=tile", "--at", "func")
     assert (ended.exit_code, ended.stdout) == (2, "")
-    assert "--tag tile=tile goes behind the --at that it is for" in ended.stderr
+    assert "--tag tile=tile must follow the --at that it belongs to" in ended.stderr
 
 
 def test_a_value_that_is_not_there_is_an_error_at_the_site(kprof: CommandLine, grouped: str) -> None:
     ended = kprof("insert", grouped, "--at", "loop[0]", "--tag", "tile=nobody")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert "error: tag tile of loop[0]: nobody is not one of the values that are visible there" in ended.stderr
+    assert "error: tag tile of loop[0]: nobody is not a value that is visible there" in ended.stderr
     assert "hint: there is tile, n_problems; by its name in the TTGIR: %tile_4, %tile" in ended.stderr
 
 

@@ -164,7 +164,7 @@ def test_a_number_that_is_none_is_a_usage_error_at_its_place(kprof: CommandLine,
     assert ended.exit_code == 2
     assert ended.stderr == (
         "--cta:1:3: error: 'a-4' is neither a number nor a range\n  0,a-4\n    ^\n"
-        "hint: numbers from 0 and ranges, with commas between, such as 0,4-7,12-\n"
+        "hint: numbers from 0 and ranges, separated by commas, such as 0,4-7,12-\n"
     )
 
 
@@ -199,11 +199,11 @@ def test_the_layout_is_what_stands_below_each_other(kprof: CommandLine, capture:
 def test_a_table_has_no_layout(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("trace", "capture", "-o", "scopes.parquet", "--layout", "sm")
     assert ended.exit_code == 2
-    assert ended.stderr.splitlines()[0] == "error: --layout is for drawings, and a .parquet file is not one"
+    assert ended.stderr.splitlines()[0] == "error: --layout is for timelines, and a .parquet file is not one"
 
 
 OPEN = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
-ROWS = "it has a row for each scope that ran: DuckDB, Polars and pandas read it"
+ROWS = "one row per scope that ran: DuckDB, Polars and pandas read it"
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capt
 @pytest.mark.parametrize(
     ("setting", "what"),
     [
-        ('sm = "x"', "sm cannot be this: 'x' is neither a number nor a range"),
-        ('sm = ""', "sm cannot be this: a number is missing"),
-        ("sm = -1", "sm cannot be this: '-1' is neither a number nor a range"),
+        ('sm = "x"', "invalid value for sm: 'x' is neither a number nor a range"),
+        ('sm = ""', "invalid value for sm: a number is missing"),
+        ("sm = -1", "invalid value for sm: '-1' is neither a number nor a range"),
         ("sm = 1.5", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
         ("sm = true", 'sm must be a whole number, or a string such as "0,4-7,12-"'),
     ],
@@ -331,7 +331,7 @@ def test_the_shell_offers_the_scopes_of_the_capture(kprof: CommandLine, capture:
 @pytest.fixture
 def host_buffer(kprof: CommandLine) -> Path:
     """The demo's buffer with Proton's header before it, and what its scope ids are called."""
-    (process,) = (REPO / "kprof_inject/demo/capture").glob("*/process.json")
+    (process,) = (REPO / "tests/captures/matmul").glob("*/process.json")
     lines = map(json.loads, (process.parent / "launches.jsonl").read_text().splitlines())
     *_, launch = (line for line in lines if "drop" not in line)
     kernel = json.loads((process.parent / "kernels" / launch["variant"] / "kernel.json").read_text())
@@ -348,7 +348,7 @@ def host_buffer(kprof: CommandLine) -> Path:
 def test_protons_own_buffer_is_a_capture_too(kprof: CommandLine, host_buffer: Path) -> None:
     ended = kprof("trace", "matmul.bin", "--scope-names", "names.json", "-o", "buffer.csv")
     assert ended.exit_code == 0, ended.stderr
-    shutil.copytree(REPO / "kprof_inject/demo/capture", kprof.folder / "capture")
+    shutil.copytree(REPO / "tests/captures/matmul", kprof.folder / "capture")
     assert kprof("trace", "capture", "-o", "capture.csv").exit_code == 0
     told = [
         Counter(
@@ -402,7 +402,7 @@ def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> No
     ended = kprof("trace", "capture", "--scope-names", "names.json")
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr.startswith(
-        "error: --scope-names is for a file with Proton's host_buffer, and capture is not one"
+        "error: --scope-names is for a file with Proton's host_buffer, but capture is not one"
     )
 
 

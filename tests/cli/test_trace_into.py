@@ -27,7 +27,7 @@ def test_it_says_how_exact_the_times_are_and_writes_beside_the_trace(kprof: Comm
     assert (ended.exit_code, ended.stdout) == (0, "")
     matched, wrote, advice = ended.stderr.splitlines()
     # Half of the 400 ns that the bar leaves, a step of the timer, and what clocks drift in the launch.
-    how = "by their times alone, since no host's calls are known"
+    how = "by time alone, since no host calls are known"
     assert matched == f"kprof-inject: rank 0, device 0: 1 of 1 launch matched, within ± 235 ns; {how}"
     assert wrote.startswith("kprof-inject: wrote rank0.kprof.json: 1 trace with 1 launch, ")
     assert "ui.perfetto.dev" in advice
@@ -49,7 +49,7 @@ def test_several_ranks_become_one_file(kprof: CommandLine) -> None:
 def test_a_launch_without_a_trace_of_its_process_is_named(kprof: CommandLine) -> None:
     save_ranks(kprof, 2)
     ended = kprof("trace", "capture", "--into", "rank0.json", "--layout", "cta")
-    reason = "it is of another process than the traces, which are of 11"
+    reason = "it is from another process than the traces, which are from 11"
     assert f"kprof-inject: not in the trace: matmul, launch 0: {reason}" in ended.stderr.splitlines()
 
 
@@ -57,9 +57,13 @@ def test_a_launch_without_a_trace_of_its_process_is_named(kprof: CommandLine) ->
     ("options", "message", "exit_code"),
     [
         (("--into", "nowhere.json"), "error: cannot read nowhere.json: No such file or directory", 1),
-        (("--into", "capture/0/process.json"), "error: capture/0/process.json is no trace: it has no traceEvents", 1),
-        (("--into", "rank0.json", "-o", "rank0.json"), "error: rank0.json is one of the traces to be read", 2),
-        (("--into", "rank0.json", "-o", "a.csv"), "error: the name a.csv is not that of a merged trace", 2),
+        (
+            ("--into", "capture/0/process.json"),
+            "error: capture/0/process.json is not a trace: it has no traceEvents",
+            1,
+        ),
+        (("--into", "rank0.json", "-o", "rank0.json"), "error: rank0.json is one of the input traces", 2),
+        (("--into", "rank0.json", "-o", "a.csv"), "error: a merged trace cannot be named a.csv", 2),
     ],
 )
 def test_what_cannot_be_is_an_error(kprof: CommandLine, options: tuple[str, ...], message: str, exit_code: int) -> None:

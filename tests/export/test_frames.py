@@ -88,7 +88,7 @@ def test_what_is_not_installed_is_named(
 
 @pytest.mark.parametrize("make", [to_pandas, to_arrow])
 def test_a_single_timeline_is_told_to_be_a_list(make: Callable[[Any], Any], timelines: list[Timeline]) -> None:
-    with pytest.raises(KprofError, match="takes a list of timelines") as caught:
+    with pytest.raises(KprofError, match="expected a list of timelines") as caught:
         make(timelines[0])
     assert caught.value.hint == "write [timeline]"
 

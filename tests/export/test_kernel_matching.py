@@ -151,7 +151,7 @@ def test_replays_to_a_beat_are_not_guessed() -> None:
         require_truth(made, [made.launches[6]], found, made.bars)
     without = match([in_graph(made.launches[6])], made.bars)
     assert not without.matches
-    assert "no host's call tells which" in without.refusals[0].reason
+    assert "no host call decides which" in without.refusals[0].reason
 
 
 def test_a_replay_is_found_beside_launches_that_the_host_called() -> None:
@@ -168,7 +168,7 @@ def test_an_outlier_is_named_and_leaves_the_others_their_error() -> None:
     bars[20] = replace(bars[20], span=Span(span.start_ns + 9_000, span.end_ns + 9_000))
     found = match(made.launches, bars, made.prior())
     assert [refusal.launch for refusal in found.refusals] == [20]
-    assert "outside of the nearest kernel of its name" in found.refusals[0].reason
+    assert "outside the nearest kernel of its name" in found.refusals[0].reason
     assert found.error_ns < 500
 
 
@@ -189,11 +189,11 @@ BAR = Bar("matmul", Span(50_500, 59_500), 0, 7, 0, 7, 1, (4, 1, 1), (128, 1, 1))
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        (replace(LAUNCH, ran=None), "has no CTA whose times were read"),
+        (replace(LAUNCH, ran=None), "has no CTA with timer readings"),
         (replace(LAUNCH, names=frozenset({"add"})), "has no kernel of its name in the trace"),
-        (replace(LAUNCH, grids=frozenset({(8, 1, 1)})), "has another grid than the kernels of its name: 4x1x1"),
-        (replace(LAUNCH, threads=64), "has 64 threads in a CTA, where the kernels of its name and grid have 128"),
-        (replace(LAUNCH, ran=Span(1_000, 40_000)), "took longer than every kernel that it may be"),
+        (replace(LAUNCH, grids=frozenset({(8, 1, 1)})), "has a different grid from the kernels of its name: 4x1x1"),
+        (replace(LAUNCH, threads=64), "has 64 threads per CTA, but the kernels of its name and grid have 128"),
+        (replace(LAUNCH, ran=Span(1_000, 40_000)), "took longer than every candidate kernel"),
         (replace(LAUNCH, called=Span(100, 200)), ""),
     ],
 )
@@ -212,5 +212,5 @@ def test_two_launches_of_one_kernel_get_none() -> None:
     found = match([LAUNCH, LAUNCH], [BAR])
     assert not found.matches
     assert {refusal.reason for refusal in found.refusals} == {
-        "fits several kernels at once, or one that another launch fits, too"
+        "matches several kernels, or one that another launch also matches"
     }

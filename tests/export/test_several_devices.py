@@ -77,7 +77,7 @@ def test_devices_that_cannot_be_aligned_each_begin_at_zero(tmp_path: Path) -> No
     assert all(0 <= number(row, "ts") < 100 for row in kernels)
     assert [(one["axis"], one["aligned_by"]) for one in data] == [
         (0, "not aligned: no other device has readings of its host's clock"),
-        (1, "not aligned: the host's clock was not read beside it"),
+        (1, "not aligned: the host's clock was not read with it"),
     ]
 
 

@@ -83,7 +83,7 @@ def test_what_draws_nothing_has_no_layout(ending: str, timelines: list[Timeline]
     path = tmp_path / f"a{ending}"
     with pytest.raises(KprofError) as caught:
         write_trace(path, timelines, "sm")
-    assert caught.value.what == f"--layout is for drawings, and a {ending} file is not one"
+    assert caught.value.what == f"--layout is for timelines, and a {ending} file is not one"
     assert caught.value.hint == "leave it out, or write .json or .json.gz or .pftrace or .pftrace.gz"
     assert caught.value.exit_code == 2
     assert not path.exists()
@@ -144,7 +144,7 @@ def test_another_ending_is_a_usage_error(name: str, timelines: list[Timeline], t
         write_trace(tmp_path / name, timelines)
     assert caught.value.exit_code == 2
     assert caught.value.hint == (
-        "end it in one of .json, .json.gz, .pftrace, .pftrace.gz, .csv, .csv.gz, .parquet, .hatchet"
+        "use one of the extensions .json, .json.gz, .pftrace, .pftrace.gz, .csv, .csv.gz, .parquet, .hatchet"
     )
     assert not (tmp_path / name).exists()
 

@@ -12,7 +12,7 @@ import triton.language as tl
 _LEAST_CYCLES = 10_000
 
 RECORD_CYCLES = 37
-"""What a record costs where nothing stands between two of them."""
+"""What a record costs where there is nothing between two of them."""
 
 
 @triton.jit(do_not_specialize=["n"])

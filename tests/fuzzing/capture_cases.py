@@ -45,7 +45,7 @@ from kprof_inject.timeline.fit import fitted_buffer
 from kprof_inject.workspace import Workspace
 
 REPO = Path(__file__).resolve().parents[2]
-DEMO = REPO / "kprof_inject" / "demo" / "capture"
+DEMO = REPO / "tests" / "captures" / "matmul"
 PROTON = REPO / "tests" / "capture" / "recorded_by_proton"
 
 MOST_CPU_SECONDS = 10.0

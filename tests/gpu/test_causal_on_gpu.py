@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import signal
 from collections.abc import Iterator
@@ -85,29 +86,34 @@ def test_a_kernel_that_hangs_ends_with_its_process(runs: ProgramRuns, tmp_path: 
     program.write_text(HANGING)
     ended = runs.start_kprof("causal", "--at", "op(tt.store)", *SECONDS, "--", str(program)).wait(None)
     assert ended.exit_code in (128 + signal.SIGKILL, 1)
-    assert "did not come back, so its process was ended" in ended.stderr
+    assert "did not return, so its process was ended" in ended.stderr
 
 
 @pytest.mark.parametrize(("kernel", "side", "other"), [("meet", 3000, 2000), ("ring", 2000, 3000)])
 def test_the_slower_side_is_critical_and_the_faster_one_has_the_difference(
-    kprof: Kprof, kernel: str, side: int, other: int
+    kprof: Kprof, monkeypatch: pytest.MonkeyPatch, kernel: str, side: int, other: int
 ) -> None:
+    """The difference of the spins, and what else the faster side does less: that is measured without us."""
+    monkeypatch.syspath_prepend(str(KNOWN_SLACK.parent))
+    against_known = importlib.import_module("against_known")
     ended = kprof(
         "causal", "--at", "op(tt.elementwise_inline_asm)", "--seconds", "20", "--json", "--",
         KNOWN_SLACK, "--kernel", kernel, "--side", side, "--other", other,
     )  # fmt: skip
     (found,) = found_in(ended.stdout)
+    spare = against_known.spare_cycles(kernel, side, other)
     for place, mine, its in zip(found["places"], (side, other), (other, side), strict=True):
         slope, slack = place["slope"], place["slack_cycles"]
-        print(f"{kernel} {mine} against {its}: {slope}, slack {slack}")
+        print(f"{kernel} {mine} against {its}: {slope}, slack {slack}, spare {spare}")
         assert slope["value"] == pytest.approx(1 if mine > its else 0, abs=0.1)
         if mine < its:
-            assert slack["value"] == pytest.approx(its - mine, rel=0.05)
+            assert slack["value"] == pytest.approx(spare, rel=0.05)
 
 
 @pytest.mark.parametrize("name", ["matmul", "attention", "softmax", "layer_norm", "vector_add"])
 def test_the_examples(kprof: Kprof, name: str) -> None:
-    ended = kprof("causal", *SECONDS, "--", EXAMPLES / f"{name}.py")
+    # Attention has twenty places, with six delays each.
+    ended = kprof("causal", "--seconds", "8", "--json", "--", EXAMPLES / f"{name}.py")
     for found in found_in(ended.stdout):
         slopes = {place["scope"]: round(place["slope"]["value"], 2) for place in found["places"] if place["slope"]}
         print(f"{found['kernel']}: {slopes}, within {found['slope_error']}")

@@ -87,7 +87,7 @@ def test_moved_stores_need_two_records_of_each_iteration(kprof: Kprof, dumped: P
 def test_a_run_that_lost_records_is_fitted(kprof: Kprof, dumped: Path) -> None:
     timeline_of(kprof, dumped, "--buffer-bytes", "256")
     ended = kprof("run", dumped, "--buffer-bytes", "256", "--fit", "--", EXAMPLES / "matmul.py")
-    assert "running once more with" in ended.stderr
+    assert "rerunning with" in ended.stderr
     (launch,) = read_capture(max((dumped / "captures").iterdir())).launches
     timeline = decode_launch(launch)
     assert timeline.records_lost == 0

@@ -18,8 +18,8 @@ RESTORED = {"in_place", "counting", "flagged"}
 """Their launches change what the next one reads."""
 REFUSED = {
     "locking": "it waits for memory to change",
-    "pointers": "it makes pointers out of integers",
-    "full": "its arguments lead to",
+    "pointers": "it casts integers to pointers",
+    "full": "its arguments refer to",
     "self_timed": "the program times its launches itself",
 }
 OTHERS = ("once", "thrice", "graph", "warmed_graph", "autotuned", "inductor", "descriptor", "view")
@@ -56,7 +56,7 @@ def test_one_that_cannot_be_launched_again_says_why(runs: ProgramRuns, way: str)
     verdict = judge(kernel)
     assert verdict.level is Level.UNKNOWN
     assert REFUSED[way] in verdict.text
-    assert f"{kernel.name} was not relaunched to time the records, because {REFUSED[way]}" in ended.stderr
+    assert f"{kernel.name} was not replayed to time the records, because {REFUSED[way]}" in ended.stderr
 
 
 def test_what_is_only_bold_is_done_on_request(runs: ProgramRuns) -> None:

@@ -258,15 +258,15 @@ def test_protons_trace_of_a_whole_program_takes_launches_too(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pid": 99}, "is of another process than the traces, which are of 99"),
-        ({"pid": 7, "rank": 5}, "is of another process"),
+        ({"pid": 99}, "is from another process than the traces, which are from 99"),
+        ({"pid": 7, "rank": 5}, "is from another process"),
     ],
 )
 def test_a_trace_of_another_process_is_an_error(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     timelines = save_steps(tmp_path / "capture", [0], rank=0)
     with pytest.raises(KprofError, match=message) as raised:
         merged([save_kineto(tmp_path / "torch.json", kernels([0]), **changes)], timelines)
-    assert "both have to see the same run" in raised.value.hint
+    assert "both must see the same run" in raised.value.hint
     assert not (tmp_path / "torch.kprof.json").exists()
 
 

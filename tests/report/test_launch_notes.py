@@ -74,9 +74,9 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path)
     assumed = replace(timeline.clock, rate_ns=1 / 1.98, rate_error=0.25, source="nominal")
     assert note(replace(timeline, clock=assumed), "clock") == (
-        "clock: 1980 MHz is an assumption, the device's nominal rate: there are no timer readings to measure it by. "
-        "All times may be off by 25 %, and each SM's first record is taken as the launch's start; "
-        "totals and shares are over all warps"
+        "clock: 1980 MHz is assumed, the device's nominal rate: there are no timer readings to measure it. All times "
+        "may be off by 25 %, and each SM's first record is taken as the launch's start; totals and shares are over "
+        "all warps"
     )
 
 
@@ -85,15 +85,15 @@ def test_an_assumed_clock_is_called_one(tmp_path: Path) -> None:
     [
         (
             "assumed",
-            "clock: 1500 MHz is an assumption, for the device's nominal rate is unknown too: the timer readings "
-            "cannot tell, for the launch is too short, or no record stands around the whole kernel. "
-            "Durations may be off by any factor; totals and shares are over all warps",
+            "clock: 1500 MHz is assumed, since the device's nominal rate is unknown too: the timer readings do not "
+            "say, because the launch is too short or no record encloses the whole kernel. Durations may be off by any "
+            "factor; totals and shares are over all warps",
         ),
         (
             "nominal",
-            "clock: 1500 MHz is an assumption, for the device's nominal rate is unknown too: there are no timer "
-            "readings to measure it by. All times may be off by any factor, and each SM's first record is taken as "
-            "the launch's start; totals and shares are over all warps",
+            "clock: 1500 MHz is assumed, since the device's nominal rate is unknown too: there are no timer readings "
+            "to measure it. All times may be off by any factor, and each SM's first record is taken as the launch's "
+            "start; totals and shares are over all warps",
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_iterations_in_a_line(tmp_path: Path, runs: list[list[int]], said: str) 
 def test_iterations_whose_numbers_are_unknown(tmp_path: Path) -> None:
     timeline = known_launch(tmp_path, rows=[Ran(ITER, 80, sm=3), Ran(ITER, 90, sm=3, start_record=2, end_record=3)])
     assert note(timeline, "iterations of iter[0]") == (
-        "iterations of iter[0]: their numbers are unknown, for records of their loops are missing"
+        "iterations of iter[0]: their numbers are unknown, because records of their loops are missing"
     )
 
 
@@ -212,8 +212,8 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
         (
             {"records_lost": 8, "incomplete": incomplete_rows(LOST, MORE_LOST)},
             [
-                "lost: 8 of 32 records (25 %): the ring keeps the newest, in 2 warps of 1 CTA, most in warp 1 of CTA 5 "
-                "(6 of 12); totals and shares cover only these. --fit runs once more with rings that keep them all"
+                "lost: 8 of 32 records (25 %): the ring keeps the newest, in 2 warps of 1 CTA, most in warp 1 of CTA "
+                "5 (6 of 12); totals and shares cover only these. --fit reruns with rings that keep them all"
             ],
         ),
         (
@@ -237,8 +237,8 @@ DAMAGED = {"cta": 0, "warp": 0, "records_written": 8, "records_damaged": 5}
         ),
         ({"ctas_never_ran": 6}, ["never ran: 6 CTAs of the grid wrote nothing"]),
         ({"ctas_never_ran": 1}, ["never ran: 1 CTA of the grid wrote nothing"]),
-        ({"ctas_damaged": 7}, ["damaged: 7 CTAs left out, for the header contradicts itself"]),
-        ({"ctas_damaged": 1}, ["damaged: 1 CTA left out, for the header contradicts itself"]),
+        ({"ctas_damaged": 7}, ["damaged: 7 CTAs left out, because the header contradicts itself"]),
+        ({"ctas_damaged": 1}, ["damaged: 1 CTA left out, because the header contradicts itself"]),
     ],
     ids=["lost", "unpaired", "damaged", "never ran", "one never ran", "damaged CTAs", "a damaged CTA"],
 )

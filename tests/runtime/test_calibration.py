@@ -34,7 +34,7 @@ from kprof_inject.runtime.versions import installed_version
 from kprof_inject.workspace import Workspace
 
 TESTS = LAUNCHES.parents[1]
-MEASURING = "kprof-inject: measuring what a record costs on Fake H200, once for this workspace and mode"
+MEASURING = "kprof-inject: measuring the record cost on Fake H200, once for this workspace and mode"
 MEASURED = RecordCost(float(RECORD_CYCLES), float(RECORD_CYCLES), 0.0, "measured")
 EXIT_CODE = 3
 OPTIONS = {"num_warps": calibration_kernel.NUM_WARPS}
@@ -108,7 +108,7 @@ def test_a_run_is_as_good_without(runs: FakeRuns) -> None:
     ended = run(runs, gpu=False)
     assert said(ended) == [
         MEASURING,
-        "kprof-inject: what a record costs could not be measured: no Fake H200 is visible",
+        "kprof-inject: the record cost could not be measured: no Fake H200 is visible",
     ]
     assert costs(runs) == {None}
     assert not (runs.capture / "record_costs.json").exists()
@@ -117,7 +117,7 @@ def test_a_run_is_as_good_without(runs: FakeRuns) -> None:
 def test_a_place_that_cannot_be_written_to_is_told(runs: FakeRuns) -> None:
     Workspace(runs.workspace).calibration_folder.write_text("no folder\n")
     *_, last = said(run(runs))
-    assert last.startswith("kprof-inject: what a record costs could not be ")
+    assert last.startswith("kprof-inject: the record cost could not be ")
     assert costs(runs) == {None}
 
 

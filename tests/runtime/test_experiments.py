@@ -86,7 +86,7 @@ def test_a_build_that_computes_something_else_is_left_out(runs: FakeRuns, monkey
         run.launch()
     (found,) = run.experiments()
     refused = {(one.delay_cycles, one.refusal) for one in found.delays if one.refusal}
-    assert refused == {(cycles, "it leaves other results than without a delay") for cycles in (576, 1728)}
+    assert refused == {(cycles, "its results differ from those without a delay") for cycles in (576, 1728)}
 
 
 @pytest.mark.parametrize(("sms", "matters"), [(15, True), (16, False)], ids=["more than a wave", "all at once"])
@@ -116,9 +116,7 @@ def test_text_that_compiles_to_another_kernel_is_not_compared(runs: FakeRuns) ->
     with runs.delaying() as run:
         run.launch()
     (refusal,) = run.refusals()
-    assert refusal == (
-        "its module's text alone compiles to another kernel than the program runs ('ret;' against 'nop;')"
-    )
+    assert refusal == ("its TTGIR alone compiles to a different kernel than the program runs ('ret;' against 'nop;')")
     assert not run.delayed()
 
 
@@ -236,7 +234,7 @@ def test_a_kernel_in_graphs_alone_is_not_delayed(runs: FakeRuns) -> None:
             scale[(16,)](x, out, 3)
         graph.replay()
         assert torch.equal(out, 3 * x)
-    assert run.refusals() == ["it was launched in CUDA graphs alone; launch it once outside of a graph"]
+    assert run.refusals() == ["it was launched only in CUDA graphs; launch it once outside a graph"]
 
 
 def test_a_delayed_launch_that_fails_is_made_without(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:

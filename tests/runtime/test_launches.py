@@ -89,5 +89,5 @@ def test_a_refusal_points_at_the_part_that_is_wrong() -> None:
         "--launches:1:4: error: no launch is in 10:5",
         "  10:5",
         "     ^",
-        "hint: the end of a range is not in it",
+        "hint: the end of a range is exclusive",
     ]

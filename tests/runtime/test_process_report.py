@@ -149,7 +149,7 @@ def test_who_launched_and_did_not_come_to_an_end_is_unfinished(tmp_path: Path) -
         (5, 2, False),
         (5, 2, True),
     ]
-    assert "ended before it could save what it had: of 5 launches" in str(unfinished[0])
+    assert "killed before it had saved everything: 2 of at least 5 launches" in str(unfinished[0])
     assert f"process {os.getpid()} is still running: 2 of its launches" in str(unfinished[1])
     running.note_end()
     running.note_resumed()

@@ -18,7 +18,7 @@ def test_run_launches_again_what_the_dump_saw_too_seldom(fake_runs: FakeRuns) ->
     assert [line for line in ended.stdout.splitlines() if not line.startswith("holds")] == [
         line for line in plain.stdout.splitlines() if not line.startswith("holds")
     ]
-    assert re.search(r"launched power, tuned again to time the records, which took [\d.]+ s", ended.stderr)
+    assert re.search(r"replayed power, tuned to time the records, which took [\d.]+ s", ended.stderr)
     verdicts = {launch.kernel.name: judge(launch.kernel).overhead for launch in launches_in(fake_runs.capture)}
     assert set(verdicts) == {"scale", "power", "tuned"}
     assert all(overhead is not None and overhead.is_measurable for overhead in verdicts.values())

@@ -103,8 +103,7 @@ def test_a_program_that_times_itself_is_asked_first(fake_runs: FakeRuns) -> None
         run.launch(1)
     assert run.ran() == [("scale", True)]
     assert kernel_of(run).not_replayed == (
-        "the program times its launches itself by CUDA events, whose figures ours would change; --replay 50 does it "
-        "anyway"
+        "the program times its launches with its own CUDA events, which ours would disturb; --replay 50 does it anyway"
     )
 
 
@@ -118,7 +117,7 @@ def test_memory_that_the_device_has_no_room_to_save_is_left_alone(fake_runs: Fak
     with fake_runs.here(replays=FIVE) as run:
         run.gpu.free_bytes = 100
         run.launch(1)
-    assert refusal(run) == "its arguments lead to 128 bytes, and the device has 100 bytes left to save them in"
+    assert refusal(run) == "its arguments refer to 128 bytes, but the device has only 100 bytes free to save them"
 
 
 def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns) -> None:
@@ -128,7 +127,7 @@ def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns)
         scale[(16,)](x, SimpleNamespace(data_ptr=out.data_ptr, dtype=out.dtype), 3)
         run.gpu.wait()
     assert out.tolist() == [3.0] * 16
-    assert refusal(run) == "an argument of the type SimpleNamespace does not say how much memory it leads to"
+    assert refusal(run) == "an argument of type SimpleNamespace does not say how much memory it refers to"
 
 
 def scale_at_addresses(grid: tuple[int, int, int], x: Any, out: Any, n: int) -> int:
@@ -221,9 +220,7 @@ def test_behind_work_of_others_in_a_graph_nothing_is_known_of_its_memory(
         scale[(16,)](x, x, 3)
         graph.capture_end()
         graph.replay()
-    assert (
-        refusal(run) == "it was launched in CUDA graphs alone, behind work of others; launch it once outside of a graph"
-    )
+    assert refusal(run) == "it was launched only in CUDA graphs, after other work; launch it once outside a graph"
 
 
 @pytest.mark.parametrize("name", ["captured_operations", "current_stream", "borrowed", "copy", "digest", "free_bytes"])

@@ -86,7 +86,7 @@ def test_what_is_missing_is_named(
     with pytest.raises(KprofError) as caught:
         installed_version()
     assert caught.value.what == f"Triton {triton.__version__} lacks what kprof-inject needs from it: {missing}"
-    assert caught.value.hint == "known to work are versions 3.5 to 3.9; use one of them, or a newer kprof-inject"
+    assert caught.value.hint == "versions 3.5 to 3.9 are known to work; use one of them, or a newer kprof-inject"
 
 
 def test_a_triton_without_proton_is_refused_when_records_are_to_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ def test_a_kernel_that_hangs_ends_its_process() -> None:
     begun = time.monotonic()
     ended = subprocess.run([sys.executable, "-c", _HANGING], capture_output=True, text=True, timeout=60)
     assert ended.returncode == -signal.SIGKILL
-    assert ended.stdout == "reported: the second did not come back, so its process was ended\n"
-    assert "the second did not come back" in ended.stderr
+    assert ended.stdout == "reported: the second did not return, so its process was ended\n"
+    assert "the second did not return" in ended.stderr
     assert time.monotonic() - begun < 20
 
 

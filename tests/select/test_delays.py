@@ -49,7 +49,7 @@ def test_its_place_has_its_indent() -> None:
         (HOPPER, MOST_CYCLES + 1, (), f"no delay takes {MOST_CYCLES + 1} cycles"),
         (HOPPER, 1, (32,), "no CTA has a warp 32"),
         (MI300, 1, (0,), "delays on hip:gfx942 are for all warps"),
-        (Target("hip", "gfx1200", 32), 1, (), "a delay needs a counter of cycles, and none is known on hip:gfx1200"),
+        (Target("hip", "gfx1200", 32), 1, (), "a delay needs a cycle counter, and none is known on hip:gfx1200"),
     ],
 )
 def test_what_cannot_be_delayed(target: Target, cycles: int, warps: tuple[int, ...], what: str) -> None:

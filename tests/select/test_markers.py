@@ -119,7 +119,7 @@ def test_what_looks_like_a_marker_and_is_none(text: str, at: str, comment: str) 
     error = refusal(text.replace("COMMENT", comment))
 
     assert error.what == "this comment looks like a marker, but is not one"
-    assert error.hint == "a marker begins with '# kprof:', in small letters and with the colon right after it"
+    assert error.hint == "a marker begins with '# kprof:', in lower case and with the colon right after it"
     assert str(error.where) == f"k.py:{at}"
 
 
@@ -376,13 +376,13 @@ def test_ranges(body: str, expected: list[str]) -> None:
     assert marked(body) == expected
 
 
-ALONE = "on a line of its own: begin NAME, end [NAME] or mark NAME"
+ALONE = "on its own line: begin NAME, end [NAME] or mark NAME"
 BEHIND = "after a statement: one word, its name; after for or while also loop [NAME] or iter [NAME]"
 HEADER = "must come after the header of a for or while"
 BEHIND_LOOP = "put the comment at the end of the line that the loop begins on"
 OWN_LINE = "put the comment on a line above or below; after a statement, give only its name"
 ONE_BLOCK = "put both into one block, with the same indentation"
-NAME = "a name has no quotes, parentheses, brackets, and none of \\ = # * ?"
+NAME = "a name cannot contain quotes, parentheses, brackets, or any of \\ = # * ?"
 BELOW = "put '# kprof: end a' below the last statement of the range, in the same block"
 INTO_KERNEL = "move it into the kernel; below the kernel's last line, its indentation counts"
 CANNOT = "cannot read the marker comments: "
@@ -406,44 +406,44 @@ PYTHON = "the file must be Python that kprof-inject's own interpreter understand
         (
             "def k():\n  # kprof: begin a\n  x\n  # kprof: begin b\n  y\n  # kprof: end a\n  # kprof: end b",
             "6:12",
-            "'end a' stands inside 'b', which begins on line 4",
+            "'end a' is inside 'b', which begins on line 4",
             "ranges nest: put '# kprof: end b' above",
         ),
         (
             "def k():\n  for i in x:\n    # kprof: begin a\n    y\n  # kprof: end a",
             "5:12",
-            "'begin a' on line 3 and 'end a' on line 5 stand in different blocks",
+            "'begin a' on line 3 and 'end a' on line 5 are in different blocks",
             ONE_BLOCK,
         ),
         (
             "def k():\n  if x:\n    # kprof: begin a\n    y\n  else:\n    z\n    # kprof: end",
             "7:14",
-            "'begin a' on line 3 and 'end' on line 7 stand in different blocks",
+            "'begin a' on line 3 and 'end' on line 7 are in different blocks",
             ONE_BLOCK,
         ),
         (
             "def k():\n  # kprof: begin a\n  x\ndef l():\n  y\n  # kprof: end a",
             "6:12",
-            "'begin a' on line 2 and 'end a' on line 6 stand in different functions",
+            "'begin a' on line 2 and 'end a' on line 6 are in different functions",
             ONE_BLOCK,
         ),
         (
             "def k():\n  x\n  # kprof: begin a\n  # kprof: end a\n  y",
             "3:12",
-            "nothing stands between 'begin a' and its end",
+            "there is nothing between 'begin a' and its end",
             "put them around the statements to time",
         ),
         (
             "def k():\n  # kprof: begin a\n  '''doc'''\n  pass\n  # kprof: end a",
             "2:12",
-            "nothing stands between 'begin a' and its end",
+            "there is nothing between 'begin a' and its end",
             "put them around the statements to time",
         ),
         # Marks and statements.
         (
             "def k():\n  ...\n  # kprof: mark a",
             "3:12",
-            "no statement stands before or after 'mark a'",
+            "there is no statement before or after 'mark a'",
             "put it into a block that has statements",
         ),
         (
@@ -469,10 +469,10 @@ PYTHON = "the file must be Python that kprof-inject's own interpreter understand
         ),
         ("def k():\n  # kprof:\n  x", "2:3", "this marker comment is empty", ALONE),
         ("def k():\n  x  # kprof: ;  # noqa: F821", "2:6", "this marker comment is empty", BEHIND),
-        ("def k():\n  x  # kprof: begin a", "2:15", "'begin' must stand on a line of its own", OWN_LINE),
-        ("def k():\n  x  # kprof: a; end", "2:18", "'end' must stand on a line of its own", OWN_LINE),
-        ("def k():\n  x  # kprof: mark", "2:15", "'mark' must stand on a line of its own", OWN_LINE),
-        ("def k():\n  f(\n    # kprof: begin a\n  )", "3:14", "'begin' must stand on a line of its own", OWN_LINE),
+        ("def k():\n  x  # kprof: begin a", "2:15", "'begin' must be on its own line", OWN_LINE),
+        ("def k():\n  x  # kprof: a; end", "2:18", "'end' must be on its own line", OWN_LINE),
+        ("def k():\n  x  # kprof: mark", "2:15", "'mark' must be on its own line", OWN_LINE),
+        ("def k():\n  f(\n    # kprof: begin a\n  )", "3:14", "'begin' must be on its own line", OWN_LINE),
         ("def k():\n  # kprof: loop a\n  x", "2:12", f"'loop' {HEADER}", BEHIND_LOOP),
         ("def k():\n  x  # kprof: iter a", "2:15", f"'iter' {HEADER}", BEHIND_LOOP),
         (
@@ -500,14 +500,14 @@ PYTHON = "the file must be Python that kprof-inject's own interpreter understand
         ("def k():\n  x  # kprof: a[0]", "2:15", "'a[0]' cannot be a marker's name", NAME),
         ("def k():\n  x  # kprof: a*", "2:15", "'a*' cannot be a marker's name", NAME),
         # Places.
-        ("x  # kprof: a", "1:13", "this marker stands outside of any function", INTO_KERNEL),
-        ("# kprof: mark a", "1:10", "this marker stands outside of any function", INTO_KERNEL),
-        ("# kprof: mark a\ndef k():\n  x", "1:10", "this marker stands outside of any function", INTO_KERNEL),
-        ("def k():\n  x\n# kprof: mark a\n", "3:10", "this marker stands outside of any function", INTO_KERNEL),
-        ("def k():\n  x\n \f# kprof: mark a\n", "3:12", "this marker stands outside of any function", INTO_KERNEL),
-        ("@d\n# kprof: mark a\ndef k(): x\n", "2:10", "this marker stands outside of any function", INTO_KERNEL),
-        ("for i in x:  # kprof: loop\n  y", "1:23", "this marker stands outside of any function", INTO_KERNEL),
-        ("class A:\n  # kprof: begin a\n  x", "2:12", "this marker stands outside of any function", INTO_KERNEL),
+        ("x  # kprof: a", "1:13", "this marker is outside any function", INTO_KERNEL),
+        ("# kprof: mark a", "1:10", "this marker is outside any function", INTO_KERNEL),
+        ("# kprof: mark a\ndef k():\n  x", "1:10", "this marker is outside any function", INTO_KERNEL),
+        ("def k():\n  x\n# kprof: mark a\n", "3:10", "this marker is outside any function", INTO_KERNEL),
+        ("def k():\n  x\n \f# kprof: mark a\n", "3:12", "this marker is outside any function", INTO_KERNEL),
+        ("@d\n# kprof: mark a\ndef k(): x\n", "2:10", "this marker is outside any function", INTO_KERNEL),
+        ("for i in x:  # kprof: loop\n  y", "1:23", "this marker is outside any function", INTO_KERNEL),
+        ("class A:\n  # kprof: begin a\n  x", "2:12", "this marker is outside any function", INTO_KERNEL),
         # Files.
         ("def k():\n  # kprof: begin a\n  x = = 1", "3:7", f"{CANNOT}invalid syntax", PYTHON),
         ("def k():\n  x\n y\n# kprof:", "3:3", f"{CANNOT}unindent does not match any outer indentation level", PYTHON),

@@ -33,7 +33,7 @@ def in_while(line: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("lines", "refusal"),
     [
-        (("%p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>",), "makes pointers out of integers (tt.int_to_ptr)"),
+        (("%p = tt.int_to_ptr %n : i64 -> !tt.ptr<f32>",), "casts integers to pointers (tt.int_to_ptr)"),
         (("%p = tt.load %q : !tt.ptr<!tt.ptr<f32>>",), "reads pointers from memory (tt.load)"),
         (('tt.print "x: " {hex = false} : %x : i32',), "prints (tt.print)"),
         (
@@ -96,7 +96,7 @@ def test_real_modules() -> None:
     """The tutorial's layer norm has a lock, and another kernel looks at a tolerance until that has changed."""
     found = {kernel_of(path): relaunch(parse(read(path), str(path))) for path in fixtures("3.6.0")}
     assert {name: one for name, one in found.items() if one != FREE} == {
-        "grouped_gemm": RelaunchRecord(refusal="makes pointers out of integers (tt.int_to_ptr)"),
+        "grouped_gemm": RelaunchRecord(refusal="casts integers to pointers (tt.int_to_ptr)"),
         "debug_strings": RelaunchRecord(refusal="prints (tt.print)"),
         "layer_norm_backward": RelaunchRecord(waits=True),
         "while_condition": RelaunchRecord(waits=True),

@@ -172,10 +172,10 @@ def test_lines_that_run_backwards_are_refused() -> None:
         parse_selector("k/line(9-3)")
 
     assert caught.value.render().splitlines() == [
-        "--at:1:3: error: the lines of 'k/line(9-3)' run backwards",
+        "--at:1:3: error: the lines of 'k/line(9-3)' are reversed",
         "  k/line(9-3)",
         "    ^",
-        "hint: write the first line first",
+        "hint: write the smaller line first",
     ]
 
 

@@ -215,7 +215,7 @@ def test_a_function_that_never_returns_is_refused() -> None:
     with pytest.raises(KprofError) as caught:
         sites("module {\n  tt.func @spin() {\n    cf.br ^bb1\n  ^bb1:\n    cf.br ^bb1\n  }\n}\n", "func")
 
-    assert caught.value.what == "func of spin is never left, so it has no end to record"
+    assert caught.value.what == "func of spin never exits, so it has no end to record"
     assert str(caught.value.where) == "<ttgir>:2:3"
     assert caught.value.hint == "select a loop in it instead: --at loop"
 

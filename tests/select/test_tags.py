@@ -136,15 +136,15 @@ def test_what_a_pipelined_loop_counts_has_the_name_that_the_source_gives_it(sour
         (table,) = scope_table(insertion_of(PIPELINED, selector, sources={"k.py": source}).plan)["scopes"]
         assert table["tags"] == [{"name": "block", "record": "b --tag block", "value": "%arg1"}]
     else:
-        with pytest.raises(KprofError, match="block is not one of the values"):
+        with pytest.raises(KprofError, match="block is not a value"):
             insertion_of(PIPELINED, selector, sources={"k.py": source})
 
 
 @pytest.mark.parametrize(
     ("selector", "what"),
     [
-        ("op(tt.store) --tag x=nobody", "tag x of tt.store: nobody is not one of the values that are visible there"),
-        ("func --tag x=%c", "tag x of func: %c is not one of the values that are visible there"),
+        ("op(tt.store) --tag x=nobody", "tag x of tt.store: nobody is not a value that is visible there"),
+        ("func --tag x=%c", "tag x of func: %c is not a value that is visible there"),
         ("op(tt.store) --tag x=wide", "tag x of tt.store: wide is i64 (%wide): a tag takes one integer of up to 32"),
         ("op(tt.store) --tag x=%x", "tag x of tt.store: %x is a tensor, a pointer or the like (%x): a tag takes one"),
         ("op(tt.store) --tag x=p", "tag x of tt.store: p is a tensor, a pointer or the like (%p): a tag takes one"),
@@ -162,12 +162,12 @@ def test_a_value_that_cannot_be_recorded(selector: str, what: str) -> None:
 def test_what_is_outside_of_a_partition_is_not_visible_in_it() -> None:
     text = read(Path(FIXTURES, "3.9.0/cuda-100/ws_matmul.ttgir"))
     plan_of(text, "default --tag tiles=tiles")
-    with pytest.raises(KprofError, match="tiles is not one of the values"):
+    with pytest.raises(KprofError, match="tiles is not a value"):
         plan_of(text, "partition[0] --tag tiles=tiles")
 
 
 def test_a_module_without_a_target() -> None:
-    with pytest.raises(KprofError, match="does not say what GPU"):
+    with pytest.raises(KprofError, match="does not name its GPU"):
         insertion_of(kernel().replace("ttg.target", "target"), "op(tt.store) --tag n=n")
 
 
@@ -183,7 +183,7 @@ def test_how_tags_are_written() -> None:
         ("--tag a", 12, "cannot read the tag 'a'"),
         ("--tag a=b --tag 2=c", 22, "cannot read the tag '2=c'"),
         ("--tag a=b=c", 12, "cannot read the tag 'a=b=c'"),
-        ("--tag a=b --tag a=c", 22, "two tags of one scope are called 'a'"),
+        ("--tag a=b --tag a=c", 22, "two tags of one scope are named 'a'"),
         (" ".join(f"--tag t{number}=x" for number in range(MOST_TAGS + 1)), 100, "a scope has 8 tags at most"),
     ],
 )

@@ -153,7 +153,7 @@ def survivors(launch: KnownLaunch) -> Survivors:
         stray = [ran.scope for ran in warp.scopes if ran.start not in kept and ran.end in kept]
         known_from = _known_from(warp, written[lost:], launch.recording) if lost else -1
         for ran in whole:
-            around = [other for other in whole if other.start < ran.start < other.end]
+            around = [other for other in whole if other.start < ran.start and ran.end < other.end]
             iteration = _iteration(ran, whole, known_from) if kinds[ran.scope] == "iter" else -1
             cycles = [warp.entries[place].cycles for place in (ran.start, ran.end)]
             records = [lost + kept.index(place) for place in (ran.start, ran.end)]

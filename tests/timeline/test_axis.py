@@ -129,10 +129,9 @@ def test_equal_indices_without_uuids_are_not_taken_for_one_device(tmp_path: Path
     launches = placed(tmp_path)
     assert begins_ns(launches) == [0, 0]
     assert list(axis_lines(launches)) == [
-        "2 processes on 2 axes. Each starts at its own zero: "
-        "how launches on different axes relate in time is not known",
-        "axis 0: process 11, device 0: not aligned: the host's clock was not read beside it",
-        "axis 1: process 12, device 0: not aligned: the host's clock was not read beside it",
+        "2 processes on 2 axes. Each starts at its own zero: the time between launches on different axes is unknown",
+        "axis 0: process 11, device 0: not aligned: the host's clock was not read with it",
+        "axis 1: process 12, device 0: not aligned: the host's clock was not read with it",
     ]
 
 

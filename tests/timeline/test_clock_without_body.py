@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from decoded_records import lookup
+from programs.child import REPO
 
-import kprof_inject
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.clock import ClockFit, fit_clock
@@ -18,7 +17,7 @@ from kprof_inject.timeline.pairs import ScopeRules
 from kprof_inject.timeline.readings import readings_of, tally_launch
 from kprof_inject.timeline.records import read_raw, record_decoder
 
-DEMO = Path(kprof_inject.__file__).parent / "demo" / "capture"
+DEMO = REPO / "tests/captures/matmul"
 
 
 def without(ctas: RawCtas, ids: Sequence[int]) -> RawCtas:

@@ -65,7 +65,7 @@ def test_what_cannot_be_read_is_a_usage_error_at_its_place(text: str, column: in
 def test_the_hint_of_a_range_that_runs_backwards() -> None:
     with pytest.raises(KprofError) as caught:
         NumberSet.parse("12-3", "--warp")
-    assert caught.value.hint == "the smaller comes first: 3-12"
+    assert caught.value.hint == "write the smaller one first: 3-12"
 
 
 _NUMBERS = st.sets(st.integers(0, 40), max_size=12)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from foreign_buffers import Mark, flashinfer
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
@@ -33,6 +33,9 @@ records = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([0, 1])), min_si
 
 
 @given(st.lists(records, min_size=1, max_size=3))
+# What crosses the outer of two scopes of a kind begins when the inner one has ended, or in it.
+@example([[(0, 0), (0, 0), (0, 1), (1, 0), (0, 1), (1, 1)]])
+@example([[(0, 0), (1, 0), (0, 1), (1, 0), (1, 1), (1, 1)]])
 @settings(deadline=None)
 def test_records_are_paired_as_a_stack_for_each_scope_would(units: list[list[tuple[int, int]]]) -> None:
     marks = [[[Mark(event, side, 100 + 10 * place) for place, (event, side) in enumerate(unit)]] for unit in units]

@@ -281,7 +281,7 @@ def test_scopes_that_cross_are_marked_and_get_lanes_of_their_own(tmp_path: Path)
     crosses = int(ScopeFlag.CROSSES)
     assert timeline.scopes[["warp", "scope", "depth", "flags"]].tolist() == [
         (0, FUNC, 0, 0),
-        *[(1, FUNC, 0, 0), (1, LOOP, 1, crosses), (1, ITER, 2, crosses), (1, LOOP, 1, 0)],
+        *[(1, FUNC, 0, 0), (1, LOOP, 1, crosses), (1, ITER, 1, crosses), (1, LOOP, 1, 0)],
     ]
     assert timeline.lanes.tolist() == [0, 0, 1]
     # What two scopes that cross share is once not the function's own.

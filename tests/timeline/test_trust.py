@@ -42,12 +42,12 @@ OVERLAP = "occupancy fell from 8 to 4 CTAs per SM: the kernel overlaps less than
     ("clean", "with_records", "level", "text"),
     [
         ({}, {"times_ns": slower(0.6)}, Level.TRUSTWORTHY, "recording slows the kernel by 0.6 % ± 0.3; same registers"),
-        ({}, {}, Level.TRUSTWORTHY, "recording costs nothing that can be measured (+0.0 % ± 0.3); same registers"),
+        ({}, {}, Level.TRUSTWORTHY, "recording has no measurable cost (+0.0 % ± 0.3); same registers"),
         (
             {},
             {"times_ns": slower(-0.1)},
             Level.TRUSTWORTHY,
-            "recording costs nothing that can be measured (-0.1 % ± 0.3); same registers",
+            "recording has no measurable cost (-0.1 % ± 0.3); same registers",
         ),
         (
             {},
@@ -144,8 +144,8 @@ def test_an_interval_wider_than_the_limits_is_no_verdict(kernel: Kernel) -> None
     verdict = verdict_on(kernel, {"times_ns": scattered(1e7, 0.3)}, {"times_ns": scattered(1e7, 0.3)})
     assert (verdict.level, verdict.headline, verdict.figure) == (Level.CANNOT_TELL, "cannot tell", "")
     assert verdict.text.startswith(
-        "the times of 9 and 9 launches, without records and with them, scatter too much; run the kernel "
-        "more often, on a GPU that does nothing else, or give each launch more work (measured: +0.0 % ± "
+        "the times of 9 and 9 launches, without records and with them, scatter too much; run the kernel more often, "
+        "use an idle GPU, or give each launch more work (measured: +0.0 % ± "
     )
     assert verdict.to_json()["overhead_percent"] == 0.0
 
@@ -158,8 +158,8 @@ def test_of_a_kernel_that_two_runs_differ_in_by_more_than_the_limit_nothing_can_
     verdict = verdict_on(kernel, {"times_ns": times_ns}, {"times_ns": tuple(1.02 * time for time in times_ns)})
     assert (verdict.level, verdict.headline) == (Level.CANNOT_TELL, "cannot tell")
     assert verdict.text.startswith(
-        "the kernel is too short, for two runs of it differ by more than 5 % by themselves; "
-        "--replay 50 compares it in one process, or give each launch more work (measured: +2.0 % ± "
+        "the kernel is too short: two runs of the same build differ by more than 5 %; --replay 50 compares within one "
+        "process, or give each launch more work (measured: +2.0 % ± "
     )
 
 
@@ -174,7 +174,7 @@ def test_a_kernel_that_is_far_faster_with_records_was_slowed_without(
 ) -> None:
     verdict = verdict_on(kernel, {}, {"times_ns": slower(percent)})
     assert verdict.level.value == level
-    assert ("records do not do" in verdict.text) == (level == "cannot tell")
+    assert ("records cannot cause" in verdict.text) == (level == "cannot tell")
     assert ("%" in verdict.headline) == (level == "careful")
 
 
@@ -210,7 +210,7 @@ def test_why_a_kernel_was_not_timed_is_said(kernel: Kernel) -> None:
     reason = "the program records events of its own around launches"
     verdict = verdict_on(kernel, {"times_ns": (), "not_timed": reason}, {"times_ns": ()})
     assert (verdict.level, verdict.headline) == (Level.UNKNOWN, "unknown")
-    assert verdict.text == f"no launch was timed without records, for {reason}"
+    assert verdict.text == f"no launch was timed without records, because {reason}"
 
 
 def test_an_unknown_occupancy_and_unknown_spills_are_not_held_against_it(kernel: Kernel) -> None:
@@ -275,7 +275,7 @@ def test_replays_tell_what_a_few_launches_cannot(kernel: Kernel) -> None:
 def test_replays_that_scatter_too_much_are_no_verdict(kernel: Kernel) -> None:
     verdict = in_turn(kernel, 2.0, 0.5)
     assert verdict.level is Level.CANNOT_TELL
-    assert "20 launches without records and as many with them, made in turn, scatter too much" in verdict.text
+    assert "20 launches without records and as many with them, interleaved, scatter too much" in verdict.text
 
 
 def test_of_four_replays_nothing_is_said(kernel: Kernel) -> None:
@@ -296,7 +296,7 @@ def test_the_interval_of_replays_holds_the_truth_in_19_of_20_cases() -> None:
 
 def test_why_a_kernel_was_not_launched_again_is_part_of_the_verdict(kernel: Kernel) -> None:
     untimed = replace(kernel, clean=replace(CLEAN, times_ns=()), with_records=CLEAN, not_replayed="it prints")
-    assert judge(untimed).text.endswith("; it was not launched again, because it prints")
+    assert judge(untimed).text.endswith("; it was not replayed, because it prints")
 
 
 @pytest.mark.parametrize(("launches", "us", "is_known"), [(50, 100, True), (50, 4, False), (4, 100, False)])

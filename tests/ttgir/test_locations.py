@@ -129,7 +129,7 @@ def test_an_alias_without_a_definition_is_unknown() -> None:
     ids=["itself", "each other", "deep inside", "far away"],
 )  # fmt: skip
 def test_an_alias_that_stands_for_itself_is_an_error(aliases: list[str], line: int) -> None:
-    with pytest.raises(KprofError, match="the location #loc1 stands for itself") as caught:
+    with pytest.raises(KprofError, match="the location #loc1 refers to itself") as caught:
         chains_of("loc(#loc1)", *aliases)
 
     assert caught.value.where is not None

@@ -11,7 +11,7 @@ from golden import fixtures, read
 from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.parser import parse
 
-CUT_OFF = "the file is cut off; dump it again"
+CUT_OFF = "the file is truncated; dump it again"
 GIVE_TTGIR = "give a .ttgir file as Triton writes it (see 'kprof-inject dump')"
 NO_BYTE_ORDER_MARK = "the file begins with a byte order mark; save it without one"
 TOP_LEVEL = "'{-# … #-}' or an alias definition or an operation or the end of the file"

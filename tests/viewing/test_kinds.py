@@ -7,15 +7,15 @@ import os
 from pathlib import Path
 
 import pytest
+from programs.child import REPO
 
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import write_trace
 from kprof_inject.timeline.timeline import decode_launch
-from kprof_inject.viewing import site
 from kprof_inject.viewing.site import open_trace
 
-DEMO = Path(site.__file__).parents[1] / "demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 # Of five bytes each, and many more than are looked at.
 PACKETS = b"\x0a\x03\x08\x01\x10" * 20_000
 
@@ -70,7 +70,7 @@ def test_these_are_none(tmp_path: Path, content: bytes) -> None:
         file.write_bytes(gzip.compress(content) if is_gzip else content)
         with pytest.raises(KprofError) as raised:
             open_trace(file)
-        assert raised.value.what == f"{file} is no trace"
+        assert raised.value.what == f"{file} is not a trace"
         assert ".pftrace" in raised.value.hint
 
 
@@ -100,5 +100,5 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_little_of_a_large_file_is_unpacked(tmp_path: Path) -> None:
     (tmp_path / "t.gz").write_bytes(gzip.compress(b"{" + b" " * (1 << 26)))
-    with pytest.raises(KprofError, match="is no trace"):
+    with pytest.raises(KprofError, match="is not a trace"):
         open_trace(tmp_path / "t.gz")

@@ -7,8 +7,8 @@ interval holds all bends that are not much worse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,13 @@ class Response:
     slack: Interval | None = None
     beyond: float | None = None
 
+    def with_slack_of(self, cycles: float) -> Response:
+        """Counted from a kernel without any delay: the first one, of no cycles, used up ``cycles`` of the slack."""
+        if self.slack is None:
+            return self
+        slack = self.slack
+        return replace(self, slack=Interval(slack.value + cycles, slack.low + cycles, slack.high + cycles))
+
 
 @dataclass(frozen=True, slots=True)
 class DelayErrors:
@@ -84,16 +91,18 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
     errors = np.sqrt(errors**2 + own**2 + (_NOT_LINEAR * (longer - longer[0])) ** 2)
     points = _Points(delays, longer, errors, offset_error)
     line = points.fitted(_NO_BEND)
-    bent = [one for place in points.bends() if (one := points.fitted(place)).bend > 0]
+    bent = points.bent_at(points.bends())
     if bent:
-        bent += [one for place in points.bends_near(bent) if (one := points.fitted(place)).bend > 0]
+        bent += points.bent_at(_between_neighbours(min(bent, key=lambda one: one.squares), bent))
     least = min((one.squares for one in bent), default=line.squares)
     scale = points.scatter(min(least, line.squares))
     if line.squares - least < _CLEARLY * scale:
         return Response(slope, up_to)
     near = [one for one in bent if one.squares - least <= _NEAR * scale]
-    # One delay behind the bend leaves open where it is. What is not hidden takes the kernel as long as itself.
-    likely = min(near, key=lambda one: (abs(one.beyond - 1), one.squares))
+    # A single delay beyond the bend leaves open where the bend is. A cycle that is not hidden costs the kernel a cycle.
+    finer = points.bent_at(_between_neighbours(min(near, key=_likelihood), bent))
+    near += [one for one in finer if one.squares - least <= _NEAR * scale]
+    likely = min(near, key=_likelihood)
     if slope.high >= likely.beyond:
         return Response(slope, up_to)
     places = [one.slack for one in near]
@@ -139,6 +148,18 @@ class _Fit:
 _NO_BEND = float("inf")
 
 
+def _likelihood(fit: _Fit) -> tuple[float, float]:
+    """The less, the likelier."""
+    return abs(fit.beyond - 1), fit.squares
+
+
+def _between_neighbours(best: _Fit, tried: Sequence[_Fit]) -> Iterator[float]:
+    """More bends, from the one tried before the best to the one tried after it."""
+    places = sorted(one.slack for one in tried)
+    index = places.index(best.slack)
+    yield from np.linspace(places[max(index - 1, 0)], places[min(index + 1, len(places) - 1)], _BENDS)[1:-1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Points:
     delays: Column
@@ -151,12 +172,9 @@ class _Points:
         if len(self.delays) > 2:
             yield from np.linspace(self.delays[1], self.delays[-1], _BENDS, endpoint=False)
 
-    def bends_near(self, tried: Sequence[_Fit]) -> Iterator[float]:
-        """More of them between those beside the best."""
-        by_place = sorted(tried, key=lambda one: one.slack)
-        best = min(range(len(by_place)), key=lambda index: by_place[index].squares)
-        low, high = by_place[max(best - 1, 0)].slack, by_place[min(best + 1, len(by_place) - 1)].slack
-        yield from np.linspace(low, high, _BENDS)[1:-1]
+    def bent_at(self, places: Iterable[float]) -> list[_Fit]:
+        """The lines that become steeper there."""
+        return [one for place in places if (one := self.fitted(place)).bend > 0]
 
     def fitted(self, slack: float) -> _Fit:
         """What delays take more than they are said to shows as far as they show at all."""

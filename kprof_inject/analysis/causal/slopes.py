@@ -28,7 +28,7 @@ _CRITICAL = 0.5
 # Less is nothing that anybody would work for.
 _HIDDEN = 0.2
 
-_SELDOM = "it was not timed often enough; give it more --seconds"
+_SELDOM = "too few timings; raise --seconds"
 
 # Times that all fall on one step of the timer show no scatter.
 _LEAST_ERROR = 2e-5
@@ -58,6 +58,9 @@ class PlaceSlope:
     points: tuple[Point, ...]
     response: Response | None
     reason: str = ""
+    none_cycles: float = 0.0
+    """What a delay of no cycles takes by itself, 0 where that was not measured. The kernel has so much more slack than
+    the build that ``points`` are compared with; ``response`` has it added."""
     time_share: float | None = None
     """Which part of the warps' time was spent in it, where it was recorded."""
     blame: Blame | None = None
@@ -80,7 +83,7 @@ class PlaceSlope:
             return None
         if self.response.slack is not None:
             return self.response.slack.value
-        return self.points[-1].delay_cycles if self.points else None
+        return self.points[-1].delay_cycles + self.none_cycles if self.points else None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -208,10 +211,20 @@ def _place(
     disturbed = Interval.about(ratio - 1, error)
     points = tuple(_points(measured, experiment))
     if not by_chain or not kernel_cycles:
-        reason = "how often it runs is not known" if kernel_cycles else "the clock is not known"
+        reason = "how often it runs is unknown" if kernel_cycles else "the clock is unknown"
         return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, reason)
+    none_cycles = _takes(experiment).get(0, 0.0)
     found = _response(points, kernel_cycles / by_chain)
-    return PlaceSlope(scope, by_cta, by_chain, disturbed, points, found, "" if found else seldom)
+    if found is None:
+        return PlaceSlope(scope, by_cta, by_chain, disturbed, points, None, seldom)
+    return PlaceSlope(
+        scope, by_cta, by_chain, disturbed, points, found.with_slack_of(none_cycles), none_cycles=none_cycles
+    )
+
+
+def _takes(experiment: ExperimentRecord) -> dict[int, float]:
+    """What each delay takes by itself, in cycles."""
+    return {one.delay_cycles: one.cycles for one in experiment.spins}
 
 
 def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
@@ -222,7 +235,7 @@ def _ratio(one: MeasuredDelayRecord) -> tuple[float, float]:
 
 
 def _points(measured: Sequence[MeasuredDelayRecord], experiment: ExperimentRecord) -> Iterator[Point]:
-    takes = {one.delay_cycles: one.cycles for one in experiment.spins}
+    takes = _takes(experiment)
     begin, base_error = _ratio(measured[0])
     for one in measured:
         ratio, error = _ratio(one)

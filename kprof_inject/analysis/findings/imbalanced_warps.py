@@ -128,10 +128,10 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
         rule="imbalanced-warps",
         scope=scope.scope,
         share=share,
-        text=f"{few} {_verb('come', apart.few)} last: {many} {_verb('wait', apart.many)} for "
+        text=f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
         f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
         f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
-        advice=f"record what stands before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
+        advice=f"record what comes before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
         f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )

@@ -45,11 +45,10 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
             scope=scope.scope,
             share=share,
             text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.scope} "
-            f"{'takes' if slow == 1 else 'take each'} {ratio(mean_ns / steady_ns)} a steady one "
-            f"({short_time(mean_ns)} against {short_time(steady_ns)}); beyond that, this is {percent(share)} of the "
-            "CTA's time",
-            advice="look at what the first loads wait for; with more iterations in each CTA, or several tiles in a "
-            "persistent kernel, the pipeline is filled less often",
+            f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} a steady one ({short_time(mean_ns)} "
+            f"against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's time",
+            advice="see what the first loads wait for; more iterations per CTA, or a persistent kernel with several "
+            "tiles per CTA, fill the pipeline less often",
             figures=_figures(series, steady_ns) | {"slow_iterations": slow, "slow_ns": mean_ns},
         )
     yield from _unjudged(timeline)
@@ -68,10 +67,9 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
             scope=scope.scope,
             share=share,
             text=f"the last iteration of {scope.scope} takes {ratio(last_ns / steady_ns)} a steady one "
-            f"({short_time(last_ns)} against {short_time(steady_ns)}); beyond that, this is {percent(share)} of the "
-            "CTA's time",
-            advice="look at what is done in the last iteration alone: masks, a remainder, waits for what is still "
-            "under way",
+            f"({short_time(last_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
+            "time",
+            advice="see what only the last iteration does: masks, a remainder, waits for outstanding work",
             figures=_figures(series, steady_ns) | {"last_ns": last_ns},
         )
     yield from _unjudged(timeline)

@@ -35,6 +35,6 @@ def low_fill(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         share=idle_share,
         text=f"the grid is too small for the device: {counted(waves.ctas, 'CTA')} on {waves.sms} of {device_sms} SMs; "
         f"{counted(idle_sms, 'SM')} ({percent(idle_share)}) {'is' if idle_sms == 1 else 'are'} idle",
-        advice="make more CTAs: smaller tiles, work that is split along K, or several problems in one launch",
+        advice="launch more CTAs: smaller tiles, split-K, or several problems in one launch",
         figures={"ctas": waves.ctas, "sms": waves.sms, "device_sms": device_sms, "slots_per_sm": waves.slots_per_sm},
     )

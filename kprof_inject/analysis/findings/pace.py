@@ -31,8 +31,7 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
         rule="pace",
         scope=first.scope.name,
         share=min(sum(map(_worth, critical)), 1.0),
-        text=f"{names} {sets} the pace: {slope:.2f} of each cycle saved {there} is gained by the kernel"
-        f"{_spare(hidden)}",
+        text=f"{names} {sets} the pace: each cycle saved {there} saves the kernel {slope:.2f} cycles{_spare(hidden)}",
         advice=_advice(slopes.places, critical),
         figures={f"slope of {one.scope.name}": round(one.response.slope.value, 3) for one in told if one.response},
     )
@@ -45,8 +44,8 @@ def _worth(place: PlaceSlope) -> float:
 
 
 def _spare(hidden: Sequence[PlaceSlope]) -> str:
-    told = [f"{place.scope.name} has {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
-    return f"; to spare, {listed(told, _MOST_NAMES)}" if told else ""
+    told = [f"{place.scope.name} {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
+    return f"; slack: {listed(told, _MOST_NAMES)}" if told else ""
 
 
 def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:

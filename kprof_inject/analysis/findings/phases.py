@@ -56,7 +56,7 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         share=share,
         text=f"slow prologue: {percent(phase.share_of_cta)} of a CTA's time passes before {loop} begins "
         f"({_times(timeline, phases, phase)})",
-        advice=f"{_look(summary, phase)}; move work out of the kernel, or let each CTA do more iterations, or several "
+        advice=f"{_look(summary, phase)}; move work out of the kernel, or give each CTA more iterations or several "
         "tiles",
         figures=_figures(summary, phases, phase),
     )
@@ -79,8 +79,8 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         share=share,
         text=f"slow epilogue: {percent(phase.share_of_cta)} of a CTA's time passes after {loop} "
         f"({_times(timeline, phases, phase)})",
-        advice=f"{_look(summary, phase)}; look at how the result is converted and stored, or let it overlap with the "
-        "next tile",
+        advice=f"{_look(summary, phase)}; see how the result is converted and stored, or overlap this with the next "
+        "tile",
         figures=_figures(summary, phases, phase),
     )
 
@@ -115,10 +115,10 @@ def _times(timeline: Timeline, phases: Phases, phase: _Phase) -> str:
 
 def _look(summary: LaunchSummary, phase: _Phase) -> str:
     if phase.scope is None:
-        return f"record what stands {phase.where} (markers, --at line(...), other loops)"
+        return f"record what runs {phase.where} (markers, --at line(...), other loops)"
     scope, part = summary.scopes[phase.scope], phase.scope_ns / phase.time_ns
     look = f"look at {scope.scope} ({scope.source or 'its source line is unknown'}), which takes {percent(part)} of it"
-    return look if part >= _MOST else f"{look}, and record what else stands {phase.where}"
+    return look if part >= _MOST else f"{look}, and record what else runs {phase.where}"
 
 
 def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> Figures:

@@ -10,6 +10,7 @@ from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.speed_of_light import Roof
+from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
@@ -36,7 +37,12 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         loads = [(one.line, one.access) for one in inside if one.access and _is_large_load(one.access)]
         waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
         roof = evidence.roof_around(loop)
-        if roof is None or roof.part > _AT_ROOF or not (loads or waits_for_its_own):
+        if roof is None or not (loads or waits_for_its_own):
+            continue
+        if loads:
+            # A copy spares shared memory and the L1 most of their work: threads neither load its data nor store it.
+            roof = roof.without(SHARED)
+        if roof.part > _AT_ROOF:
             continue
         share = (1 - roof.part) * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
@@ -63,10 +69,11 @@ def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tupl
         rule="not-pipelined",
         scope=roof.scope,
         share=share,
-        text=f"{roof.scope} loads {size_text(moved)} in the iteration that multiplies them (TTGIR, lines {lines}), and "
-        f"is at {percent(roof.part)} of its roof ({roof.unit}): loads and dots take turns",
-        advice="have Triton pipeline the loop: num_stages of 3 or more, and loads that a copy can replace (pointers "
-        "that grow by a constant, 4 bytes or more side by side)",
+        text=f"{roof.scope} loads {size_text(moved)} in the iteration that uses them (TTGIR lines {lines}), and its "
+        f"busiest unit besides shared memory ({roof.unit}) is at {percent(roof.part)} of its peak: loads and dots do "
+        "not overlap",
+        advice="let Triton pipeline the loop: num_stages of 3 or more, and loads that can become asynchronous copies "
+        "(pointers that advance by a constant, at least 4 contiguous bytes)",
         figures={"bytes": moved, "loads": len(loads), "part": roof.part},
     )
 
@@ -76,9 +83,9 @@ def _of_copies(roof: Roof, share: float) -> Finding:
         rule="not-pipelined",
         scope=roof.scope,
         share=share,
-        text=f"{roof.scope} waits in each iteration for what it has just issued, and runs at {percent(roof.part)} of "
-        f"its roof ({roof.unit})",
-        advice="ask for the next iteration's data before the wait, and leave one group in flight: num_stages of 3",
+        text=f"{roof.scope} waits in each iteration for what it just issued, and reaches {percent(roof.part)} of its "
+        f"roof ({roof.unit})",
+        advice="issue the next iteration's loads before the wait, and keep one group in flight: num_stages of 3",
         figures={"part": roof.part},
     )
 
@@ -115,11 +122,11 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
                 rule="too-few-stages",
                 scope=roof.scope,
                 share=share,
-                text=f"{roof.scope} waits for {percent(waited)} of its time for what it copies "
-                f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(kept.size_bytes)} in flight on each SM are "
-                "too few",
+                text=f"{roof.scope} spends {percent(waited)} of its time waiting for copies issued "
+                f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(kept.size_bytes)} in flight per SM is too "
+                "little",
                 advice=f"one more stage (num_stages): {size_text(kept.size_bytes // kept.stages * (kept.stages + 1))} "
-                f"in flight, for {size_text(kept.stage_bytes)} more of shared memory in each CTA",
+                f"in flight, for {size_text(kept.stage_bytes)} more shared memory per CTA",
                 figures={
                     "waiting": waited,
                     "depth": pipeline.depth,

@@ -39,11 +39,11 @@ def second_cta(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             rule="second-cta",
             scope=scope.scope,
             share=gain / (1 + gain),
-            text=f"one CTA nearly fills an SM: with {sharing.ctas} of them it gets {percent(abs(sharing.gain))} "
-            f"{'more' if sharing.gain >= 0 else 'less'} done, an iteration of {scope.scope} every "
-            f"{short_time(sharing.shared_ns)} and not every {short_time(sharing.alone_ns)}",
-            advice="more CTAs on an SM gain little: spend registers and shared memory on larger tiles or more stages, "
-            "not on room for another CTA",
+            text=f"one CTA nearly fills an SM: {sharing.ctas} CTAs get {percent(abs(sharing.gain))} "
+            f"{'more' if sharing.gain >= 0 else 'less'} done, with an iteration of {scope.scope} every "
+            f"{short_time(sharing.shared_ns)} instead of every {short_time(sharing.alone_ns)}",
+            advice="more CTAs per SM gain little: spend registers and shared memory on larger tiles or more stages "
+            "instead",
             figures={
                 "ctas": sharing.ctas,
                 "gain": sharing.gain,

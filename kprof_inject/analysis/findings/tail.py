@@ -28,8 +28,7 @@ def tail(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Unjud
         scope=None,
         share=ending.count_share,
         text=f"{_what(waves, ending)}; {won}",
-        advice=f"let the grid be a multiple of {_even(waves)}: other tile sizes, a persistent kernel, or work that is "
-        "split along K",
+        advice=f"make the grid a multiple of {_even(waves)}: other tile sizes, a persistent kernel, or split-K",
         figures={
             "ctas": waves.ctas,
             "sms": waves.sms,
@@ -58,6 +57,6 @@ def _what(waves: Waves, ending: Ending) -> str:
         return f"the last wave is {counted(waves.last.ctas, 'CTA')} on {waves.last.sms} of {waves.sms} SMs"
     has = "has" if ending.fullest_sms == 1 else "have"
     return (
-        f"{counted(waves.ctas, 'CTA')} do not divide among {waves.sms} SMs: {ending.fullest_sms} of these {has} "
+        f"{counted(waves.ctas, 'CTA')} do not divide evenly among {waves.sms} SMs: {ending.fullest_sms} of these {has} "
         f"{ending.most_ctas} to run, the others finish earlier"
     )

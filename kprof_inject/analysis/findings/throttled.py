@@ -27,7 +27,9 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     roofs = evidence.light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
-    why = "most likely the power limit" if hungry else "the power limit, or the clock had not risen yet after a pause"
+    why = (
+        "most likely the power limit" if hungry else "the power limit, or a clock that had not ramped up after a pause"
+    )
     yield Finding(
         rule="throttled",
         scope=None,

@@ -26,25 +26,22 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding 
         return
     if ending.last_cta_ns < _NOTABLE * ending.cta_ns:
         return
-    last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to end, takes"
+    last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
     if ending.cta_ns <= timeline.clock.timer_step_ns:
-        what = f"most CTAs end at once, and {last} {short_time(ending.last_cta_ns)}"
+        what = f"most CTAs exit immediately, and {last} {short_time(ending.last_cta_ns)}"
         advice = "do not launch CTAs without work; start the others first, or split them"
     else:
         what = (
             f"{last} {ratio(ending.last_cta_ns / ending.cta_ns)} the median CTA ({short_time(ending.last_cta_ns)} "
             f"against {short_time(ending.cta_ns)})"
         )
-        advice = (
-            f"look at what CTA {ending.last_cta} has more to do than others; start the longest CTAs first, or cut them "
-            "up"
-        )
+        advice = f"see why CTA {ending.last_cta} has more work than others; start the longest CTAs first, or split them"
     yield Finding(
         rule="uneven-ctas",
         scope=None,
         share=ending.uneven_share,
-        text=f"CTAs are uneven: {what}, and the SMs wait at the end for {percent(ending.uneven_share)} of the launch, "
-        "on average",
+        text=f"CTAs are uneven: {what}, and SMs idle at the end for {percent(ending.uneven_share)} of the launch on "
+        "average",
         advice=advice,
         figures={
             "sms": ending.sms,

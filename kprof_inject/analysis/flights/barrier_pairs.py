@@ -28,7 +28,7 @@ from kprof_inject.analysis.flights.grouped_rows import (
     running_sums,
 )
 
-UNNAMED = "which barrier it tells cannot be evaluated"
+UNNAMED = "its barrier cannot be evaluated"
 
 # More than an allocation has barriers.
 _SLOTS = 1 << 20
@@ -169,7 +169,7 @@ class _Uses:
         segment = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
         lost = self.lengths[segment] - last_of_group(number, of_warp)
         if lost.min(initial=0) < 0:
-            raise NotCounted("it was executed more often than its loops tell")
+            raise NotCounted("it ran more often than its loops say")
         found["execution"] = number - 1 + lost
         place = self.begins[segment] + found["execution"]
         for name in ("slot", "number", "phase"):
@@ -204,7 +204,7 @@ class _Sequence:
         try:
             joint, mask = value.joint(), when.joint()
         except TooLarge:
-            raise NotCounted("there are too many of its executions") from None
+            raise NotCounted("it ran too often to be followed") from None
         by_cta = CTA in joint.axes or CTA in mask.axes
         axes = tuple(axis for axis in sorted(executed.sizes) if by_cta or axis != CTA)
         shape = [executed.sizes[axis] for axis in axes]

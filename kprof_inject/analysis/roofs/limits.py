@@ -105,9 +105,9 @@ _NAMES = {
     SPECIAL: "the special function units",
     FP32: "the fp32 units",
     ALU: "the ALU",
-    ISSUE: "the issue of instructions",
-    SHARED: "shared memory and the L1",
-    L2: "what comes from the L2",
+    ISSUE: "instruction issue",
+    SHARED: "shared memory and L1",
+    L2: "the L2",
     DRAM: "DRAM",
 }
 
@@ -159,8 +159,8 @@ def _memory(judged: _Judged) -> Limit | None:
     others = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < _LIMITING or max(others) > _POSSIBLE:
         return None
-    text = f"DRAM, most likely (between {percent(least)} and {percent(min(most, 1.0))} of peak: data that is read "
-    text += "again, or at unknown addresses, may come from the L2)"
+    text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of peak: data that is read "
+    text += "again, or at unknown addresses, may hit the L2)"
     return judged.limit("DRAM, most likely", text, DRAM)
 
 

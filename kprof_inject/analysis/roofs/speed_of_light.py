@@ -7,7 +7,7 @@ no clock's rate is in it. CTAs that share an SM share its units. All work is a l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any
 
@@ -44,6 +44,10 @@ class Roof:
     def part(self) -> float:
         return self.parts[self.unit]
 
+    def without(self, unit: str) -> Roof:
+        """As if the unit had nothing to do."""
+        return replace(self, parts={**self.parts, unit: 0.0})
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "unit": self.unit}
 
@@ -76,11 +80,11 @@ class SpeedOfLight:
 def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKernel | Unjudged) -> SpeedOfLight:
     """Of one launch. ``ran`` is what it executed, or why nobody knows."""
     if summary.is_foreign:
-        return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not tell what the kernel does", ""))
+        return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
     target = _target(timeline.launch.kernel)
     rates = rates_of(target)
     if rates is None:
-        return SpeedOfLight((), missing=Unjudged(f"no rates are known of {target}", ""))
+        return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
     if missing := _missing(timeline):
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):

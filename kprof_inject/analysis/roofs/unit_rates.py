@@ -34,7 +34,7 @@ class UnitRates:
     """Of one SM in one cycle: ``tensor_flops`` by the operands' type, dense; ``special`` and ``fp32`` in instructions,
     each of one element; ``integers`` are those of the ALU, and multiplications of integers, which the fp32 units do as
     fast; ``issue`` those of all kinds. A multiplication and an addition may be one instruction.
-    ``shared_bytes`` go to or from shared memory and the L1, ``l2_bytes`` come from the L2."""
+    ``shared_bytes`` go to or from shared memory and L1, ``l2_bytes`` come from the L2."""
 
     tensor_flops: Mapping[str, int]
     special: int

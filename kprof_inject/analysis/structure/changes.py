@@ -196,10 +196,10 @@ def _change(id_: str, text: str, a: Feature, b: Feature) -> Change:
 
 def _ahead(before: Fact | None, after: Fact | None) -> str:
     if not after:
-        return f"no longer pipelined: asked for {_iterations(before)} ahead → when it is needed"
+        return f"no longer pipelined: issued {_iterations(before)} ahead → on use"
     if not before:
-        return f"now pipelined: asked for when it is needed → {_iterations(after)} ahead"
-    return f"asked for {before} → {_iterations(after)} ahead"
+        return f"now pipelined: issued on use → {_iterations(after)} ahead"
+    return f"issued {before} → {_iterations(after)} ahead"
 
 
 def _iterations(number: Fact | None) -> str:
@@ -213,7 +213,7 @@ def _predicated(before: Fact | None, after: Fact | None) -> str:
 _TOLD: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     AHEAD: _ahead,
     WAY: lambda before, after: f"{before} → {after}",
-    BITS: lambda before, after: f"{before} → {after} bits at once in each thread",
+    BITS: lambda before, after: f"{before} → {after} bits per thread and access",
     INSTRUCTION: lambda before, after: f"{before} → {after}",
     PREDICATED: _predicated,
 }

@@ -94,7 +94,7 @@ def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[n
         raise KprofError(
             f"a buffer of {len(words)} words is none of {counted(units, 'unit')}: each takes one word, and "
             f"{entry_words} for each scope that there is room for",
-            hint="say how many units it has (--buffer-units, or units in its description), and save it whole",
+            hint="give its number of units (--buffer-units, or units in its description), and save the whole buffer",
         )
     return words.reshape(units, size)
 

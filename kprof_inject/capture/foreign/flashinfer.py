@@ -25,9 +25,7 @@ _EVENT_SHIFT, _EVENT_MASK = 2, 0x3FF
 _GROUP_SHIFT = 12
 _BLOCK_MASK = 0xFFF
 _SM_SHIFT = 24
-_HINT = (
-    "is it a buffer of FlashInfer, zeroed before one launch, and saved whole? numpy.save(PATH, buffer.cpu().numpy())"
-)
+_HINT = "is it a FlashInfer buffer, zeroed before one launch, and saved whole? numpy.save(PATH, buffer.cpu().numpy())"
 
 
 @dataclass(frozen=True, slots=True)

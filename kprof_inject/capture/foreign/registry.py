@@ -23,7 +23,7 @@ def profiler_of(name: str) -> Profiler:
     if name not in PROFILERS:
         raise KprofError(
             f"no profiler is called {name!r}",
-            hint=f"{did_you_mean(name, PROFILERS)}known are {', '.join(PROFILERS)}",
+            hint=f"{did_you_mean(name, PROFILERS)}known profilers: {', '.join(PROFILERS)}",
             exit_code=2,
         )
     return PROFILERS[name]

@@ -62,7 +62,7 @@ class SmProfiler:
         end = begin + _ENTRY.itemsize // 8 * count * room
         if len(words) < end:
             raise KprofError(
-                f"the buffer is cut off: {blocks} blocks of {groups} groups with room for {room} scopes take {end} "
+                f"the buffer is truncated: {blocks} blocks of {groups} groups with room for {room} scopes take {end} "
                 f"words, and it has {len(words)}",
                 hint=_HINT,
             )
@@ -77,12 +77,12 @@ class SmProfiler:
 
 def _header(words: NDArray[np.uint64]) -> tuple[int, int, int]:
     if len(words) < _HEADER_WORDS:
-        raise KprofError(f"the buffer is cut off: it has {len(words)} words, no header", hint=_HINT)
+        raise KprofError(f"the buffer is truncated: it has {len(words)} words, no header", hint=_HINT)
     blocks, groups, room = int(words[0]) >> 32, int(words[0]) & 0xFFFFFFFF, int(words[1]) >> 32
     if not (blocks and 0 < groups <= _MOST_GROUPS and room):
         raise KprofError(
             f"the header makes no sense: {blocks} blocks of {groups} groups with room for {room} scopes",
-            hint=f"is it a buffer of sm-profiler? {_HINT}",
+            hint=f"is it an sm-profiler buffer? {_HINT}",
         )
     return blocks, groups, room
 

@@ -25,8 +25,8 @@ _TASK_SHIFT, _TASK_MASK = 1, 0x7FF
 _GROUP_SHIFT, _GROUP_MASK = 12, 0xFFFFF
 _MOST_SMS = 1 << 12
 _HINT = (
-    "is it a buffer of Triton-distributed, reset before one launch, and saved whole? "
-    "numpy.save(PATH, profile_buf.cpu().numpy())"
+    "is it a Triton-distributed buffer, reset before one launch, and saved whole? numpy.save(PATH, "
+    "profile_buf.cpu().numpy())"
 )
 
 
@@ -44,7 +44,7 @@ class TritonDistributed:
         number, sm = (blocks & np.uint64(0xFFFFFFFF)).astype(np.int64), (blocks >> np.uint64(32)).astype(np.int64)
         told = (number == np.arange(grid.blocks)) & (sm < _MOST_SMS)
         if not told.any():
-            raise KprofError("not one block says which SM it ran on", hint=_HINT)
+            raise KprofError("no block says which SM it ran on", hint=_HINT)
         return points_of(words[1 + grid.blocks :], grid, _EMPTY, _tags, np.where(told, sm, UNKNOWN_SM))
 
 

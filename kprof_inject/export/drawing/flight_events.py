@@ -90,7 +90,7 @@ class FlightEvents:
         return Events(
             pid,
             first_tid + lane,
-            [EventKind(name, _CATEGORY) for work in lanes.kinds for name in (work, f"{work}, perhaps complete")],
+            [EventKind(name, _CATEGORY) for work in lanes.kinds for name in (work, f"{work}, possibly complete")],
             kind[kept],
             clock.on_axis(starts_ns[kept]),
             clock.on_axis(ends_ns[kept]),

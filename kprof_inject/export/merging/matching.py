@@ -41,7 +41,7 @@ _NEARER = 4
 _MOST_ROUNDS = 32
 _MOST_NAMED = 3
 
-_SHARED = "fits several kernels at once, or one that another launch fits, too"
+_SHARED = "matches several kernels, or one that another launch also matches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def match(launches: Sequence[Captured], bars: Sequence[Bar], prior: HostClock | 
     and bars may be in any order."""
     candidates, refusals = _candidates(launches, bars, prior)
     if sum(map(len, candidates.values())) > _MOST_OPTIONS:
-        return _nothing(refusals, candidates, "has too many kernels of its name to choose from")
+        return _nothing(refusals, candidates, "has too many candidates with its name")
     found = _matched(launches, bars, candidates, prior)
     sure = {at: choices[0] for at, choices in candidates.items() if len(choices) == 1}
     if isinstance(found, str) or 2 * len(found.matches) < len(sure):
@@ -118,10 +118,10 @@ def _matched(
     options = list(_options(launches, bars, candidates, prior))
     slack_ns, found = _best_agreements(options)
     if not found:
-        return "took longer than every kernel that it may be"
+        return "took longer than every candidate kernel"
     shift_ns = _decided(options, found, slack_ns, near_zero=prior is not None)
     if shift_ns is None:
-        return "fits several kernels of its name equally well, and no host's call tells which"
+        return "matches several kernels of its name equally well, and no host call decides which"
     pairs = _one_to_one(launches, bars, options, shift_ns, slack_ns)
     clock = _fitted(launches, bars, pairs, slack_ns)
     for _ in range(_MOST_ROUNDS):
@@ -191,7 +191,7 @@ class _Alike:
 
     def why_none(self, launch: Captured) -> str:
         """Of a launch that none is near."""
-        reason = "ran when the trace has no kernel of its name and grid, by the host's clock"
+        reason = "ran while the trace has no kernel of its name and grid, by the host's clock"
         if launch.called is None or not self.calls_ns:
             return reason
         apart_ns = min(max(launch.called.start_ns - at, at - launch.called.end_ns) for at in self.calls_ns)
@@ -227,7 +227,7 @@ def _candidates(
             kinds[kind] = _alike(launch, bars, [bar for name in sorted(launch.names) for bar in by_name[name]])
         alike = kinds[kind]
         if launch.ran is None:
-            refusals[at] = "has no CTA whose times were read"
+            refusals[at] = "has no CTA with timer readings"
         elif isinstance(alike, str):
             refusals[at] = alike
         elif near := alike.near(launch, launch.ran, prior):
@@ -244,12 +244,12 @@ def _alike(launch: Captured, bars: Sequence[Bar], named: Sequence[int]) -> _Alik
     same_grid = [at for at in named if bars[at].grid is None or bars[at].grid in launch.grids]
     if not same_grid:
         others = sorted({"x".join(map(str, bars[at].grid or ())) for at in named})
-        return f"has another grid than the kernels of its name: {listed(others, _MOST_NAMED)}"
+        return f"has a different grid from the kernels of its name: {listed(others, _MOST_NAMED)}"
     same = [at for at in same_grid if bars[at].block is None or launch.threads in (None, prod(bars[at].block or ()))]
     if not same:
         others = sorted({str(prod(bars[at].block or ())) for at in same_grid})
         return (
-            f"has {launch.threads} threads in a CTA, where the kernels of its name and grid have "
+            f"has {launch.threads} threads per CTA, but the kernels of its name and grid have "
             f"{listed(others, _MOST_NAMED)}"
         )
     return _Alike.of(bars, same)
@@ -365,8 +365,8 @@ def _matches(
 
 def _why_not(launch: Captured, candidates: Sequence[Bar], clock: HostClock, slack_ns: int) -> str:
     if launch.ran is None:
-        return "has no CTA whose times were read"
+        return "has no CTA with timer readings"
     outside_ns = min(_outside_ns(launch.ran, bar, clock) for bar in candidates)
     if outside_ns <= slack_ns:
         return _SHARED
-    return f"would lie {time_text(outside_ns)} outside of the nearest kernel of its name"
+    return f"would lie {time_text(outside_ns)} outside the nearest kernel of its name"

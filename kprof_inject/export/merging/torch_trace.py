@@ -141,11 +141,11 @@ def read_torch_trace(path: Path) -> TorchTrace:
         return _read(path, text)
     except json.JSONDecodeError as error:
         where = Position.at_offset(str(path), text, error.pos)
-        raise KprofError(f"this is no trace: {error.msg}", where=where, hint=ANOTHER) from None
+        raise KprofError(f"this is not a trace: {error.msg}", where=where, hint=ANOTHER) from None
     except ValueError:  # Python reads no integer of more than 4300 digits
-        raise KprofError(f"{path} is no trace: it has a number of thousands of digits", hint=ANOTHER) from None
+        raise KprofError(f"{path} is not a trace: it has a number of thousands of digits", hint=ANOTHER) from None
     except RecursionError:
-        raise KprofError(f"{path} is no trace: it is nested too deeply", hint=ANOTHER) from None
+        raise KprofError(f"{path} is not a trace: it is nested too deeply", hint=ANOTHER) from None
 
 
 def packed_text(text: str) -> bytes:
@@ -160,7 +160,7 @@ def _unpacked(path: Path) -> bytes:
     try:
         data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise KprofError(f"cannot unpack {path}: {error}", hint="it is cut short or damaged; export it again") from None
+        raise KprofError(f"cannot unpack {path}: {error}", hint="it is truncated or damaged; export it again") from None
     if len(data) > MOST_BYTES:
         raise KprofError(
             f"{path} is too large: unpacked, it has more than {size_text(MOST_BYTES)}",
@@ -196,15 +196,15 @@ def _read(path: Path, text: str) -> TorchTrace:
     if _skip(text, at + 1) != len(text):
         raise KprofError(
             f"{path} holds more than one object",
-            hint="Proton of older Tritons writes one for each stream; give it a program with one stream, or "
-            "torch.profiler's trace",
+            hint="Proton in older Tritons writes one per stream; use a program with one stream, or torch.profiler's "
+            "trace",
         )
     if OURS in facts:
         raise KprofError(
-            f"{path} has launches of kprof-inject in it already", hint="give the trace that torch.profiler wrote"
+            f"{path} already contains kprof-inject launches", hint="give the trace that torch.profiler wrote"
         )
     if events_at is None:
-        raise KprofError(f"{path} is no trace: it has no traceEvents", hint=ANOTHER)
+        raise KprofError(f"{path} is not a trace: it has no traceEvents", hint=ANOTHER)
     if not gathered.has_kernels:
         raise KprofError(
             f"{path} has no kernel", hint="profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"

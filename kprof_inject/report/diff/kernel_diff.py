@@ -59,6 +59,9 @@ class TagChange:
 class ScopeChange:
     """One scope that is in both: figures are of a launch, the median of the launches."""
 
+    index_a: int
+    """In A's scope table; ``index_b`` in B's."""
+    index_b: int
     name: str
     kind: str
     partition: str
@@ -232,6 +235,8 @@ class MeasuredPair:
             return sides.both_of(match, lambda scope: _figure(scope, name))
 
         return ScopeChange(
+            index_a=match.a,
+            index_b=match.b,
             name=theirs.name,
             kind=theirs.kind,
             partition=theirs.partition,
@@ -327,13 +332,13 @@ def _require_scope(glob: str, pairs: Sequence[MeasuredPair]) -> None:
         return
     both = dict.fromkeys(pair.identities_b[match.b].name for pair in pairs for match in pair.matching.matches)
     alone = [
-        f"{one.scope.name} is in {side} alone"
+        f"only {side} has {one.scope.name}"
         for pair in pairs
         for side, unmatched in (("A", pair.matching.only_a), ("B", pair.matching.only_b))
         for one in unmatched
         if matches_scope(one.scope.name, glob)
     ]
-    there = f"in both are {', '.join(both)}" if both else "A and B have no scope in common"
+    there = f"both have {', '.join(both)}" if both else "A and B have no scope in common"
     raise KprofError(
         f"--scope {glob} matches no scope that is in both A and B",
         hint=printable("; ".join([*dict.fromkeys(alone), there])),

@@ -81,11 +81,11 @@ def _nothing_in_common(a: Sequence[KernelRuns], b: Sequence[KernelRuns]) -> Kpro
     called = distinct_runs([*left_a, *left_b])
     old, new = left_a[0].kernel.variant, left_b[0].kernel.variant
     return KprofError(
-        f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and nothing tells which "
-        f"belong together: A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
+        f"A has {len(left_a)} and B {counted(len(left_b), 'variant')} of {printable(name)}, and they cannot be paired: "
+        f"A has {_shortened(called[: len(left_a)])}; B has {_shortened(called[len(left_a) :])}",
         hint=f"pair them by name: --renamed {printable(old)}={printable(new)}"
         if old != new
-        else "keep launches of one grid on each side: --launch",
+        else "select launches of one grid on each side with --launch",
     )
 
 
@@ -305,7 +305,7 @@ def _why(scope: ScopeIdentity, mine: Sequence[ScopeIdentity], others: Sequence[S
     same_kind = [other for other in alike if other.kind == scope.kind]
     if same_kind:
         here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in mine)
-        return f"{side} has {len(same_kind)} of this name where here are {here}, and nothing tells which is which"
+        return f"{side} has {len(same_kind)} of this name where here are {here}, so they cannot be paired"
     if alike:
         return f"in {side} this name is of kind {alike[0].kind}, not {scope.kind}"
     if scope.lines:

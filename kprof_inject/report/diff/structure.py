@@ -96,13 +96,11 @@ class _Places:
         self._modules = a, b
         self._tables = diff.a.kernel.scopes.scopes, diff.b.kernel.scopes.scopes
         # A's loops by the names that they have in B.
-        matched = {change.source_a: change.name for change in diff.scopes}
-        self._renamed = [matched.get(scope.source, scope.name) for scope in self._tables[0]]
+        matched = {change.index_a: change.name for change in diff.scopes}
+        self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0])]
         loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
-        self._part_of_scope = {
-            scope.name: self._tables[1][loop].name if loop is not None else _WHOLE
-            for scope, loop in zip(self._tables[1], loops, strict=True)
-        }
+        # By index: several scopes may have one name.
+        self._part_of_scope = [self._tables[1][loop].name if loop is not None else _WHOLE for loop in loops]
 
     def part_of(self, change: Change) -> str:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it."""
@@ -126,7 +124,7 @@ class _Places:
 
     def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
-        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope.get(scope.name, _WHOLE) == part)
+        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
     def unexplained(self, parts: Sequence[str]) -> float | None:
@@ -153,7 +151,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        yield "code: the compiler made the same of it on both sides"
+        yield "code: the compiler's output is the same on both sides"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -192,7 +190,7 @@ def _weighed(part: ChangedPart) -> str:
 def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Of changes that no times belong to."""
     if not changes:
-        yield "the compiler made the same of both"
+        yield "the compiler's output is the same"
     for text, places in _together(changes).items():
         yield f"{text}{_at(places)}"
 

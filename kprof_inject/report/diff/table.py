@@ -48,7 +48,7 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
     if diff.differences:
         yield f"differs: {printable(', '.join(map(str, diff.differences)))}"
     else:
-        yield "differs: nothing in the builds and their launches, as far as the captures say"
+        yield "differs: nothing in builds and launches that the captures record"
 
 
 def _launches(diff: KernelDiff) -> Iterator[str]:
@@ -88,8 +88,8 @@ def _clock(diff: KernelDiff) -> Iterator[str]:
 def _work(diff: KernelDiff) -> Iterator[str]:
     if diff.a.grid != diff.b.grid:
         yield (
-            f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: a CTA, or the launch, does other work; totals "
-            "are of all CTAs, means of one scope each"
+            f"grid {grid_text(diff.a.grid)} → {grid_text(diff.b.grid)}: the work per CTA or per launch differs; totals "
+            "cover all CTAs, means one scope each"
         )
     ran = [{launch.ctas for launch in side} for side in (diff.sides.a, diff.sides.b)]
     if diff.a.grid == diff.b.grid and ran[0] != ran[1]:
@@ -108,9 +108,9 @@ def _work(diff: KernelDiff) -> Iterator[str]:
 def _records(diff: KernelDiff) -> Iterator[str]:
     for side, launches in (("A", diff.sides.a), ("B", diff.sides.b)):
         if missing := sum(launch.records_missing for launch in launches):
-            yield f"lost: {missing} records of {side}. run --fit keeps them all; other profilers' buffers need room"
+            yield f"lost: {missing} records of {side}. run --fit keeps them all; other profilers need larger buffers"
     if any(scope.basis == MEAN.name for scope in diff.scopes):
-        yield "records are missing, so totals are, too: scopes are compared by the mean of those that are complete"
+        yield "records are missing, so totals are incomplete: scopes are compared by the mean of the complete ones"
     known = {launch.record_cost_known for launch in diff.sides.launches}
     if known == {True, False}:
         yield "record cost: known for one side only, and subtracted there, so scopes are not quite comparable"
@@ -149,8 +149,8 @@ def _tags(scope: ScopeChange) -> Iterator[str]:
 def _why_no_scope(diff: KernelDiff) -> str:
     """Why no scope's change is known."""
     if diff.recorded.change is None and not took_no_time(diff):
-        return f"too few launches to tell a change from chance; {MORE_LAUNCHES}"
-    return "no change can be told where a launch, or the scope in it, took no time at all"
+        return f"too few launches to tell a change from noise; {MORE_LAUNCHES}"
+    return "no change can be computed where a launch, or the scope in it, took 0 ns"
 
 
 _COLOURS = {
@@ -184,6 +184,14 @@ def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
             say(note, console)
     for line in unpaired_lines(diff):
         say(line, console)
+
+
+def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
+    """Print the answer alone, and what the compiler changed."""
+    say(first_sentence(diff), console)
+    for kernel in diff.kernels:
+        for line in structure_lines(structure_of(kernel), kernel):
+            say(line, console)
 
 
 def unpaired_lines(diff: CaptureDiff) -> list[str]:
@@ -301,7 +309,8 @@ def _runs(runs: KernelRuns) -> dict[str, Any]:
 def _scope(scope: ScopeChange) -> dict[str, Any]:
     values = asdict(scope)
     judged = scope.judged.to_json() if scope.judged else {"verdict": None, "change": None, "change_in_cycles": None}
-    del values["judged"]
+    for name in ("index_a", "index_b", "judged"):
+        del values[name]
     return {**values, **judged}
 
 
@@ -316,7 +325,7 @@ def parse_limit(text: str) -> float:
     """``5%`` or ``0.05``, as a part of A's time. Raises a usage error for anything else."""
     read = _NUMBER.fullmatch(text)
     if read is None:
-        raise _unreadable(text, "write a percentage, 5%, or a part, 0.05")
+        raise _unreadable(text, "write a percentage, 5%, or a fraction, 0.05")
     value = float(read[1])
     if read[2]:
         return value / 100
@@ -338,16 +347,16 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
         for side, alone in (("A", kernel.only_a), ("B", kernel.only_b)):
             for one in alone:
                 if any(matches_scope(one.scope.name, glob) for glob in globs):
-                    yield _unknown(f"{printable(one.scope.name)} of {name}", limit, f": it is in {side} alone")
+                    yield _unknown(f"{printable(one.scope.name)} of {name}", limit, f": only {side} has it")
     for runs in diff.only_a:
-        yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} it is in A alone")
+        yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} only A has it")
 
 
 def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:
     if judged.verdict is ChangeVerdict.UNKNOWN:
         yield _unknown(what, limit)
     elif judged.verdict is ChangeVerdict.NEW:
-        yield f"{what} is new: it ran in B alone"
+        yield f"{what} is new: only B ran it"
     elif judged.verdict is ChangeVerdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
         yield f"{what} is slower by more than {100 * limit:g} %: {change_words(judged.change)}"
 

@@ -39,7 +39,7 @@ def why_cannot_tell(diff: KernelDiff) -> CannotTell:
         return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
     change = diff.launch.change
     if change is None:
-        return CannotTell(f", but of {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
+        return CannotTell(f", but from {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
     many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
     remedies = (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
     return CannotTell(f", {change_words(change)}: launches and processes vary too much", remedies)
@@ -54,8 +54,8 @@ def _too_short(diff: KernelDiff) -> str:
     launches = diff.sides.launches
     short = sum(not launch.duration_ns for launch in launches)
     step_ns = max(launch.timer_step_ns for launch in launches)
-    by_timer = f", by a timer with steps of {time_text(step_ns)}" if step_ns else ""
-    return f"{short} of {counted(len(launches), 'launch')} took no time at all{by_timer}"
+    by_timer = f", by a timer with {time_text(step_ns)} steps" if step_ns else ""
+    return f"{short} of {counted(len(launches), 'launch')} took 0 ns{by_timer}"
 
 
 def _launches(diff: KernelDiff) -> str:
@@ -115,12 +115,12 @@ def _how(scope: ScopeChange) -> str:
 def _beside_scopes(diff: KernelDiff, change: Change) -> str:
     recorded = diff.recorded.change
     if diff.by_clean_times and recorded is not None and not _accounts(recorded.percent, change):
-        return f", for with records the launch's change is {change_words(recorded)}"
+        return f"; with records the launch's change is {change_words(recorded)}"
     at_once = diff.sides.both(_at_once)
     if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
         return ""
     if abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a)):
-        return ", and the rest of it is what a CTA takes outside of them"
+        return ", and the rest is outside these scopes"
     takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [
@@ -146,7 +146,7 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
     yield from differ
     tail = _of_waves(diff, lambda waves: waves.tail.duration_ns)
     if not differ and tail.a is not None and tail.b is not None:
-        yield f"and the first SM is done {short_time(tail.a)} → {short_time(tail.b)} before the end"
+        yield f"and the first SM runs out of work {short_time(tail.a)} → {short_time(tail.b)} before the end"
 
 
 def _if_told(waves: Waves, value: float) -> float | None:
@@ -171,7 +171,9 @@ def kernel_sentence(diff: KernelDiff) -> str:
     answer = sentence(diff, change) if sentence and change else f"cannot tell: {_times(diff)}{why_cannot_tell(diff)}"
     grids = [grid_text(runs.grid) for runs in (diff.a, diff.b)]
     return (
-        answer if grids[0] == grids[1] else f"{answer}; but the grid, and with it the work, is {grids[0]} → {grids[1]}"
+        answer
+        if grids[0] == grids[1]
+        else f"{answer}; but the grid, and with it the work, changed: {grids[0]} → {grids[1]}"
     )
 
 
@@ -201,7 +203,7 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
 
 
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
-    """That of a launch which takes as long as before because the clock ran at another rate; None if there is none."""
+    """That of a launch which takes as long as before because the clock rate differed; None if there is none."""
     cycles = diff.recorded.cycles
     hidden = (
         diff.launch.verdict is ChangeVerdict.SAME and diff.clocks.differ and cycles is not None and cycles.direction
@@ -222,7 +224,7 @@ def _changed(diff: KernelDiff, change: Change) -> str:
 def _same(diff: KernelDiff, change: Change) -> str:
     text = f"no difference: {_times(diff)}, {change_words(change)}; a change of {_smallest(change)} would have shown"
     if cycles := change_in_cycles_alone(diff):
-        text += f". But the clock ran at another rate ({diff.clocks}): in cycles the change is {change_words(cycles)}"
+        text += f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_words(cycles)}"
     return text + _beside_launch(diff)
 
 
@@ -288,11 +290,11 @@ def _reservations(told: Sequence[KernelDiff]) -> Iterator[str]:
     in_cycles = [(kernel, change_in_cycles_alone(kernel)) for kernel in told]
     hidden = [f"{_name(kernel)} {change_words(change)}" for kernel, change in in_cycles if change]
     if hidden:
-        yield f"but the clock ran at another rate: in cycles the change is {listed(hidden, _MOST_NAMED)}"
+        yield f"but the clock rate differed: in cycles the change is {listed(hidden, _MOST_NAMED)}"
     if inside := [_name(kernel) for kernel in told if not kernel.launch.changed and changed_scopes(kernel)]:
         yield f"but scopes changed in {listed(inside, _MOST_NAMED)}"
     if resized := [_name(kernel) for kernel in told if kernel.a.grid != kernel.b.grid]:
-        yield f"but the grid, and with it the work, is another in {listed(resized, _MOST_NAMED)}"
+        yield f"but the grid, and with it the work, differs in {listed(resized, _MOST_NAMED)}"
 
 
 def _by_how_much(kernels: Sequence[KernelDiff]) -> str:

@@ -50,7 +50,7 @@ def answer(question: Question, report: LaunchReport) -> Answer:
     known = {source: error for source, error in errors.items() if error is not None}
     is_bound = told.value is not None and len(known) == len(errors)
     unknown = [source for source in errors if source not in known]
-    without = f"; the error is not known, nor is the {' and the '.join(unknown)}" if unknown else ""
+    without = f"; the error is unknown, because of the {' and the '.join(unknown)}" if unknown else ""
     return Answer(
         schema=SCHEMA_VERSION,
         question=short_text(question.text),
@@ -146,16 +146,16 @@ def _waits_for_what(report: LaunchReport, inside: Sequence[int], what: str) -> _
         return _Waits(themselves, f"{what}{_how_many(themselves)}")
     asked = _inside(table, called)
     if report.in_flight is None:
-        return _Waits((), f"what {what} asks for is not known: nothing asynchronous was recorded; {_ADD_ASYNC}")
+        return _Waits((), f"what {what} issues is unknown: nothing asynchronous was recorded; {_ADD_ASYNC}")
     groups = report.in_flight.groups
     groups = groups[np.isin(groups["scope"], asked) & np.isin(groups["wait_scope"], inside)]
     waits = tuple(dict.fromkeys(groups["wait_scope"].tolist()))
     if not waits:
         why = "; ".join(f"{operation}: {reason}" for operation, reason in report.in_flight.unpaired.items())
-        return _Waits((), f"no wait that was recorded there is for {what}{f' ({why})' if why else ''}")
+        return _Waits((), f"no recorded wait there is for {what}{f' ({why})' if why else ''}")
     blocked = float((groups["blocked_ns"] > 0).mean())
     names = listed([scopes[index].scope for index in waits], _MOST_NAMES)
-    late = f"{percent(blocked)} of {counted(len(groups), 'group')} were still under way when they were waited for"
+    late = f"{percent(blocked)} of {counted(len(groups), 'group')} were still in flight when their wait began"
     return _Waits(waits, f"{names}, for {what}; {late}")
 
 
@@ -163,12 +163,12 @@ def _overlap(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     first, second = arguments
     found = together(report.timeline, report.in_flight, *(_scopes_called(report, name) for name in arguments))
     if found is None:
-        return _Told(f"of {first} and {second}, one has no time: it did not run, or its records are missing")
+        return _Told(f"{first} or {second} has no time: it did not run, or its records are missing")
     share = (found.least + found.most) / 2
     cost = report.summary.record_cost
     edge_ns = None if cost is None else cost.error_cycles * 1e3 / report.summary.clock_mhz
     return _Told(
-        f"{second} is under way for {percent(share)} of the time in which {first} is, on the same SM",
+        f"{second} runs during {percent(share)} of the time of {first}, on the same SM",
         share,
         f"share of the time of {short_name(first)}",
         {

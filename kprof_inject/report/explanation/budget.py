@@ -81,5 +81,7 @@ def _with(explanation: Explanation, kept: Sequence[_Item]) -> Explanation:
 
 def _too_small(budget: int, least: int) -> KprofError:
     return KprofError(
-        f"a budget of {budget} tokens has no room for what must be told", hint=f"--budget {least} or more", exit_code=2
+        f"a budget of {budget} tokens is too small for the required fields",
+        hint=f"--budget {least} or more",
+        exit_code=2,
     )

@@ -67,7 +67,7 @@ def _record_less(report: LaunchReport, options: Options) -> Next | None:
     if report.verdict.level is not Level.UNRELIABLE or kinds <= {ScopeKind.FUNCTION}:
         return None
     fewer = " --at func" if kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP} else " --at func --at loop"
-    return Next(options.profile(fewer), f"the records disturb the kernel, and fewer do so less: {report.verdict.text}")
+    return Next(options.profile(fewer), f"the records disturb the kernel; use fewer: {report.verdict.text}")
 
 
 def _time_it(report: LaunchReport, options: Options) -> Next | None:
@@ -75,7 +75,7 @@ def _time_it(report: LaunchReport, options: Options) -> Next | None:
     kernel = report.launch.kernel
     if not tells_nothing or kernel.clean.replayed_ns or kernel.not_replayed:
         return None
-    return Next(options.profile(_REPLAYS), f"what the records cost is not known: {report.verdict.text}")
+    return Next(options.profile(_REPLAYS), f"the cost of the records is unknown: {report.verdict.text}")
 
 
 def _change_it(report: LaunchReport, options: Options) -> Next | None:
@@ -111,4 +111,4 @@ def _selected(report: LaunchReport) -> Iterator[str]:
 def _delay_it(report: LaunchReport, options: Options) -> Next | None:
     if report.slopes is not None:
         return None
-    return Next(options.causal(), "no rule found anything worth a change; this tells which part sets the pace")
+    return Next(options.causal(), "no rule found anything worth a change; this shows which part sets the pace")

@@ -27,13 +27,15 @@ class QuestionForm:
         return len(self.arguments) - self.optional <= count <= len(self.arguments)
 
 
-WAITS_FOR = QuestionForm("waits-for", ("SCOPE", "WHAT"), 1, "what part of SCOPE's time is waits, or waits for WHAT")
-OVERLAP = QuestionForm("overlap", ("A", "B"), 0, "during what part of scope A's time B is under way on the same SM")
+WAITS_FOR = QuestionForm(
+    "waits-for", ("SCOPE", "WHAT"), 1, "what part of SCOPE's time is spent in waits, or in waits for WHAT"
+)
+OVERLAP = QuestionForm("overlap", ("A", "B"), 0, "what part of scope A's time overlaps with B on the same SM")
 SHARE = QuestionForm("share", ("SCOPE",), 0, "what part of the warps' time SCOPE takes")
-CHANGED = QuestionForm("changed", ("A", "B"), 0, "by how much a launch takes longer in capture B than in A")
+CHANGED = QuestionForm("changed", ("A", "B"), 0, "how much longer a launch takes in capture B than in A")
 FORMS = {form.word: form for form in (WAITS_FOR, OVERLAP, SHARE, CHANGED)}
 
-_QUOTES = "a name with blanks in it stands in quotes"
+_QUOTES = "quote names that contain spaces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def parse_question(text: str) -> Question:
         raise KprofError(asked, where=where, hint=hint, exit_code=2)
     if not form.takes(len(arguments)):
         raise KprofError(
-            f"{word} cannot be asked with {counted(len(arguments), 'argument')}",
+            f"{word} does not take {counted(len(arguments), 'argument')}",
             where=where,
             hint=f"ask {form}: {form.meaning}; {_QUOTES}",
             exit_code=2,

@@ -44,8 +44,8 @@ def omissions(reports: Sequence[LaunchReport], most: int = MOST_SCOPES) -> list[
     """What a page of these launches leaves out, in words: a line for each launch of which it does."""
     counts = [report.timeline.scope_count for report in reports]
     return [
-        f"{report.launch.kernel.name}, launch {report.launch.index}: the page has no room for all {count} scopes; "
-        f"its timeline shows CTAs of the first SMs with about {share} of them"
+        f"{report.launch.kernel.name}, launch {report.launch.index}: the page cannot hold all {count} scopes; its "
+        f"timeline shows CTAs of the first SMs with about {share} of them"
         for report, count, share in zip(reports, counts, shares(counts, most), strict=True)
         if share < count
     ]
@@ -183,6 +183,7 @@ def _scopes(report: LaunchReport) -> list[dict[str, Any]]:
             "lane": lane,
             "share": mine.share,
             "self_name": "self" if mine.between_iterations_ns is None else "between iterations",
+            "tags": [tag.name for tag in scope.tags],
         }
         for scope, mine, lane in zip(timeline.table.scopes, report.summary.scopes, timeline.lanes.tolist(), strict=True)
     ]

@@ -22,7 +22,7 @@ from kprof_inject.timeline.trust import median_time_ns
 
 _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
-    ClockSource.ASSUMED: "assumed: the timer readings cannot tell",
+    ClockSource.ASSUMED: "assumed: the timer readings do not say",
     ClockSource.NOMINAL: "assumed: no timer was read",
     ClockSource.TIMER: "the globaltimer itself, in nanoseconds",
 }

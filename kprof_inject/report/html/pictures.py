@@ -14,6 +14,7 @@ from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
 from kprof_inject.timeline.spread import Groups, IterationSeries
+from kprof_inject.timeline.tag_statistics import TagStatistics
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import SmWork, end_of_work_ns
 
@@ -262,6 +263,7 @@ class ScopePictures:
                 "iterations": self._bands.of(index),
                 "warps": _means(scope.warps),
                 "sms": _means(scope.sms),
+                "tags": [_tag(tag) for tag in scope.tags],
             }
             for index, scope in enumerate(self._scopes)
         ]
@@ -274,6 +276,18 @@ def _facts(scope: ScopeSummary) -> dict[str, Any]:
         "depth": scope.depth,
         "source": printable(scope.source),
         **{name: getattr(scope, name) for name in _FIGURES},
+    }
+
+
+def _tag(tag: TagStatistics) -> dict[str, Any]:
+    """What the scope took by the values of a tag, those that take most first."""
+    return {
+        "name": printable(tag.name),
+        "values": [
+            [value.value, value.count, value.total_ns, value.p50_ns, value.times_others] for value in tag.values
+        ],
+        "left_out": tag.distinct - len(tag.values),
+        "unknown": tag.unknown,
     }
 
 

@@ -7,11 +7,12 @@ row, the lowest byte of all values first: high bytes that hardly change stand to
 byte before them says how many planes there are, with the bit 0x80 if values are zigzag coded (0, -1, 1, -2 ...), for
 some are negative.
 
-Times are nanoseconds since the launch's begin. The tables, in this order:
+Times are nanoseconds since the start of the launch. The tables, in this order:
 
 * the CTAs: number, SM, begin, time until the end of its work, and from there until its records are copied;
 * the incomplete warps: row of the CTA among those, warp, what its counters say, begin and length of the lost window;
-* for each block the tracks in it (row of the CTA, warp, number of scopes), then its scopes.
+* for each block the tracks in it (row of the CTA, warp, number of scopes), then its scopes; of a kernel with tags their
+  last columns are these, in the order in which each scope has them.
 
 Whatever can be predicted is stored as the difference from that: a start from the start before it, an iteration from
 the one before it of its scope, elapsed cycles from those that the elapsed time takes at the fitted clock.
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.errors import KprofError
+from kprof_inject.timeline.columns import NO_TAG
 from kprof_inject.timeline.timeline import Timeline
 
 _Numbers = NDArray[np.integer]
@@ -192,5 +194,16 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
             elapsed_ns - scopes["duration_ns"],
             scopes["duration_ns"] - scopes["self_ns"],
             elapsed_cycles - expected_cycles,
+            *_tags(scopes, timeline.table.most_tags),
         )
     )
+
+
+UNKNOWN_TAG = 1 << 40
+"""What the page has for a tag whose value is unknown, or that a scope does not have; values take 32 bits."""
+
+
+def _tags(scopes: NDArray[np.void], most: int) -> Iterator[NDArray[np.int64]]:
+    for place in range(most):
+        values = scopes["tags"][:, place]
+        yield np.where(values == NO_TAG, UNKNOWN_TAG, values)

@@ -22,7 +22,7 @@ _WIDE = 0.5
 _ENDED = {
     "precise": "all slopes are known well enough",
     "often": "each delay was timed often enough",
-    "time": "time was up: --seconds gives it more",
+    "time": "time ran out: raise --seconds",
     "program": "the program made no more launches",
 }
 
@@ -42,12 +42,12 @@ def _headline(one: KernelSlopes) -> str:
     found = one.experiment
     at = f" at {one.clock_hz / 1e6:.0f} MHz" if one.clock_hz else ""
     ctas = counted(prod(found.grid), "CTA")
-    chain = f", {one.chain:.0f} after each other" if one.chain and one.chain > 1 else ""
+    chain = f", {one.chain:.0f} back to back" if one.chain and one.chain > 1 else ""
     error = f", slopes within ± {one.error:.2f}" if one.error is not None else ""
-    how = "launched again" if found.replayed else "by its own launches"
+    how = "replayed" if found.replayed else "with its own launches"
     return (
         f"{found.name}: {short_time(one.clean_ns)}{at}, {ctas}{chain}; {how}, {found.timed} times with a delay in "
-        f"{found.seconds:.1f} s{error}; it ended because {_ENDED[found.ended]}"
+        f"{found.seconds:.1f} s{error}; stopped because {_ENDED[found.ended]}"
     )
 
 

@@ -131,7 +131,7 @@ class Replayed:
             if kernel is not None:
                 _, digest = self._alone(timed, kernel)
                 if is_repeatable and digest != alone[0][1]:
-                    refusals[place] = "it leaves other results than without a delay"
+                    refusals[place] = "its results differ from those without a delay"
         if is_repeatable and self._may_follow(timed, alone[0][1]):
             timed.follow_each_other(self._clean_ns)
         return refusals

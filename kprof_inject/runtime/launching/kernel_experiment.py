@@ -100,7 +100,7 @@ class KernelExperiment:
     def finish(self) -> None:
         """Save what the program's own launches have told so far; or say why there was nothing."""
         if self._was_captured and not self._thread:
-            self.give_up("it was launched in CUDA graphs alone; launch it once outside of a graph")
+            self.give_up("it was launched only in CUDA graphs; launch it once outside a graph")
         if self._own is not None and self._subject is not None and not self.is_over:
             timed, subject = self._own.finish(), self._subject
             self._own = self._subject = None
@@ -134,7 +134,7 @@ class KernelExperiment:
         if relaunch is not None and relaunch.refusal:
             raise NotReplayable(f"it {relaunch.refusal}")
         if relaunch is None or relaunch.waits:
-            raise NotReplayable("it waits for memory to change and might hang")
+            raise NotReplayable("it polls memory and might hang")
         again = Again.of(self._dumped.info.signature, subject.grid, subject.stream, args)
         experiment = Replayed(
             self._device, again, subject.launchable, subject.builds, self._plan, self._dumped.variant, self._watchdog,

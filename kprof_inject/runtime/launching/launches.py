@@ -130,7 +130,7 @@ def parse_launches(text: str) -> LaunchFilter:
     stop = numbers[1]
     step = 1 if len(numbers) == 2 or numbers[2] is None else numbers[2]
     if stop is not None and stop <= first:
-        raise _error(text, parts[1].start(1), f"no launch is in {text}", "the end of a range is not in it")
+        raise _error(text, parts[1].start(1), f"no launch is in {text}", "the end of a range is exclusive")
     if step == 0:
         raise _error(text, parts[2].start(1), "the step is 0", "1 keeps every launch of the range")
     return LaunchRange(text, first, stop, step)

@@ -81,7 +81,7 @@ class Replays:
             ):
                 return self._measured(_Turns(again, memory, BackToBack(device, stream, memory)))
         except NoDeviceMemory:
-            raise NotReplayable("the device has no room for its records beside the saved memory") from None
+            raise NotReplayable("the device has no room for its records next to the saved memory") from None
         finally:
             self._seconds_left -= time.monotonic() - begun
 
@@ -95,13 +95,12 @@ class Replays:
             return
         if relaunch.waits:
             raise NotReplayable(
-                "it waits for memory to change and might hang; if it needs no other kernel for that, "
-                "--replay 50 times it"
+                "it polls memory and might hang; if it needs no other kernel to finish, --replay 50 times it"
             )
         if programs_events.were_recorded:
             raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it anyway")
         if self._seconds_left <= 0:
-            raise NotReplayable(f"other kernels took the {PROCESS_SECONDS:g} s that a process has for it")
+            raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s of this process")
 
     def _measured(self, turns: _Turns) -> ReplayRecord:
         for _ in range(_WARM_UP):
@@ -112,7 +111,7 @@ class Replays:
         if wanted is None and _LEAST_TIMES * seconds > most:
             raise NotReplayable(
                 f"one launch without records and one with them take {seconds:.1f} s, and {most:.1f} s are left for it; "
-                f"--replay {_LEAST_TIMES} takes the time"
+                f"--replay {_LEAST_TIMES} does it anyway"
             )
         if turns.may_follow_each_other(pair):
             turns.timed.follow_each_other(min(pair))

@@ -33,7 +33,7 @@ class Replayed:
     refusal: str = ""
 
 
-_BEHIND_OTHERS = "it was launched in CUDA graphs alone, behind work of others; launch it once outside of a graph"
+_BEHIND_OTHERS = "it was launched only in CUDA graphs, after other work; launch it once outside a graph"
 
 
 @dataclass(frozen=True, slots=True)

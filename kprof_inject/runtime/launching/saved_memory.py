@@ -65,9 +65,7 @@ def _tensors_in(argument: Any) -> Iterator[Any]:
     elif getattr(argument, "base", None) is not None:
         yield from _tensors_in(argument.base)
     elif hasattr(argument, "data_ptr") or hasattr(argument, "tma_desc_cpu_ptr"):
-        raise NotReplayable(
-            f"an argument of the type {type(argument).__name__} does not say how much memory it leads to"
-        )
+        raise NotReplayable(f"an argument of type {type(argument).__name__} does not say how much memory it refers to")
 
 
 def without_tensors(argument: Any) -> Any:
@@ -115,14 +113,14 @@ def saved(device: Device, ranges: Sequence[MemoryRange], stream: int) -> Iterato
     size_bytes, free_bytes = sum(one.size_bytes for one in ranges), device.free_bytes()
     if size_bytes > _MOST_OF_FREE * free_bytes:
         raise NotReplayable(
-            f"its arguments lead to {size_text(size_bytes)}, and the device has {size_text(free_bytes)} left to save "
-            "them in"
+            f"its arguments refer to {size_text(size_bytes)}, but the device has only {size_text(free_bytes)} free to "
+            "save them"
         )
     with ExitStack() as lent:
         try:
             buffer = lent.enter_context(device.borrowed(max(size_bytes, 1)))
         except NoDeviceMemory:
-            raise NotReplayable(f"the device has no {size_text(size_bytes)} to save its arguments in") from None
+            raise NotReplayable(f"the device has no {size_text(size_bytes)} free to save its arguments") from None
         starts = accumulate((one.size_bytes for one in ranges), initial=buffer.data_ptr())
         memory = SavedMemory(device, tuple(zip(ranges, starts, strict=False)))
         device.synchronise(device.current())

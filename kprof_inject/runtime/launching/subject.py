@@ -61,9 +61,7 @@ class Subject:
     def load(self, folder: Path, plan: DelaysRecord) -> None:
         """Raises ``NoExperiment`` if the compiler makes another kernel of the module's text than of the source."""
         if difference := _difference(_assembly_of(self.kernel), assembly_in(folder / plan.plain)):
-            raise NoExperiment(
-                f"its module's text alone compiles to another kernel than the program runs ({difference})"
-            )
+            raise NoExperiment(f"its TTGIR alone compiles to a different kernel than the program runs ({difference})")
         for place, build in enumerate(plan.builds):
             loaded, refusal = self._loaded(folder, build)
             self.builds.append(loaded)

@@ -26,7 +26,7 @@ _SAMPLES = 50
 # Long enough for the host to have queued a launch and the event behind it.
 _HOLD_NS = 100_000
 
-TIMES_ITSELF = "the program times its launches itself by CUDA events, whose figures ours would change"
+TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
 """In words that follow *for*."""
 
 

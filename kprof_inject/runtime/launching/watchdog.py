@@ -53,7 +53,7 @@ class Watchdog:
             time.sleep(1 / _LOOKS_PER_S)
 
     def _end(self, what: str) -> None:
-        reason = f"{what} did not come back, so its process was ended"
+        reason = f"{what} did not return, so its process was ended"
         self._give_up(reason)
         say(reason)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -80,8 +80,8 @@ def test_by_the_waits_of_the_others_if_nothing_else_shows_it(tmp_path: Path) -> 
     assert (finding.rule, finding.scope) == ("imbalanced-warps", "ttg.async_wait")
     assert finding.share == pytest.approx(ITERATIONS * (38 - 2) / known.duration_ns)
     assert finding.text == (
-        "warp 1 comes last: warps 0, 2-3 wait for 46.3 % of their time in ttg.async_wait, warp 1 for 1.9 % "
-        "(1.00 µs against 40 ns in each CTA)"
+        "warp 1 arrives last: warps 0, 2-3 wait for 46.3 % of their time in ttg.async_wait, warp 1 for 1.9 % (1.00 µs "
+        "against 40 ns in each CTA)"
     )
 
 

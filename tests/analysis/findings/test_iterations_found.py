@@ -19,8 +19,8 @@ def test_an_iteration_that_fills_the_pipeline(tmp_path: Path) -> None:
     assert (finding.rule, finding.scope) == ("first-iterations", "iter[0]")
     assert finding.share == pytest.approx(810 / known.duration_ns)
     assert finding.text == (
-        "pipeline fill: iteration 0 of iter[0] takes 9.1 x a steady one (910 ns against 100 ns); beyond that, this "
-        "is 27.3 % of the CTA's time"
+        "pipeline fill: iteration 0 of iter[0] takes 9.1 x a steady one (910 ns against 100 ns); the excess is 27.3 % "
+        "of the CTA's time"
     )
     assert finding.figures["steady_ns"] == 100
 
@@ -29,7 +29,7 @@ def test_several_iterations_that_fill_it_are_taken_together(tmp_path: Path) -> N
     known = first(600, 300)
     finding = the_finding(launched(tmp_path, known))
     assert finding.share == pytest.approx(700 / known.duration_ns)
-    assert "iterations 0-1 of iter[0] take each 4.5 x a steady one (450 ns against 100 ns)" in finding.text
+    assert "iterations 0-1 of iter[0] each take 4.5 x a steady one (450 ns against 100 ns)" in finding.text
 
 
 def test_a_last_iteration(tmp_path: Path) -> None:

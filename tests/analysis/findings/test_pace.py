@@ -50,8 +50,8 @@ def test_who_sets_the_pace_and_who_has_time(tmp_path: Path) -> None:
     )
     assert found is not None
     assert found.text == (
-        "reduce@33, exp2@34 set the pace: 0.95 of each cycle saved in reduce@33 is gained by the kernel; to spare, "
-        "copies@28 has 300 cycles"
+        "reduce@33, exp2@34 set the pace: each cycle saved in reduce@33 saves the kernel 0.95 cycles; slack: "
+        "copies@28 300 cycles"
     )
     assert found.advice == "shorten reduce@33, exp2@34; the copies are hidden: more stages would gain nothing"
     assert found.share == pytest.approx(0.3 * 0.95 + 0.3 * 0.8)

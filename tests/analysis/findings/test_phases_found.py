@@ -110,18 +110,18 @@ def test_all_loops_before_it_were_recorded(tmp_path: Path) -> None:
 
 def test_without_a_record_there_look_for_what_it_is(tmp_path: Path) -> None:
     prologue, epilogue = found_in(launched(tmp_path, Known(before_ns=LOOP_NS, after_ns=LOOP_NS)))
-    assert prologue.advice.startswith("record what stands before loop[0] (markers, --at line(...), other loops); ")
-    assert epilogue.advice.startswith("record what stands after loop[0] (markers, --at line(...), other loops); ")
+    assert prologue.advice.startswith("record what runs before loop[0] (markers, --at line(...), other loops); ")
+    assert epilogue.advice.startswith("record what runs after loop[0] (markers, --at line(...), other loops); ")
     assert "longest_scope" not in prologue.figures
 
 
 @pytest.mark.parametrize(
     ("taken_ns", "advice"),
     [
-        (LOOP_NS // 2, "look at store (/src/kernel.py:9), which takes 50.0 % of it; look at how"),
+        (LOOP_NS // 2, "look at store (/src/kernel.py:9), which takes 50.0 % of it; see how"),
         (
             LOOP_NS // 4,
-            "look at store (/src/kernel.py:9), which takes 25.0 % of it, and record what else stands after ",
+            "look at store (/src/kernel.py:9), which takes 25.0 % of it, and record what else runs after ",
         ),
     ],
 )

@@ -73,7 +73,8 @@ def found(timeline: Timeline) -> dict[str, Finding]:
 def test_loads_of_operands_in_the_loop_that_multiplies_them_are_named(tmp_path: Path) -> None:
     finding = found(launched(tmp_path, LOADS, 10))["not-pipelined"]
     assert finding.text.startswith(
-        "loop[0] loads 8.2 kB in the iteration that multiplies them (TTGIR, lines 8), and is at"
+        "loop[0] loads 8.2 kB in the iteration that uses them (TTGIR lines 8), and its busiest unit besides shared "
+        "memory ("
     )
     assert finding.figures["loads"] == 1
     assert finding.share == pytest.approx(0.9 * (1 - finding.figures["part"]))  # type: ignore[operator]
@@ -85,8 +86,7 @@ def test_a_wait_for_ones_own_copies_is_no_pipeline(tmp_path: Path) -> None:
     )
     text = text.replace("tokens %t\n", "tokens %t\n      %w = ttg.async_wait %g {num = 0 : i32}\n")
     assert (
-        "waits in each iteration for what it has just issued"
-        in found(launched(tmp_path, text, 10))["not-pipelined"].text
+        "waits in each iteration for what it just issued" in found(launched(tmp_path, text, 10))["not-pipelined"].text
     )
 
 
@@ -94,8 +94,8 @@ def test_waits_that_take_a_tenth_of_the_loop_ask_for_a_stage(tmp_path: Path) -> 
     finding = found(launched(tmp_path, COPIES, 1_800))["too-few-stages"]
     assert finding.share == pytest.approx(0.2 * 0.9)
     assert finding.text == (
-        "loop[0] waits for 20.0 % of its time for what it copies 2 iterations ahead: 16.4 kB in flight on each SM are "
-        "too few"
+        "loop[0] spends 20.0 % of its time waiting for copies issued 2 iterations ahead: 16.4 kB in flight per SM is "
+        "too little"
     )
     assert finding.advice.startswith("one more stage (num_stages): 24.6 kB in flight, for 8.2 kB more")
 

@@ -31,8 +31,8 @@ def test_a_second_cta_that_adds_little(tmp_path: Path) -> None:
     assert (found.rule, found.scope) == ("second-cta", "iter[0]")
     assert found.share == pytest.approx(1 - 97 / 104)
     assert found.text == (
-        "one CTA nearly fills an SM: with 2 of them it gets 7.2 % more done, an iteration of iter[0] every 97 ns and "
-        "not every 100 ns"
+        "one CTA nearly fills an SM: 2 CTAs get 7.2 % more done, with an iteration of iter[0] every 97 ns instead of "
+        "every 100 ns"
     )
 
 
@@ -40,7 +40,7 @@ def test_one_that_takes_more_than_it_adds(tmp_path: Path) -> None:
     (found,) = second_cta(evidence(tmp_path, replace(LITTLE, shared_ns=130.0)))
     assert isinstance(found, Finding)
     assert found.share == 0
-    assert "with 2 of them it gets 20.0 % less done" in found.text
+    assert "2 CTAs get 20.0 % less done" in found.text
 
 
 def test_one_that_adds_what_it_should(tmp_path: Path) -> None:

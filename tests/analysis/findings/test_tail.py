@@ -41,8 +41,8 @@ def test_where_an_sm_has_room_for_all_its_ctas_at_once_they_are_counted(tmp_path
     finding = the_finding_of("tail", timeline)
     assert finding.share == pytest.approx(5 / 8 / 2)
     assert finding.text == (
-        "11 CTAs do not divide among 8 SMs: 3 of these have 2 to run, the others finish earlier; spread evenly, "
-        "the same work would take 31.2 % less"
+        "11 CTAs do not divide evenly among 8 SMs: 3 of these have 2 to run, the others finish earlier; spread "
+        "evenly, the same work would take 31.2 % less"
     )
     assert "a multiple of the 8 SMs" in finding.advice
 
@@ -51,7 +51,7 @@ def test_a_single_sm_with_more(tmp_path: Path) -> None:
     ctas = [(0, 0, 2 * D), (0, 0, 2 * D)] + [(sm, 0, D) for sm in range(1, 8)]
     timeline = launched(tmp_path, ctas=ctas, kernel={"with_records": KernelResources(ctas_per_sm=2)})
     assert the_finding_of("tail", timeline).text.startswith(
-        "9 CTAs do not divide among 8 SMs: 1 of these has 2 to run, the others finish earlier; spread"
+        "9 CTAs do not divide evenly among 8 SMs: 1 of these has 2 to run, the others finish earlier; spread"
     )
 
 

@@ -21,7 +21,7 @@ def test_a_cta_that_takes_three_times_as_long_is_named(tmp_path: Path) -> None:
     assert finding.scope is None
     assert finding.share == pytest.approx(2 / 3 * (SMS - 1) / SMS)
     assert finding.text.startswith(
-        "CTAs are uneven: CTA 7 on SM 7, the last to end, takes 3.0 x the median CTA (6.48 µs against 2.16 µs)"
+        "CTAs are uneven: CTA 7 on SM 7, the last to finish, takes 3.0 x the median CTA (6.48 µs against 2.16 µs)"
     )
     assert (finding.figures["last_cta"], finding.figures["median_cta_ns"]) == (7, D)
 
@@ -59,6 +59,6 @@ def test_most_ctas_may_have_nothing_to_do(tmp_path: Path, begun_ns: int) -> None
     timeline = launched(tmp_path, ctas=ctas)
     step = replace(timeline, clock=replace(timeline.clock, timer_step_ns=32))
     assert the_finding_of("uneven-ctas", step).text.startswith(
-        "CTAs are uneven: most CTAs end at once, and CTA 8 on SM 0, the last to end, takes "
-        f"{2.16 - begun_ns / 1000:.2f} µs, and the SMs wait"
+        "CTAs are uneven: most CTAs exit immediately, and CTA 8 on SM 0, the last to finish, takes "
+        f"{2.16 - begun_ns / 1000:.2f} µs, and SMs idle"
     )

@@ -109,7 +109,7 @@ def test_the_devices_size_may_be_unknown(tmp_path: Path) -> None:
 
 
 def test_without_a_timer_nothing_is_known_of_ctas(tmp_path: Path) -> None:
-    why = "no timer was read that tells when CTAs ran; record with Triton 3.6 or newer"
+    why = "no timer reading says when CTAs ran; record with Triton 3.6 or newer"
     assert unjudged(whole(tmp_path), waves=None) == {why: OF_CTAS}
 
 

@@ -85,7 +85,7 @@ def test_of_a_barrier_that_nobody_can_name_it_is_said(tmp_path: Path) -> None:
     (timeline.launch.kernel.folder / "kernel.ttgir").write_text(text)
     found = found_in(timeline)
     assert not found.groups.size
-    assert found.unpaired == {"ttng.async_tma_copy_global_to_local": "which barrier it tells cannot be evaluated"}
+    assert found.unpaired == {"ttng.async_tma_copy_global_to_local": "its barrier cannot be evaluated"}
 
 
 def test_bytes_in_flight_are_counted_on_each_sm(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_without_iterations_a_loop_of_unknown_length_tells_nothing(tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "missing"),
     [
-        ({"target": 75}, "no rates are known of cuda:75"),
+        ({"target": 75}, "there are no unit rates for cuda:75"),
         ({"text": "module {}\n"}, "the kernel's module cannot be read: there is no tt.func in this file"),
         ({"text": "// nothing\n"}, "the kernel's module cannot be read: "),
     ],
@@ -136,7 +136,7 @@ def test_lost_records_leave_nothing_to_reckon_with(tmp_path: Path) -> None:
 
 def test_the_demos_matmul() -> None:
     """By hand: 2 x 2048 x 2048 x 1024 flops, of which an SM of an H200 does 4,096 a cycle."""
-    (launch,) = read_capture(REPO / "kprof_inject/demo/capture").launches
+    (launch,) = read_capture(REPO / "tests/captures/matmul").launches
     timeline = decode_launch(launch)
     roofs = roofs_of(timeline)
     for roof in roofs.values():

@@ -48,7 +48,7 @@ def summary(tmp_path: Path) -> LaunchSummary:
         ),
         (
             SpeedOfLight((roof("func", tensor_cores=0.64, L2_to_SM=0.62),)),
-            "limited by the tensor cores (at least 64.0 % of peak) and what comes from the L2 (62.0 % of peak)",
+            "limited by the tensor cores (at least 64.0 % of peak) and the L2 (62.0 % of peak)",
         ),
         (
             SpeedOfLight((roof("func", tensor_cores=0.55), roof("loop[0]", 800, tensor_cores=0.68))),
@@ -66,8 +66,8 @@ def summary(tmp_path: Path) -> LaunchSummary:
         ),
         (
             SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.5, 0.8)),
-            "limited by DRAM, most likely (between 50.0 % and 80.0 % of peak: data that is read again, or at unknown "
-            "addresses, may come from the L2)",
+            "limited by DRAM, most likely (50.0 % to 80.0 % of peak: data that is read again, or at unknown "
+            "addresses, may hit the L2)",
         ),
         (
             SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(0.7, 0.8, fits_l2=True)),

@@ -116,7 +116,10 @@ def test_a_longer_tail_is_told(tmp_path: Path) -> None:
     b = on_sms(usual(tmp_path / "b", 2, ctas=8), 9, 8)
     b = [replace(one, launch=replace(one.launch, grid=a[0].launch.grid)) for one in b]
     sentence = kernel_sentence(compared(a, b))
-    assert "8.0 → 4.5 CTAs run at once on average, and the first SM is done 0 ns → 190 µs before the end" in sentence
+    assert (
+        "8.0 → 4.5 CTAs run at once on average, and the first SM runs out of work 0 ns → 190 µs before the end"
+        in sentence
+    )
 
 
 def test_scopes_that_change_more_than_the_launch_are_told_of_too(tmp_path: Path) -> None:
@@ -136,7 +139,7 @@ def test_what_no_scope_covers_is_told(tmp_path: Path) -> None:
 
     a = without_function(usual(tmp_path / "a", 1, scopes=scopes))
     b = without_function(usual(tmp_path / "b", 2, 2 * HEAD_NS, scopes=scopes))
-    assert ", and the rest of it is what a CTA takes outside of them; " in kernel_sentence(compared(a, b))
+    assert ", and the rest is outside these scopes; " in kernel_sentence(compared(a, b))
 
 
 def test_times_without_records_that_change_otherwise_are_told(tmp_path: Path) -> None:
@@ -144,7 +147,7 @@ def test_times_without_records_that_change_otherwise_are_told(tmp_path: Path) ->
     kernel = compared(
         usual(tmp_path / "a", 1, clean_ns=clean[0]), usual(tmp_path / "b", 2, 1.1 * HEAD_NS, clean_ns=clean[1])
     )
-    assert ", for with records the launch's change is +2." in kernel_sentence(kernel)
+    assert "; with records the launch's change is +2." in kernel_sentence(kernel)
 
 
 def test_a_launch_that_did_not_change_has_nothing_to_explain(tmp_path: Path) -> None:

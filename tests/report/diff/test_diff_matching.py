@@ -102,9 +102,7 @@ def test_scopes_that_are_alike_in_different_numbers_are_not_guessed() -> None:
     loads = [scope("load", "line", 0, "x = tl.load(p)", 5) for _ in range(3)]
     matching = match_scopes([KERNEL[0], *loads], [KERNEL[0], *loads[:2]])
     assert len(matching.matches) == 1
-    assert {one.why for one in matching.only_a} == {
-        "B has 2 of this name where here are 3, and nothing tells which is which"
-    }
+    assert {one.why for one in matching.only_a} == {"B has 2 of this name where here are 3, so they cannot be paired"}
     assert len(matching.only_b) == 2
 
 

@@ -109,7 +109,7 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     a, b = usual(tmp_path / "a", 1, launches=2), usual(tmp_path / "b", 2, launches=1)
     mul = usual(tmp_path / "mul", 3, launches=2, kernel={"name": "mul", "variant": "mul-0"})
     lines = printed(diff_captures([*a, *mul], b))
-    assert "of 2 launches in A and 1 launch in B" in lines[0]
+    assert "from 2 launches in A and 1 launch in B" in lines[0]
     assert lines[-1] == "only in A: mul, grid 1x1x1, 2 launches"
     of_one = "\n".join(printed(diff_captures(a[:1], b)))
     assert "kernel, A → B: grid 1x1x1, one launch each\n" in of_one

@@ -110,8 +110,8 @@ def test_variants_of_which_one_side_has_more_are_listed(one: Timeline) -> None:
     with pytest.raises(KprofError) as failed:
         pair_runs(two, single)
     assert failed.value.what == (
-        "A has 2 and B 1 variant of mm, and nothing tells which belong together: A has x (num_stages 2), "
-        "y (num_stages 3); B has z (num_stages 4)"
+        "A has 2 and B 1 variant of mm, and they cannot be paired: A has x (num_stages 2), y (num_stages 3); B has z "
+        "(num_stages 4)"
     )
     assert failed.value.hint == "pair them by name: --renamed x=z"
 

@@ -108,7 +108,7 @@ FULL = [(sm, wave * D, (wave + 1) * D) for wave in range(4) for sm in range(132)
 UNEVEN = [(sm, 0, D * (1 + sm)) for sm in range(8)]
 
 KINDS: dict[str, Callable[[Path], list[LaunchReport]]] = {
-    "demo": lambda folder: load(REPO / "kprof_inject/demo/capture").reports,
+    "demo": lambda folder: load(REPO / "tests/captures/matmul").reports,
     "plain": lambda folder: one(known_launch(folder)),
     "healthy": lambda folder: one(launched(folder, ctas=FULL, kernel={"sm_count": 132})),
     "prologue": lambda folder: one(launched(folder, Known(before_ns=3000))),

@@ -19,7 +19,7 @@ from kprof_inject.report.html.pictures import ScopePictures, packed
 from kprof_inject.timeline.timeline import decode_launch
 
 ROOT = Path(__file__).parents[3]
-DEMO = ROOT / "kprof_inject" / "demo" / "capture"
+DEMO = ROOT / "tests" / "captures" / "matmul"
 PROTON_BUFFER = ROOT / "tests" / "capture" / "recorded_by_proton" / "kernel.bin"
 NAMES = {"overview", "heat_map", "scopes", "source", "ttgir"}
 

@@ -20,7 +20,7 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 ROOT = Path(__file__).parents[3]
-DEMO = ROOT / "kprof_inject" / "demo" / "capture"
+DEMO = ROOT / "tests" / "captures" / "matmul"
 
 TEXT = """\
 #loc = loc("k.py":3:0)

@@ -18,7 +18,7 @@ from kprof_inject.timeline.trust import judge
 TIMES_NS = tuple(1e3 * us for us in (9_990, 9_996, 9_998, 10_000, 10_002, 10_004, 10_010))
 CLEAN = KernelResources(128, 0, 98304, 2, TIMES_NS)
 SLOWER_NS = tuple(1.12 * time for time in TIMES_NS)
-NOTHING = "recording costs nothing that can be measured (+0.0 % ± 0.3); same registers"
+NOTHING = "recording has no measurable cost (+0.0 % ± 0.3); same registers"
 
 
 @pytest.fixture

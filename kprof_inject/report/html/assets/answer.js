@@ -10,12 +10,12 @@ import { formatShare } from "#format";
  */
 export function showAnswer(place, { limit, advice, verdict }, onOpen) {
   const [first, ...others] = advice;
-  const worth = first?.share ? ` (worth up to ${formatShare(first.share)})` : "";
-  const text = first ? first.text + worth : "no finding: no rule found anything worth a change";
+  const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}` })] : [];
+  const text = first ? first.text : "no finding: no rule found anything worth changing";
   const more = element("button", { type: "button", class: "link", text: others.length ? `and ${others.length} more` : "why", on: { click: onOpen } });
   place.replaceChildren(
     part("Limit", limit, {}),
-    part("Try", text, { class: first && first.share === null ? "unjudged" : null, title: first?.reason || text }, first ? [more] : []),
+    part("Try", text, { class: first && first.share === null ? "unjudged" : null, title: first?.reason || text }, first ? [element("div", { class: "answer-more" }, [...worth, more])] : []),
     part("Trust", `${verdict.level}: ${verdict.text}`, { data: { level: verdict.level } }),
   );
 }

@@ -4,7 +4,7 @@ import { TableReader } from "#codec";
 
 /**
  * @typedef {Object} Flights each with an item for each group of asynchronous work, ordered by CTA row, lane and start;
- *     times in ns since the launch's begin
+ *     times in ns since the start of the launch
  * @property {number} length
  * @property {Float64Array} ctaRow @property {Float64Array} work index in `meta.flight_works`
  * @property {Float64Array} lane in its CTA @property {Float64Array} warp that asked for it

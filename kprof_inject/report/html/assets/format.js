@@ -53,7 +53,7 @@ export function smName(sm) {
   return sm < 0 ? "SM ?" : `SM ${sm}`;
 }
 
-/** `1 warp`, `2 warps`. */
-export function counted(count, noun) {
-  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+/** `1 warp`, `2 warps`; `nouns` is the plural of a noun that takes no plain s. */
+export function counted(count, noun, nouns = `${noun}s`) {
+  return `${formatCount(count)} ${count === 1 ? noun : nouns}`;
 }

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {{launch: number, tab: string | null, range: [number, number] | null}} State
- * `range` is what the timeline shows, in ns since the launch's begin; null: all of it
+ * `range` is what the timeline shows, in ns since the start of the launch; null: all of it
  */
 
 /** @param {string} hash as `location.hash` has it; what is wrong in it is as if it was not there @returns {State} */

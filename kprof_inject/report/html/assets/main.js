@@ -9,7 +9,7 @@
  *
  * `launch` is `Launch` of `#data`: `launch.meta` (document.py), `launch.sections.<name>` (the sections of
  * `document.py`), `launch.scopes` and `launch.flights` (`Scopes` of `#scopes`, `Flights` of `#flights`: typed arrays,
- * times in ns since the launch's begin).
+ * times in ns since the start of the launch).
  * `context` is
  *
  *   theme            {isDark, css("ink"): a custom property of style.css,
@@ -19,7 +19,8 @@
  *   formatNs(ns)     as text; `#format` has more
  *   onThemeChange(callback)   called when light becomes dark or the other way round, until the launch is changed
  *   onForget(callback)        called before another launch is shown
- *   kernels, openLaunch(index)   the rows of kernel_rows.py; shows another launch, in the timeline
+ *   kernels, shownLaunch         the rows of kernel_rows.py; the index of `launch`
+ *   openLaunch(index)            shows another launch, in the timeline
  *   range, onRange(range)     what the timeline shows at first, and what it shows now: null is the whole launch
  *
  * No view may use innerHTML or set a style attribute (`element.style.x = ...` is fine): the page's policy forbids the
@@ -115,6 +116,7 @@ function contextOf(page, launch) {
       tabs.shown("timeline")?.goTo(target);
     },
     kernels: page.report.kernels,
+    shownLaunch: state.launch,
     openLaunch: (index) => changeLaunch(page, index, "timeline"),
     range: state.range,
     onRange: (range) => remember(page, { range }),
@@ -166,7 +168,7 @@ try {
   await start();
 } catch (error) {
   byId("notice").hidden = false;
-  byId("notice").textContent = `This page cannot be shown, for it is damaged: ${error.message}`;
+  byId("notice").textContent = `This page is damaged and cannot be shown: ${error.message}`;
   byId("loading")?.remove();
   reportError(error);
 }

@@ -7,24 +7,24 @@ export function notices({ meta, scopes }) {
   const said = [];
   if (meta.shown_scopes < meta.scope_count) {
     said.push(
-      `The timeline shows the scopes of ${formatCount(meta.shown_ctas)} of ${counted(meta.ctas, "CTA")}, those of ` +
+      `The timeline shows the scopes of ${formatCount(meta.shown_ctas)} of ${counted(meta.ctas, "CTA")}, on ` +
         `the first SMs: ${formatCount(meta.shown_scopes)} of ${formatCount(meta.scope_count)} scopes fit into this page. ` +
-        "All figures are of the whole launch.",
+        "All figures cover the whole launch.",
     );
   }
   const { lost } = scopes.incomplete;
   const records = lost.reduce((sum, count) => sum + count, 0);
   if (records && meta.clock_source === "timer") {
-    said.push(`For ${counted(records, "record")} the buffer had no room: they came last.`);
+    said.push(`The buffer had no room for the last ${counted(records, "record")}.`);
   } else if (records) {
     said.push(
       `${counted(records, "record")} of ${counted(lost.filter(Boolean).length, "warp")} were overwritten before they ` +
-        "could be saved; the hatched windows show where. A run with --fit keeps all.",
+        "could be saved; hatched windows show where. --fit keeps them all.",
     );
   }
   if (meta.clock_source === "nominal") {
     said.push(
-      "No timer was read: each SM's first record is taken for the launch's begin, and all times may be off by a " +
+      "No timer was read: each SM's first record is taken as the start of the launch, and all times may be off by a " +
         "constant factor.",
     );
   }

@@ -3,14 +3,14 @@
 import { TableReader } from "#codec";
 
 /**
- * @typedef {Object} Ctas each with an item for each CTA of the launch; times in ns since the launch's begin
+ * @typedef {Object} Ctas each with an item for each CTA of the launch; times in ns since the start of the launch
  * @property {number} length
  * @property {Int32Array} cta its number @property {Int32Array} sm
  * @property {Float64Array} begin @property {Float64Array} end of its work
  * @property {Float64Array} copied when its records were copied
  *
  * @typedef {Object} Scopes each with an item for each scope that ran, ordered by CTA row, warp and start, outer before
- *     inner; times in ns since the launch's begin
+ *     inner; times in ns since the start of the launch
  * @property {number} length
  * @property {Float64Array} start @property {Float64Array} end as recorded
  * @property {Float64Array} duration without what its records cost
@@ -21,21 +21,27 @@ import { TableReader } from "#codec";
  * @property {Int16Array} warp
  * @property {Uint32Array} track `CTA row × meta.warps.length + place of the warp in meta.warps`
  * @property {Uint32Array} trackStart of each track its first scope; has one item more than there are tracks
+ * @property {Float64Array[]} tags the values of each scope's tags, in the order in which `meta.scopes` names them;
+ *     UNKNOWN_TAG where there is none
  * @property {Ctas} ctas
  * @property {Object<string, Float64Array>} incomplete what warps lack: ctaRow, warp, written, lost, openStarts,
  *     strayEnds, damaged, lostStart, lostEnd
  */
 
+/** Values take 32 bits. */
+export const UNKNOWN_TAG = 2 ** 40;
+
 /**
  * @param {Uint8Array} bytes
- * @param {{shown_scopes: number, warps: number[], clock_ghz: number}} meta
+ * @param {{shown_scopes: number, warps: number[], clock_ghz: number, scopes: {tags: string[]}[]}} meta
  * @returns {Scopes}
  */
 export function readScopes(bytes, meta) {
   const reader = new TableReader(bytes);
   const ctas = readCtas(reader);
   const incomplete = readIncomplete(reader);
-  const scopes = emptyScopes(meta.shown_scopes, ctas.length * meta.warps.length);
+  const mostTags = Math.max(...meta.scopes.map(({ tags }) => tags.length), 0);
+  const scopes = emptyScopes(meta.shown_scopes, ctas.length * meta.warps.length, mostTags);
   const places = new Map(meta.warps.map((warp, place) => [warp, place]));
   const last = { start: 0, iteration: new Float64Array(1 << 16) };
   let row = 0;
@@ -77,7 +83,7 @@ function readIncomplete(reader) {
   return { length, ctaRow, warp, written, lost, openStarts, strayEnds, damaged, lostStart, lostEnd };
 }
 
-function emptyScopes(length, tracks) {
+function emptyScopes(length, tracks, tags) {
   return {
     length,
     start: new Float64Array(length),
@@ -94,6 +100,7 @@ function emptyScopes(length, tracks) {
     warp: new Int16Array(length),
     track: new Uint32Array(length),
     trackStart: new Uint32Array(tracks + 1),
+    tags: Array.from({ length: tags }, () => new Float64Array(length)),
   };
 }
 
@@ -125,6 +132,7 @@ function readBlock(reader, scopes, row, clockGhz, last) {
   const duration = reader.column(scopes.duration.subarray(row, end));
   const self = reader.column(scopes.self.subarray(row, end));
   const cycles = reader.column(scopes.cycles.subarray(row, end));
+  for (const values of scopes.tags) reader.column(values.subarray(row, end));
   last.iteration.fill(0);
   let at = 0;
   for (let index = 0; index < rows; index++) {

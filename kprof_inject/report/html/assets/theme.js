@@ -67,7 +67,7 @@ export function inkOn(ground) {
 }
 
 /**
- * The page's theme: follows the system until the reader chooses.
+ * The page's theme: follows the system until the reader chooses. On paper it is light.
  * @returns {{isDark: boolean, css: (name: string) => string, toggle: () => void,
  *     onChange: (callback: () => void) => () => void}} `onChange` returns what ends it
  */
@@ -76,9 +76,10 @@ export function pageTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const callbacks = new Set();
   let chosen = null;
+  let isPrinted = false;
   const theme = {
     get isDark() {
-      return chosen ?? system.matches;
+      return !isPrinted && (chosen ?? system.matches);
     },
     /** A custom property of the style sheet: `css("ink")` is `--ink`. */
     css: (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim(),
@@ -96,6 +97,12 @@ export function pageTheme() {
     for (const callback of callbacks) callback();
   };
   system.addEventListener("change", apply);
+  for (const [event, printed] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      isPrinted = printed;
+      apply();
+    });
+  }
   apply();
   return theme;
 }

@@ -74,8 +74,8 @@ test("what is known of a group", () => {
   assert.equal(blocked.bytes, "4\u202f096");
   const found = Object.fromEntries(flightFacts(model, 1));
   assert.equal(found["in flight"], "10 ns to 250 ns");
-  assert.equal(found["its wait"], "found it complete");
-  assert.equal(found["asked for by"], "load");
+  assert.equal(found["its wait"], "already complete");
+  assert.equal(found["issued by"], "load");
 });
 
 test("a group is painted in full while it was under way for sure, and pale behind that", () => {

@@ -13,7 +13,7 @@ export const TABLE = [
 ];
 
 export function scopeKind(name, kind, { parent = -1, lane = 0, text = "", source = "k.py:7" } = {}) {
-  return { name, kind, parent, lane, text, source, path: source && `/src/${source}`, called_from: [] };
+  return { name, kind, parent, lane, text, source, path: source && `/src/${source}`, called_from: [], tags: [] };
 }
 
 /**
@@ -47,6 +47,7 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [],
     warp: Int16Array.from(column("warp")),
     track,
     trackStart,
+    tags: [],
     ctas: {
       length: ctas.length,
       cta: Int32Array.from(ctas, ({ cta }) => cta),

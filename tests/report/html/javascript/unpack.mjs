@@ -10,7 +10,7 @@ const { readScopes } = await load("scopes");
 const page = await readFile(process.argv[2], "utf8");
 const textOf = (id) => new RegExp(`<script type="[^"]*" id="${id}">([^<]*)</script>`).exec(page)[1];
 const bytesOf = (id) => inflate(fromBase64(textOf(id)));
-const plain = (value) => (ArrayBuffer.isView(value) ? [...value] : value);
+const plain = (value) => (ArrayBuffer.isView(value) ? [...value] : Array.isArray(value) ? value.map(plain) : value);
 const plainColumns = (columns) =>
   Object.fromEntries(Object.entries(columns).map(([name, value]) => [name, plain(value)]));
 

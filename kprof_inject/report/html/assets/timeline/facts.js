@@ -1,6 +1,7 @@
 /** What is known of one scope, CTA or window, as pairs of a label and a text. */
 
 import { formatCount, formatNs, formatShare, smName } from "#format";
+import { UNKNOWN_TAG } from "#scopes";
 
 const CROSSES = 1;
 const CUT = 2;
@@ -12,7 +13,7 @@ const CUT = 2;
  */
 export function scopeFacts(model, index) {
   const { meta, scopes } = model;
-  const { kind, self_name: selfName } = meta.scopes[scopes.scope[index]];
+  const { kind, self_name: selfName, tags } = meta.scopes[scopes.scope[index]];
   const isMark = kind === "mark";
   const elapsed = scopes.end[index] - scopes.start[index];
   const facts = [];
@@ -25,13 +26,17 @@ export function scopeFacts(model, index) {
   }
   facts.push([isMark ? "at" : "begins at", formatNs(scopes.start[index])]);
   if (scopes.iteration[index] >= 0) facts.push(["iteration", String(scopes.iteration[index])]);
+  tags.forEach((name, place) => {
+    const value = scopes.tags[place][index];
+    facts.push([name, value === UNKNOWN_TAG ? "unknown: its record was lost" : String(value)]);
+  });
   const { cta_name: cta, warp_name: warp } = meta;
   facts.push(["where", `${smName(scopes.sm[index])}, ${cta} ${scopes.cta[index]}, ${warp} ${scopes.warp[index]}`]);
   const partition = model.partitionOf(scopes.track[index]);
   if (partition) facts.push(["runs", [partition, model.functionOf(scopes.track[index])].filter(Boolean).join(": ")]);
   if (scopes.flags[index] & CROSSES)
-    facts.push(["crosses", "begins in another scope and ends behind it, or the other way round"]);
-  if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all of its time"]);
+    facts.push(["crosses", "begins inside another scope and ends after it, or the reverse"]);
+  if (scopes.flags[index] & CUT) facts.push(["nothing left", "its records took all its time"]);
   return facts;
 }
 
@@ -40,10 +45,10 @@ export function flightFacts({ meta, flights }, row) {
   const [start, inFlight, blocked] = [flights.start[row], flights.inFlight[row], flights.blocked[row]];
   const sure = flights.known[row] - start;
   const facts = [["in flight", blocked ? formatNs(inFlight) : `${formatNs(sure)} to ${formatNs(inFlight)}`]];
-  facts.push(["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "found it complete"]);
-  facts.push(["asked for by", meta.scopes[flights.scope[row]].name]);
+  facts.push(["its wait", blocked ? `blocked for ${formatNs(blocked)}` : "already complete"]);
+  facts.push(["issued by", meta.scopes[flights.scope[row]].name]);
   facts.push(["awaited by", meta.scopes[flights.waitScope[row]].name]);
-  facts.push(["begins at", formatNs(start)], ["under way with it", formatCount(flights.depth[row] - 1)]);
+  facts.push(["begins at", formatNs(start)], ["in flight with it", formatCount(flights.depth[row] - 1)]);
   if (flights.bytes[row]) facts.push(["bytes", formatCount(flights.bytes[row])]);
   facts.push(["where", `warp ${flights.warp[row]}`]);
   return facts;
@@ -67,7 +72,7 @@ export function lostFacts({ meta, scopes }, row) {
   return [
     isForeign ? ["not kept", `${records}: there was no room`] : ["overwritten", `${records}: the ring keeps the newest`],
     ["window", formatNs(lostEnd[row] - lostStart[row])],
-    ["to keep them", isForeign ? "give the buffer more room" : "run with --fit"],
+    ["to keep them", isForeign ? "use a larger buffer" : "run with --fit"],
   ];
 }
 

@@ -151,14 +151,20 @@ function drawRuler(canvas, look, size, plot, marks, toX) {
   canvas.fillRect(0, RULER - 1, size.width, 1);
   canvas.font = `11px ${look.font}`;
   canvas.textBaseline = "middle";
+  let endOfLabel = 0;
   marks.at.forEach((ns, index) => {
     const x = toX(ns);
     if (x < 0 || x > plot.width) return;
     canvas.fillStyle = look.css["quiet-ink"];
     canvas.fillRect(GUTTER + Math.round(x), RULER - 7, 1, 6);
     const room = canvas.measureText(marks.labels[index]).width;
-    if (x + room + 6 < plot.width) canvas.fillText(marks.labels[index], GUTTER + x + 4, RULER / 2);
+    // The last one stands before its line where behind it there is no room.
+    const left = x + room + 6 < plot.width ? x + 4 : x - room - 4;
+    if (left > endOfLabel) {
+      canvas.fillText(marks.labels[index], GUTTER + left, RULER / 2);
+      endOfLabel = left + room;
+    }
   });
   canvas.fillStyle = look.css["quiet-ink"];
-  canvas.fillText("since the launch's begin", 8, RULER / 2);
+  canvas.fillText("since the start of the launch", 8, RULER / 2);
 }

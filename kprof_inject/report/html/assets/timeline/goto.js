@@ -5,7 +5,7 @@ import { CTA, WARP } from "#timeline/rows";
 /**
  * @param {import("#timeline/state").TimelineState} state
  * @param {{cta?: number, warp?: number, startNs?: number, endNs?: number, scope?: number}} target numbers of a CTA
- *     and of a warp, times in ns since the launch's begin, and an index in the scope table; each may be left out
+ *     and of a warp, times in ns since the start of the launch, and an index in the scope table; each may be left out
  */
 export function goTo(state, { cta, warp, startNs, endNs, scope }) {
   const { model } = state;

@@ -26,10 +26,21 @@ export class Labels {
         const [name, number, ink, ns] = TEXT[kind](model, wide[at], look, isLit);
         const room = wide[at + 2] - wide[at + 1] - 2 * PADDING * view.ratio;
         const text = this.#fitting(canvas, name, number, ns, room);
+        if (!text) continue;
+        const place = [wide[at + 1] + PADDING * view.ratio, y + height / 2 + 0.5 * view.ratio];
+        if (isHatched(model, kind, wide[at])) this.#clear(canvas, text, place, view, look);
         canvas.fillStyle = ink;
-        if (text) canvas.fillText(text, wide[at + 1] + PADDING * view.ratio, y + height / 2 + 0.5 * view.ratio);
+        canvas.fillText(text, ...place);
       }
     }
+  }
+
+  /** No hatching goes through the letters. */
+  #clear(canvas, text, place, view, look) {
+    canvas.lineWidth = 4 * view.ratio;
+    canvas.lineJoin = "round";
+    canvas.strokeStyle = look.ctaGround;
+    canvas.strokeText(text, ...place);
   }
 
   #use(canvas, font) {
@@ -80,6 +91,10 @@ function flightText({ meta, flights }, row, look, isLit) {
   const kind = flights.scope[row];
   const ink = isLit && look.isLitKind(kind) ? look.scopeInks[kind] : look.quietInk;
   return [meta.flight_works[flights.work[row]], -1, ink, flights.inFlight[row]];
+}
+
+function isHatched({ lossOfCta }, kind, row) {
+  return (kind === SM || kind === CTA) && lossOfCta.has(row);
 }
 
 function ctaText({ meta, ctas }, row, look) {

@@ -39,6 +39,7 @@ export function lookOf(model, theme) {
     tints: tintsOf(scopeColors, css.ground),
     ctaTints: tintsOf(barColors, css["group-ground"]).bright,
     ctaInk: inkOn(barColors[0]),
+    ctaGround: barColors[0],
     ctaKinds: alternating(model.groups),
     scopeInks: model.meta.scopes.map((_, index) => theme.scopeInk(index)),
     scopeNames: model.meta.scopes.map(({ name }) => printable(name)),

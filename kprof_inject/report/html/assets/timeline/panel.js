@@ -10,6 +10,9 @@ import { factList, scopeHead } from "#timeline/tooltip";
 export class Panel {
   #figures = new Map();
   #counts;
+  #shownMarked = null;
+  /** @type {[number, HTMLElement][]} kinds, and their rows in the totals of the range */
+  #markedRows = [];
 
   /** @param {HTMLElement} place @param {import("#timeline/state").TimelineState} state */
   constructor(place, state, theme) {
@@ -29,14 +32,19 @@ export class Panel {
     this.showShares();
   }
 
-  /** Of the whole launch, of the range that was selected, or of the window that is shown, where that is a part. */
+  /**
+   * Of the whole launch, or of the window that is shown, where that is a part. While a range is selected, its totals
+   * stand there instead.
+   */
   showShares() {
     const { model, range, marked, isWhole } = this.state;
     const part = marked ?? (isWhole ? null : range);
     const totals = part && totalsIn(model, part);
-    const shares = totals ? totals.map(({ share }) => share) : model.meta.scopes.map(({ share }) => share);
-    this.legendTitle.textContent = `Scopes: share of ${marked ? "the selected range" : isWhole ? "the warps' time" : "what is shown"}`;
     this.#showMarked(marked, totals);
+    this.legend.hidden = this.legendTitle.hidden = marked !== null;
+    if (marked) return;
+    const shares = totals ? totals.map(({ share }) => share) : model.meta.scopes.map(({ share }) => share);
+    this.legendTitle.textContent = `Scopes: share of ${isWhole ? `the ${model.meta.warp_name}s' time` : "the visible window"}`;
     shares.forEach((share, kind) => {
       this.buttons[kind].querySelector(".count").textContent = share === null ? "" : formatShare(share);
     });
@@ -45,13 +53,17 @@ export class Panel {
   update() {
     const { selected, kind, litKinds } = this.state;
     this.chosen.replaceChildren(...(kind >= 0 ? this.#about(selected, kind) : [hint()]));
-    this.buttons.forEach((button, index) => {
+    if (this.state.marked !== this.#shownMarked) this.showShares();
+    for (const [index, button] of [...this.buttons.entries(), ...this.#markedRows]) {
       button.setAttribute("aria-pressed", String(index === kind));
       button.classList.toggle("dim", litKinds !== null && !litKinds[index]);
-    });
+    }
   }
 
   #showMarked(marked, totals) {
+    if (marked === this.#shownMarked) return;
+    this.#shownMarked = marked;
+    this.#markedRows = [];
     this.marked.hidden = !marked;
     if (!marked) return;
     const { scopes } = this.state.model.meta;
@@ -60,8 +72,11 @@ export class Panel {
       const swatch = element("span", { class: "color-chip" });
       swatch.style.background = this.theme.scopeColor(kind);
       const isMark = scopes[kind].kind === "mark";
+      const name = element("span", { class: "name", text: scopes[kind].name });
+      const button = element("button", { type: "button", class: "legend-row", title: scopes[kind].name, on: { click: () => this.state.selectKind(kind) } }, [swatch, name]);
+      this.#markedRows.push([kind, button]);
       return element("tr", {}, [
-        element("th", { scope: "row" }, [swatch, scopes[kind].name]),
+        element("th", { scope: "row" }, [button]),
         element("td", { text: formatCount(count) }),
         element("td", { text: isMark ? "" : shortNs(ns) }),
         element("td", { text: isMark ? "" : formatShare(share) }),
@@ -71,8 +86,8 @@ export class Panel {
     const [from, to] = marked;
     this.marked.replaceChildren(
       element("h2", { text: `Range of ${formatNs(to - from)}` }),
-      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals are over all warps in this page` }),
-      found.length ? element("table", { class: "range-totals" }, [element("tr", {}, titles), ...rows]) : hintOf("No scope is in it."),
+      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals cover all ${this.state.model.meta.warp_name}s in this page` }),
+      found.length ? element("table", { class: "range-totals" }, [element("tr", {}, titles), ...rows]) : hintOf("It contains no scope."),
       element("div", { class: "actions" }, [
         element("button", { type: "button", text: "Zoom in", on: { click: () => this.state.show(marked) } }),
         element("button", { type: "button", text: "Clear range", on: { click: () => this.state.mark(null) } }),
@@ -136,12 +151,12 @@ export class Panel {
 
 function hint() {
   return hintOf(
-    "Click a scope to see its figures and to make all of its kind stand out. Hold Shift and drag for the totals of a range. Press ? for the keys.",
+    "Click a scope for its figures and to highlight all of its kind. Shift and drag for the totals of a range. Press ? for the keys.",
   );
 }
 
 function flightHint() {
-  return hintOf("In flight: in full colour while the work was under way for sure, hatched while it may have been complete.");
+  return hintOf("In flight: full colour while the work was certainly in flight, hatched while it may already have been complete.");
 }
 
 function hintOf(text) {

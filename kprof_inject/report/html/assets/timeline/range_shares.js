@@ -4,7 +4,7 @@
  * As recorded, with what records cost: a window cuts scopes, and nobody knows in which part of one its records were.
  *
  * @param {import("#timeline/model").TimelineModel} model
- * @param {[number, number]} range in ns since the launch's begin
+ * @param {[number, number]} range in ns since the start of the launch
  * @returns {(number | null)[]} by kind, of the warps' time; null where no warp was at work, or of a mark
  */
 export function sharesIn(model, range) {
@@ -17,7 +17,7 @@ export function sharesIn(model, range) {
  * @property {number} count how many are in it, or partly @property {number | null} share as in `sharesIn`
  *
  * @param {import("#timeline/model").TimelineModel} model
- * @param {[number, number]} range in ns since the launch's begin
+ * @param {[number, number]} range in ns since the start of the launch
  * @returns {KindTotal[]} by kind
  */
 export function totalsIn({ meta, scopes, ctas, isInstant }, [from, to]) {

@@ -18,7 +18,7 @@ export class Toolbar {
     this.count = element("span", { class: "search-count", role: "status" });
     const button = (text, name, action) =>
       element("button", { type: "button", title: name, "aria-label": name, text, on: { click: action } });
-    this.before = button("‹", "Match before (N)", () => state.jump(-1));
+    this.before = button("‹", "Previous match (N)", () => state.jump(-1));
     this.next = button("›", "Next match (n)", () => state.jump(1));
     this.range = element("span", { class: "shown-range" });
     place.append(

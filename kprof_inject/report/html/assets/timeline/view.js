@@ -46,7 +46,7 @@ class TimelineView {
     goTo(this.state, target);
   }
 
-  /** @param {[number, number]} range in ns since the launch's begin */
+  /** @param {[number, number]} range in ns since the start of the launch */
   showRange(range) {
     this.state.show(range);
   }

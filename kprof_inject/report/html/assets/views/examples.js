@@ -2,12 +2,12 @@
 
 /**
  * @param {import("#scopes").Scopes} scopes
- * @param {{scope: number, leastNs?: number, belowNs?: number, first?: number, last?: number, warp?: number, sm?: number}} wanted
- *     `first` and `last` are numbers of iterations
+ * @param {{scope: number, leastNs?: number, belowNs?: number, first?: number, last?: number, warp?: number, sm?: number,
+ *     tag?: {place: number, value: number}}} wanted `first` and `last` are numbers of iterations
  * @returns {number} its index, -1 if the page has none: of large launches it has only a part
  */
 export function exampleOf(scopes, wanted) {
-  const { scope, leastNs = 0, belowNs = Infinity, first = -Infinity, last = Infinity, warp, sm } = wanted;
+  const { scope, leastNs = 0, belowNs = Infinity, first = -Infinity, last = Infinity, warp, sm, tag } = wanted;
   for (let index = 0; index < scopes.length; index++) {
     if (scopes.scope[index] !== scope) continue;
     const duration = scopes.duration[index];
@@ -15,6 +15,7 @@ export function exampleOf(scopes, wanted) {
     if (duration < leastNs || duration >= belowNs || iteration < first || iteration > last) continue;
     if (warp !== undefined && scopes.warp[index] !== warp) continue;
     if (sm !== undefined && scopes.sm[index] !== sm) continue;
+    if (tag && scopes.tags[tag.place][index] !== tag.value) continue;
     return index;
   }
   return -1;

@@ -19,7 +19,7 @@ const CHROME = 96;
 export function show(place, launch, context) {
   const picture = launch.sections.heat_map;
   if (!picture) {
-    const why = launch.meta.ctas ? "No timer says when each CTA ran, so that there is no picture of the SMs." : "No CTA ran.";
+    const why = launch.meta.ctas ? "No timer says when each CTA ran, so there is no picture of the SMs." : "No CTA ran.";
     place.append(element("p", { class: "view-empty", text: why }));
     return;
   }
@@ -113,11 +113,11 @@ function wavesFrom(first, last) {
 
 function saysOf(launch, picture) {
   const said = [
-    `${counted(launch.meta.ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${picture.slots} on each at once.`,
-    "Time counts from the first CTA's begin. Point at a CTA for its times; click to see it in the timeline.",
+    `${counted(launch.meta.ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${picture.slots} on each.`,
+    "Time starts at the first CTA. Point at a CTA for its times; click to see it in the timeline.",
   ];
   if (picture.tail_share) said.push(`In the tail, behind the dashed line, SMs idle for ${formatShare(picture.tail_share)} of the launch on average.`);
-  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more have no row.`);
+  if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more not shown.`);
   return said.join(" ");
 }
 

@@ -98,6 +98,9 @@ function paintCtas(draw, model, look, x) {
   const { begin, end, lane, lanes, of } = residents;
   const colourOf = COLOUR_OF_CTA[model.colouring];
   const laneHeight = (rowHeight - (rowHeight >= 5 ? 1 : 0.6)) / lanes;
+  const pixel = 1 / (devicePixelRatio || 1);
+  // Between two pixels a colour would be mixed with what is beside it, and could not be compared with the legend.
+  const snapped = (y) => Math.round(y / pixel) * pixel;
   order.forEach((row, place) => {
     for (const item of of[row]) {
       const left = x(begin[item]);
@@ -105,7 +108,8 @@ function paintCtas(draw, model, look, x) {
       const right = x(end[item]);
       // A gap where there is room for one, so that neighbours are told apart.
       const barWidth = Math.max(right - left - (right - left > 5 ? 1 : 0), 0.7);
-      draw.fillRect(left, TOP + place * rowHeight + lane[item] * laneHeight, barWidth, Math.max(laneHeight - (laneHeight > 3 ? 0.6 : 0), 0.6));
+      const [top, bottom] = [lane[item], lane[item] + 1].map((at) => snapped(TOP + place * rowHeight + at * laneHeight));
+      draw.fillRect(left, top, barWidth, Math.max(bottom - top - (laneHeight > 3 ? pixel : 0), pixel));
     }
   });
 }

@@ -63,7 +63,7 @@ function pointTarget(bands, index, x, bottom, tooltip, onChoose) {
   const says = [
     first === last ? `iteration ${first}` : `iterations ${first} to ${last}`,
     `median ${formatNs(bands.p50_ns[index])}`,
-    `four of five: ${formatNs(bands.p10_ns[index])} to ${formatNs(bands.p90_ns[index])}`,
+    `p10 to p90: ${formatNs(bands.p10_ns[index])} to ${formatNs(bands.p90_ns[index])}`,
     `${formatCount(bands.counts[index])} in all`,
     "click: one of them in the timeline",
   ];

@@ -1,7 +1,7 @@
 /** The kernels of a capture side by side, and their launches. `kernel_rows.py` makes the rows. */
 
 import { element } from "#dom";
-import { formatNs, formatShare } from "#format";
+import { counted, formatNs, formatShare } from "#format";
 
 export const title = "Kernels";
 
@@ -12,46 +12,79 @@ export function isWanted(report) {
 
 const HEADS = [
   ["kernel", ""],
-  ["variants", "compiled with other options, constants or types"],
-  ["launches", "of the program; of the capture, where that is not known"],
-  ["time", "the middle of its captured launches, by the device's timer"],
-  ["of all", "share of the time of all the program's launches, without records"],
+  ["variants", "compiled with other options, constants or types", "figure"],
+  ["launches", "in the program; in the capture, if that is unknown", "figure"],
+  ["time", "the median of its captured launches, by the device's timer", "figure"],
+  ["share", "of the time of all launches of the program, without records; unknown if their number is", "figure"],
   ["limit", ""],
   ["trust", "how far the records disturbed it, and what is missing"],
   ["findings", ""],
 ];
 const MOST_LAUNCHES = 50;
 
-export function show(place, launch, { kernels, openLaunch }) {
-  const head = element("tr", {}, HEADS.map(([text, hint]) => element("th", { text, title: hint || null, scope: "col" })));
-  const rows = kernels.flatMap((kernel) => [kernelRow(kernel, openLaunch), ...launchRows(kernel, openLaunch)]);
+/** The kernels whose launches the reader wants to see, by their places: they stay open when another launch is shown. */
+const opened = new Set();
+
+export function show(place, launch, { kernels, openLaunch, shownLaunch }) {
+  if (kernels.length === 1) opened.add(0);
+  const head = element("tr", {}, HEADS.map(([text, hint, kind]) => element("th", { text, title: hint || null, class: kind, scope: "col" })));
+  const bodies = kernels.map((kernel, index) => bodyOf(kernel, index, openLaunch, shownLaunch));
   place.append(element("div", { class: "overview" }, [
-    element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), element("tbody", {}, rows)]),
+    element("p", { class: "view-hint kernel-hint", text: "The kernel whose launches take most of the time, all together, comes first. A row leads to the timeline of its launch in the middle." }),
+    element("div", { class: "table-room" }, [
+      element("table", { class: "plain-table kernel-table" }, [element("thead", {}, [head]), ...bodies]),
+    ]),
   ]));
 }
 
-function kernelRow(kernel, openLaunch) {
-  return element("tr", { class: "kernel" }, [
-    element("th", { scope: "row" }, [opener(kernel.name, kernel, openLaunch)]),
+/** A kernel's row, and below it, while it is open, those of its launches. */
+function bodyOf(kernel, index, openLaunch, shownLaunch) {
+  const launches = launchRows(kernel, openLaunch, shownLaunch);
+  const arrow = element("button", {
+    type: "button",
+    class: "disclosure",
+    title: counted(kernel.others.length, "launch", "launches"),
+    "aria-label": "launches",
+    on: { click: (event) => toggle(event) },
+  });
+  const body = element("tbody", {}, [kernelRow(kernel, launches.length ? [arrow] : [], openLaunch, shownLaunch), ...launches]);
+  const update = () => {
+    const isOpen = opened.has(index);
+    arrow.setAttribute("aria-expanded", String(isOpen));
+    for (const row of launches) row.hidden = !isOpen;
+  };
+  const toggle = (event) => {
+    event.stopPropagation();
+    if (!opened.delete(index)) opened.add(index);
+    update();
+  };
+  update();
+  return body;
+}
+
+function kernelRow(kernel, disclosure, openLaunch, shownLaunch) {
+  const isShown = kernel.others.some(({ launch }) => launch === shownLaunch);
+  return row("kernel", kernel, isShown, openLaunch, [
+    element("th", { scope: "row" }, [element("span", { class: "kernel-name" }, [...disclosure, opener(kernel.name)])]),
     figure(kernel.variants),
     figure(kernel.launches),
     figure(formatNs(kernel.time_ns)),
-    figure(kernel.share === null ? "" : formatShare(kernel.share)),
+    shareCell(kernel.share),
     ...judged(kernel),
   ]);
 }
 
 /** Of a kernel that was captured once, its row says all. */
-function launchRows(kernel, openLaunch) {
+function launchRows(kernel, openLaunch, shownLaunch) {
   if (kernel.others.length < 2) return [];
-  const rows = kernel.others.slice(0, MOST_LAUNCHES).map((row) =>
-    element("tr", {}, [
-      element("th", { scope: "row" }, [opener(`launch ${row.number}`, row, openLaunch)]),
+  const rows = kernel.others.slice(0, MOST_LAUNCHES).map((one) =>
+    row(null, one, one.launch === shownLaunch, openLaunch, [
+      element("th", { scope: "row" }, [opener(`launch ${one.number}`)]),
       figure(""),
       figure(""),
-      figure(formatNs(row.time_ns)),
+      figure(formatNs(one.time_ns)),
       figure(""),
-      ...judged(row),
+      ...judged(one),
     ]),
   );
   const left = kernel.others.length - rows.length;
@@ -59,18 +92,35 @@ function launchRows(kernel, openLaunch) {
   return rows;
 }
 
-function opener(text, { launch }, openLaunch) {
-  return element("button", { type: "button", class: "link", text, on: { click: () => openLaunch(launch) } });
+/** All of a row leads to its launch; the button in it is for keys. */
+function row(kind, { launch }, isShown, openLaunch, cells) {
+  const on = { click: () => openLaunch(launch) };
+  return element("tr", { class: kind, "aria-current": isShown ? "true" : null, on }, cells);
+}
+
+/** A long name goes on behind an underline. */
+function opener(text) {
+  const parts = text.split(/(?<=_)/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
+  return element("button", { type: "button", class: "link" }, parts);
 }
 
 function figure(text) {
   return element("td", { class: "figure", text: String(text) });
 }
 
+function shareCell(share) {
+  if (share === null) return figure("–");
+  const bar = element("span", { class: "bar-self" });
+  bar.style.width = `${100 * share}%`;
+  return element("td", { class: "figure" }, [
+    element("span", { class: "share-cell" }, [element("span", { class: "bar-track" }, [bar]), formatShare(share)]),
+  ]);
+}
+
 function judged({ limit, level, findings }) {
   return [
     element("td", { text: limit }),
     element("td", { class: "level", data: { level }, text: level }),
-    element("td", { class: "view-hint", text: findings.join(", ") }),
+    element("td", { class: "view-hint findings", text: findings.join(", ") }),
   ];
 }

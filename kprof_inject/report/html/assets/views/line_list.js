@@ -44,6 +44,11 @@ export class LineList {
     this.#fill();
   }
 
+  /** The row that is marked, or -1. */
+  get current() {
+    return this.#current;
+  }
+
   /** Marks a row, and brings it into sight, with some room above. */
   goTo(row) {
     this.mark(row);

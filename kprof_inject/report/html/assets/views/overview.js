@@ -93,7 +93,7 @@ function trust({ level, text }) {
 function buildCards(rows) {
   const known = rows.filter(([, ...values]) => values.some((value) => value !== "-"));
   if (!known.length) return [];
-  const head = ["", "by itself", "with records"].map((text) => element("th", { text, scope: "col" }));
+  const head = ["", "without records", "with records"].map((text) => element("th", { text, scope: "col" }));
   const lines = known.map(([label, clean, recorded]) =>
     element("tr", { class: clean !== "-" && clean !== recorded ? "differs" : null }, [
       element("th", { text: label, scope: "row" }),

@@ -6,12 +6,12 @@ import { openView } from "#views/navigation";
 
 const COLUMNS = [
   { title: "total", says: "over all warps", value: (scope) => scope.total_ns, text: shortNs },
-  { title: "self", says: "of that outside the scopes in it; of a loop with iterations, the time between these", value: (scope) => scope.self_ns, text: shortNs },
+  { title: "self", says: "the part of it outside inner scopes; for a loop with iterations, the time between these", value: (scope) => scope.self_ns, text: shortNs },
   { title: "share", says: "of the time of all warps", value: (scope) => scope.share, text: formatShare },
   { title: "count", says: "how often it ran", value: (scope) => scope.count, text: formatCount },
   { title: "mean", says: "duration", value: (scope) => scope.mean_ns, text: shortNs },
   { title: "p50", says: "median duration", value: (scope) => scope.p50_ns, text: shortNs },
-  { title: "p99", says: "one in a hundred takes longer", value: (scope) => scope.p99_ns, text: shortNs },
+  { title: "p99", says: "1 % take longer", value: (scope) => scope.p99_ns, text: shortNs },
   { title: "max", says: "longest duration", value: (scope) => scope.max_ns, text: shortNs },
 ];
 

@@ -8,6 +8,7 @@ import { histogramPlot } from "#views/histogram";
 import { iterationPlot } from "#views/iteration_plot";
 import { openView, receive } from "#views/navigation";
 import { scopeList } from "#views/scope_list";
+import { tagTable } from "#views/tag_table";
 import { tooltipIn } from "#views/tooltip";
 
 export const title = "Scopes";
@@ -48,13 +49,13 @@ function detailsOf(index, launch, context, tooltip) {
   };
   return [
     heading(index, scope, launch, context),
-    scope.kind === "mark" ? note("An instant: it is at a time, and takes none.") : figures(scope, launch.meta.scopes[index].self_name),
+    scope.kind === "mark" ? note("An instant: it has a time, but no duration.") : figures(scope, launch.meta.scopes[index].self_name, launch.meta.clock_source !== "timer"),
     ...missing(scope),
     element("div", { class: "card-columns" }, [
       ...durations(scope, options, toExample),
       ...iterations(scope, options, toExample),
     ]),
-    element("div", { class: "group-cards" }, groups(scope, options, toExample)),
+    element("div", { class: "group-cards" }, [...tags(scope, options, toExample), ...groups(scope, options, toExample, launch.meta.warp_name)]),
   ];
 }
 
@@ -79,32 +80,33 @@ function note(text) {
   return element("p", { class: "view-hint", text });
 }
 
-function figures(scope, selfName) {
+/** Another profiler counts no cycles. */
+function figures(scope, selfName, hasCycles) {
   const shown = [
     ["count", formatCount(scope.count)],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
-    ["mean", scope.mean_cycles === null ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
-    ["least", formatNs(scope.min_ns)],
+    ["mean", scope.mean_cycles === null || !hasCycles ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
+    ["min", formatNs(scope.min_ns)],
     ["median", formatNs(scope.p50_ns)],
     ["p90", formatNs(scope.p90_ns)],
     ["p99", formatNs(scope.p99_ns)],
-    ["most", formatNs(scope.max_ns)],
+    ["max", formatNs(scope.max_ns)],
   ];
   return element("dl", { class: "figures" }, shown.map(([name, value]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: value })])));
 }
 
 function missing(scope) {
   const said = [];
-  if (scope.without_partner) said.push(`${counted(scope.without_partner, "record")} of it has no partner and is in no figure`);
+  if (scope.without_partner) said.push(`${counted(scope.without_partner, "record")} without a partner, in no figure`);
   if (scope.crossing) said.push(`${formatCount(scope.crossing)} cross another scope`);
-  if (scope.cut) said.push(`of ${formatCount(scope.cut)} nothing is left without what the records cost`);
+  if (scope.cut) said.push(`${formatCount(scope.cut)} have nothing left after the record cost is subtracted`);
   return said.length ? [element("p", { class: "view-warning", text: `${said.join("; ")}.` })] : [];
 }
 
 function durations(scope, options, toExample) {
-  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("It never ran, or none of its starts has its end: no time of it is known.")];
+  if (!scope.histogram) return scope.kind === "mark" ? [] : [note("It never ran, or none of its starts has an end: its time is unknown.")];
   const marks = [
     { label: "median", ns: scope.p50_ns },
     { label: "p90", ns: scope.p90_ns },
@@ -112,7 +114,7 @@ function durations(scope, options, toExample) {
   ];
   const onChoose = (leastNs, belowNs) => toExample({ leastNs, belowNs });
   const scale = scope.histogram.log ? ", on a logarithmic axis" : "";
-  return [card("Durations", `how many scopes took how long${scale}`, histogramPlot(scope.histogram, marks, { ...options, onChoose }))];
+  return [card("Durations", `number of scopes by duration${scale}`, histogramPlot(scope.histogram, marks, { ...options, onChoose }))];
 }
 
 function iterations({ iterations: bands }, options, toExample) {
@@ -123,22 +125,33 @@ function iterations({ iterations: bands }, options, toExample) {
   if (bands.steady_ns !== null) told.push(`steady ${formatNs(bands.steady_ns)}`);
   if (bands.last_ns !== null) told.push(`last ${formatNs(bands.last_ns)}${times(bands.last_ns, bands.steady_ns)}`);
   const onChoose = (first, last) => toExample({ first, last });
-  return [card("Iterations", `median, and the band of four in five; ${told.join(", ")}`, iterationPlot(bands, { ...options, onChoose }))];
+  return [card("Iterations", `median, and p10 to p90; ${told.join(", ")}`, iterationPlot(bands, { ...options, onChoose }))];
 }
 
 function times(part, whole) {
   return whole ? ` (${(part / whole).toFixed(2)} ×)` : "";
 }
 
-function groups(scope, options, toExample) {
+function tags(scope, options, toExample) {
+  return scope.tags.flatMap((tag, place) => {
+    const more = [];
+    if (tag.left_out) more.push(`${counted(tag.left_out, "more value")}, which take less`);
+    if (tag.unknown) more.push(`${counted(tag.unknown, "value")} unknown`);
+    const onChoose = (value) => toExample({ tag: { place, value } });
+    const explanation = ["that which takes most first", ...more].join("; ");
+    return tag.values.length ? [card(`By ${tag.name}`, explanation, tagTable(tag, { ...options, onChoose }))] : [];
+  });
+}
+
+function groups(scope, options, toExample, warpName) {
   const shown = [
-    ["warp", "Warps", scope.warps],
-    ["sm", "SMs", scope.sms],
+    ["warp", `${warpName[0].toUpperCase()}${warpName.slice(1)}s`, scope.warps, warpName],
+    ["sm", "SMs", scope.sms, "SM"],
   ].filter(([, , group]) => group.ids.length > 1);
-  return shown.map(([key, name, group]) => {
+  return shown.map(([key, name, group, noun]) => {
     const more = group.left_out ? `; ${counted(group.left_out, "more")} left out` : "";
     const onChoose = (id) => toExample({ [key]: id });
-    const made = card(name, `mean duration in each${more}`, groupBars(group, { ...options, noun: key === "sm" ? "SM" : key, onChoose }));
+    const made = card(name, `mean duration of each${more}`, groupBars(group, { ...options, noun, onChoose }));
     made.style.flexBasis = `${roomOf(group)}px`;
     return made;
   });

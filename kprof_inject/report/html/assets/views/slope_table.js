@@ -7,9 +7,9 @@ import { openView } from "#views/navigation";
 const HEADS = [
   ["place", ""],
   ["source", ""],
-  ["slope", "cycles that the kernel takes longer for each cycle that is added there"],
+  ["slope", "cycles that the kernel loses per cycle added there"],
   ["", ""],
-  ["slack", "up to which delay it stays as it is"],
+  ["slack", "the delay up to which the slope stays the same"],
   ["time", "share of the time of all warps"],
   ["path", "share of the critical path"],
 ];
@@ -19,7 +19,7 @@ export function slopeSection(slopes, says, launch) {
   if (!slopes.length) return [];
   const head = element("tr", {}, HEADS.map(([text, title]) => element("th", { text, title: title || null, scope: "col" })));
   const table = element("table", { class: "plain-table slope-table" }, [element("thead", {}, [head]), element("tbody", {}, slopes.map((row) => rowOf(row, launch)))]);
-  return [element("section", {}, [element("h2", { text: "What matters" }), table, element("p", { class: "view-hint", text: says })])];
+  return [element("section", {}, [element("h2", { text: "What matters" }), element("div", { class: "table-room" }, [table]), element("p", { class: "view-hint", text: says })])];
 }
 
 function rowOf({ name, scope, source, slope, low, high, text, slack, time, path }, launch) {

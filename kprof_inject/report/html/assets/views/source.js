@@ -16,7 +16,7 @@ export const title = "Source";
 export function show(place, launch, context) {
   const files = launch.sections.source;
   if (!files.length) {
-    place.append(element("p", { class: "view-empty", text: "The capture has no source of this kernel, and no scope says where it is written." }));
+    place.append(element("p", { class: "view-empty", text: "The capture has no source of this kernel, and no scope has a source line." }));
     return;
   }
   const { ttgir, overview } = launch.sections;
@@ -30,6 +30,13 @@ export function show(place, launch, context) {
     const { number } = state.rows[index];
     details.replaceChildren(...lineDetails(state.timed.get(number), number, state.file, launch, context, ttgirLines));
   };
+  list.element.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const next = nextLine(state.rows, list.current, step);
+    if (next >= 0) choose(next);
+  });
   const chooser = element(
     "select",
     { "aria-label": "File", on: { change: () => open(files[Number(chooser.value)]) } },
@@ -61,6 +68,13 @@ export function show(place, launch, context) {
   open(files[0]);
 }
 
+/** Lines that the page does not have are passed over; -1 at an end. */
+function nextLine(rows, from, step) {
+  let at = from + step;
+  while (rows[at]?.gap) at += step;
+  return rows[at] ? at : -1;
+}
+
 function rowOfNumber(rows, number) {
   const found = rows.findIndex((row) => row.number === number);
   return Math.max(found, 0);
@@ -71,10 +85,10 @@ function heads(hasSlopes) {
     ["line", ""],
     ["time", "of the scopes that begin on the line; self is the full colour"],
     ["total", "share of all warps' time"],
-    ["self", "of that outside the scopes in them"],
+    ["self", "the part of it outside inner scopes"],
     ["ran", "how often, in all warps"],
     ["ops", "lines of the TTGIR that come from here"],
-    ["slope", "cycles that the kernel takes longer for each cycle that is added here"],
+    ["slope", "cycles that the kernel loses per cycle added here"],
     ["source", ""],
   ];
   const shown = titles.filter(([text]) => hasSlopes || text !== "slope");

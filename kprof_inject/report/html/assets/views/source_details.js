@@ -17,7 +17,7 @@ export function lineDetails(timed, number, file, launch, context, ttgirLines) {
     );
   }
   if (!timed) return [...shown, element("p", { class: "view-hint", text: "No scope begins here." })];
-  return [...shown, ...timed.scopes.map((index) => scopeCard(index, launch, context))];
+  return [...shown, element("div", { class: "line-cards" }, timed.scopes.map((index) => scopeCard(index, launch, context)))];
 }
 
 function scopeCard(index, launch, context) {
@@ -37,7 +37,7 @@ function scopeCard(index, launch, context) {
   const shown = scope.kind === "mark" ? [["passed", `${formatCount(scope.count)} ×`]] : rows;
   return element("section", { class: "card" }, [
     element("h4", {}, [chip, scope.name]),
-    element("dl", { class: "fact-list" }, shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value })])),
+    element("dl", { class: "fact-list" }, shown.flatMap(([name, value]) => [element("dt", { text: name }), element("dd", { text: value, class: name === "called from" ? "wrapping" : null })])),
     element("p", { class: "links" }, linksOf(index, launch, context)),
   ]);
 }

@@ -59,7 +59,7 @@ export function show(place, launch, context) {
     ]),
   );
   list.element.style.setProperty("--lanes", String(state.lanes.length));
-  list.element.style.setProperty("--labels", state.lanes.length ? "206px" : "0px");
+  list.element.style.setProperty("--longest-label", String(longestLabels(state)));
   list.setRows(state.rows.length, widthOf(state));
   receive("ttgir", ({ scope, line }) => (scope === undefined ? goToLine(line) : goToScope(scope)));
   const first = ttgir.sites.findIndex((site) => site.length);
@@ -68,6 +68,16 @@ export function show(place, launch, context) {
 
 function codeOf({ isFolded }, line) {
   return isFolded && !isLocation(line) ? withoutLocations(line) : line;
+}
+
+/** As many letters as the labels of one line have. */
+function longestLabels({ starts, scopes }) {
+  const lengths = Array.from(starts.values(), (begun) => begun.slice(0, MOST_LABELS).reduce((sum, scope) => sum + labelText(scopes[scope]).length + 3, 0));
+  return Math.max(...lengths, 0);
+}
+
+function labelText({ name, share, kind }) {
+  return kind === "mark" ? name : `${name} ${formatShare(share)}`;
 }
 
 function widthOf(state) {
@@ -106,9 +116,8 @@ function laneMark(scope, { context, scopes }) {
 function labelsOf(line, { starts, scopes, context }) {
   const begun = starts.get(line) ?? [];
   const labels = begun.slice(0, MOST_LABELS).map((scope) => {
-    const { name, share, kind } = scopes[scope];
-    const text = kind === "mark" ? name : `${name} ${formatShare(share)}`;
-    const label = element("button", { type: "button", class: "scope-label", text, title: `${name}: durations`, on: { click: () => openView("scopes", { scope }) } });
+    const { name } = scopes[scope];
+    const label = element("button", { type: "button", class: "scope-label", text: labelText(scopes[scope]), title: `${name}: durations`, on: { click: () => openView("scopes", { scope }) } });
     label.style.background = context.theme.scopeColor(scope);
     label.style.color = context.theme.scopeInk(scope);
     return label;
