@@ -23,13 +23,14 @@ def launches_in(capture: Path, kernel: str = "*") -> list[Launch]:
 
 def number_of(launch: Launch) -> int:
     """The ``n`` of a launch, from its records: those of all warps must be there, and tell the same."""
-    timeline = decode_launch(launch)
-    scopes = timeline.scopes[timeline.scopes["depth"] == timeline.scopes["depth"].max()]
-    cycles = set((scopes["end_cycles"] - scopes["start_cycles"]).tolist())
+    # Each time it is asked for its scopes, a timeline reads its buffer anew.
+    scopes = decode_launch(launch).scopes
+    deepest = scopes[scopes["depth"] == scopes["depth"].max()]
+    cycles = set((deepest["end_cycles"] - deepest["start_cycles"]).tolist())
     assert len(cycles) == 1, f"launch {launch.index} has records of several: {cycles}"
-    recorded = np.unique(timeline.scopes[["cta", "warp", "scope"]])
+    recorded = np.unique(scopes[["cta", "warp", "scope"]])
     expected = prod(launch.grid) * launch.kernel.num_warps * len(launch.kernel.scopes.scopes)
-    assert len(recorded) == len(timeline.scopes) == expected, f"launch {launch.index} lacks records"
+    assert len(recorded) == len(scopes) == expected, f"launch {launch.index} lacks records"
     return n_of(cycles.pop())
 
 

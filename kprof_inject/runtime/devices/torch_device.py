@@ -57,7 +57,7 @@ class TorchDevice:
             return torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
 
     def zeros_outside_graphs(self, size_bytes: int) -> Buffer:
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream = torch.cuda.Stream()
         with relaxed_capture(), torch.cuda.stream(stream), _telling_of_memory():
             buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
             stream.synchronize()
@@ -65,20 +65,20 @@ class TorchDevice:
 
     def mark(self, stream: int) -> Event:
         with _on(stream):
-            event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            event = torch.cuda.Event(blocking=True)
             event.record()
         return event
 
     def timing_mark(self, stream: int) -> Event:
         with _on(stream):
-            event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            event = torch.cuda.Event(enable_timing=True)
             # By the class below, where the program's events are not watched.
             torch._C._CudaEventBase.record(event, torch.cuda.current_stream())
         return event
 
     def hold(self, stream: int, for_ns: int) -> None:
         with _on(stream):
-            torch.cuda._sleep(_MOST_CYCLES_PER_NS * for_ns)  # type: ignore[no-untyped-call]
+            torch.cuda._sleep(_MOST_CYCLES_PER_NS * for_ns)
 
     def free_bytes(self) -> int:
         return int(torch.cuda.mem_get_info()[0])
@@ -101,7 +101,7 @@ class TorchDevice:
             if self._staging.numel() < size_bytes:
                 self._staging = _pinned(size_bytes, instead_of=self._staging)
             if device not in self._streams:
-                self._streams[device] = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+                self._streams[device] = torch.cuda.Stream()
             stream = self._streams[device]
             with torch.cuda.stream(stream):
                 done.synchronize()
@@ -134,7 +134,7 @@ def _pinned(size_bytes: int, instead_of: torch.Tensor) -> torch.Tensor:
     """Host memory that the device can copy to by itself.
 
     It is not torch's own pinned memory: when torch frees that after a fault of the device, it ends the process."""
-    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    runtime: Any = torch.cuda.cudart()
     if instead_of.numel():
         runtime.cudaHostUnregister(instead_of.data_ptr())
     staging = torch.empty(size_bytes, dtype=torch.uint8)
@@ -159,7 +159,7 @@ def _on(stream: int) -> Any:
     """A context in which torch allocates and works on the launch's stream."""
     if stream == torch.cuda.current_stream().cuda_stream:
         return torch.cuda.stream(None)  # does nothing
-    return torch.cuda.stream(torch.cuda.ExternalStream(stream))  # type: ignore[no-untyped-call]
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream))
 
 
 @contextmanager
