@@ -101,7 +101,7 @@ def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None
     assert (ended.exit_code, ended.stdout) == (3, "ran\n")
     assert ended.errors() == ["error: the program compiled no kernel: it ended with exit code 3"]
     # What was there stays, and is not taken for this program's.
-    assert "report shows what was there: kprof_out/captures/002: examples/matmul.py --repeat 30 --num-stages 3" in ended.stderr
+    assert "report shows what was there: kprof_out/captures/002: examples/matmul.py --repeat 30 " in ended.stderr
     assert "matmul_kernel" in kprof("list").stdout
 
 
