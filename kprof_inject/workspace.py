@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -32,7 +32,7 @@ from kprof_inject.capture.schema import (
     ScopeTableRecord,
     TimedResources,
 )
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
 
 WORKSPACE_VERSION = 1
@@ -59,6 +59,27 @@ def into(workspace: Path) -> str:
 def is_meant(place: Path) -> bool:
     """Whether a place that a user named is a workspace, or lacks one, rather than a file."""
     return place.is_dir() or place == DEFAULT_WORKSPACE
+
+
+def where_to_look(missing: Path) -> str:
+    """What to do about a place that a user named and that does not exist: those beside it with such a name, and how to
+    make a workspace."""
+    beside = [path for path in missing.parent.glob("*") if not path.name.startswith(".")]
+    meant = did_you_mean(missing.name, (path.name for path in beside), 1, lambda name: str(missing.parent / name))
+    around = next((parent for parent in missing.parents if is_workspace(parent)), None)
+    if around is not None:
+        return f"{meant}the last capture of a workspace: kprof-inject report{named(around)}"
+    # What has an ending was to be a file.
+    if missing.suffix:
+        return f"{meant}name a workspace, a capture or a file"
+    if missing != DEFAULT_WORKSPACE and is_workspace(DEFAULT_WORKSPACE):
+        meant = meant or f"did you mean {DEFAULT_WORKSPACE}? "
+    return meant + _how_to_make(missing)
+
+
+def _how_to_make(workspace: Path) -> str:
+    where = into(workspace)
+    return f"make one: kprof-inject profile{where} -- PROG; without a GPU: kprof-inject demo{where}"
 
 
 def require_ours(folder: Path) -> None:
@@ -125,28 +146,59 @@ class Workspace:
         self.folder = folder
 
     @classmethod
-    def create(cls, folder: Path) -> Workspace:
-        """Begin a workspace: an empty or new folder, or one of ours, which is emptied of what steps made.
+    def begin(cls, folder: Path) -> Workspace:
+        """A new or empty folder becomes a workspace; one of ours stays as it is.
 
         Raises ``KprofError`` for a folder that holds anything else.
         """
-        workspace = cls(folder)
         require_ours(folder)
-        for made in (workspace.kernels_folder, workspace.plans_folder, workspace.override_folder):
-            shutil.rmtree(made, ignore_errors=True)
         write_json(folder / _MARK, {"version": WORKSPACE_VERSION})
+        return cls(folder)
+
+    @classmethod
+    def create(cls, folder: Path) -> Workspace:
+        """The same, emptied of what steps made."""
+        workspace = cls.begin(folder)
+        for made in workspace._made_by_steps:
+            shutil.rmtree(made, ignore_errors=True)
         return workspace
+
+    @property
+    def _made_by_steps(self) -> tuple[Path, ...]:
+        return self.kernels_folder, self.plans_folder, self.override_folder
+
+    @contextmanager
+    def made_anew(self) -> Iterator[None]:
+        """Empty it of what steps made, which they make again meanwhile. If they fail, what was there is put back: it
+        belongs to the captures that are there still."""
+        aside = self.folder / "earlier"
+        shutil.rmtree(aside, ignore_errors=True)
+        for made in self._made_by_steps:
+            if made.exists():
+                aside.mkdir(exist_ok=True)
+                made.rename(aside / made.name)
+        try:
+            yield
+        except BaseException:
+            for made in self._made_by_steps:
+                shutil.rmtree(made, ignore_errors=True)
+                if (aside / made.name).exists():
+                    (aside / made.name).rename(made)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
     @classmethod
     def _where_to_look(cls, folder: Path) -> str:
         """What to do about a folder that is no workspace."""
+        if not folder.exists():
+            return where_to_look(folder)
         around = next((parent for parent in folder.resolve().parents if (parent / _MARK).exists()), None)
         if around is not None:
             return f"it is inside one: {around}"
         if folder.exists() and any(folder.iterdir()):
             return "name a workspace or a capture, such as kprof_out or kprof_out/captures/001"
-        where = into(folder)
-        return f"make one: kprof-inject profile{where} -- PROG; without a GPU: kprof-inject demo{where}"
+        return _how_to_make(folder)
 
     @classmethod
     def open(cls, folder: Path) -> Workspace:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.workspace import DumpedKernel, Workspace
+from kprof_inject.workspace import DumpedKernel, Workspace, where_to_look
 from kprof_inject.workspace_lock import held
 
 INFO = DumpedKernelRecord(name="gemm", override_key="KEY", file_name="gemm_file")
@@ -53,6 +53,21 @@ def test_beginning_anew_keeps_captures_and_the_users_files(tmp_path: Path) -> No
     Workspace.create(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["captures", "notes.txt", "workspace.json"]
     assert workspace.last_capture_folder() == tmp_path / "captures" / "001"
+
+
+def test_what_steps_made_is_put_back_where_making_it_anew_fails(tmp_path: Path) -> None:
+    workspace, kernel = with_kernel(tmp_path)
+    workspace.write_plan(kernel, {"scopes": []}, "module {}\n")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(KprofError), workspace.made_anew():
+        assert workspace.kernels() == [] and not workspace.plans_folder.exists()
+        with_kernel(tmp_path, "other-1", "other")
+        raise KprofError("failed")
+    assert sorted(tmp_path.rglob("*")) == before
+    with workspace.made_anew():
+        workspace.write_kernel("other-1", INFO, "module {}\n", {})
+    assert [kernel.variant for kernel in workspace.kernels()] == ["other-1"]
+    assert sorted(os.listdir(tmp_path)) == ["kernels", "workspace.json"]
 
 
 def test_kernels_come_ordered_by_name(tmp_path: Path) -> None:
@@ -229,6 +244,20 @@ def test_a_folder_of_other_things_is_not_locked(tmp_path: Path) -> None:
     with pytest.raises(KprofError, match="is not empty and not a kprof-inject workspace"), held(tmp_path, fail):
         pass
     assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_what_is_missing_is_sought_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    how = "make one: kprof-inject profile -o mine -- PROG; without a GPU: kprof-inject demo -o mine"
+    assert where_to_look(Path("mine")) == how
+    workspace = Workspace.create(Path("kprof_out"))
+    assert where_to_look(Path("mine")) == f"did you mean kprof_out? {how}"
+    assert where_to_look(Path("kprof_ot")).startswith("did you mean kprof_out? make one: ")
+    assert where_to_look(Path("k.ttgir")) == "name a workspace, a capture or a file"
+    workspace.new_capture_folder()
+    assert where_to_look(Path("kprof_out/captures/002")) == (
+        "did you mean kprof_out/captures/001? the last capture of a workspace: kprof-inject report"
+    )
 
 
 # ---- a stranger's workspace ------------------------------------------------------------------------------

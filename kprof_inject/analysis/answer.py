@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.quantities import counted, percent
+from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import Level
+
+_MOST_RULES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def _by_findings(report: LaunchReport) -> Iterator[Advice]:
 
 def _to_judge(report: LaunchReport) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
-        what = f"{', '.join(rules)} could not be judged: {why.reason}"
+        what = f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
         yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
 
 

@@ -21,7 +21,7 @@ from kprof_inject.cli.options import (
     path_type,
     workspace_option,
 )
-from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.plans import say_in_short
 from kprof_inject.cli.workspace_first import WorkspaceOrProgram, names_a_workspace
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture, experiments_at
@@ -34,7 +34,7 @@ from kprof_inject.report.terminal.slope_table import print_slopes
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
 from kprof_inject.runtime.program import STOPPED, ProgramInput, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, named
 from kprof_inject.workspace_lock import held
 
 
@@ -58,6 +58,7 @@ class _Printed:
             click.echo(slopes_json(slopes))
         else:
             print_slopes(slopes, table_console())
+            say(f"next: kprof-inject report{named(workspace.folder)}, whose findings count these slopes")
 
     def _write_page(self, path: Path, workspace: Workspace, capture: Capture | None) -> None:
         from kprof_inject.report.html.document import write_html
@@ -152,7 +153,7 @@ def command(
     require_startable(program)
     program_input = kept_input(workspace)
     with held(workspace, say):
-        opened = Workspace.open(workspace) if is_dumped else Workspace.create(workspace)
+        opened = Workspace.open(workspace) if is_dumped else Workspace.begin(workspace)
         if not is_dumped:
             dump_exit_code = dump(opened, kernel, program, program_input, say)
             if dump_exit_code in STOPPED:
@@ -161,7 +162,7 @@ def command(
         wanted = wanted or default_selectors(opened)
         kernels = insert_kernels(opened, with_structure(wanted))
         write_insertions(opened, kernels)
-        say_kernels(kernels, wanted)
+        say_in_short(workspace, kernels, wanted)
         recorded = LaunchChoice(filter_, kernel, replays=NO_REPLAYS)
         capture, exit_code = _recorded(opened, recorded, program, program_input)
         if exit_code in STOPPED:

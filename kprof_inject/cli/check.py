@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from kprof_inject.cli.console import print_error, read_input, table_console
 from kprof_inject.cli.options import json_option, path_type
 from kprof_inject.errors import KprofError
+from kprof_inject.report.terminal.tables import Column, print_fitted
 from kprof_inject.runtime.compiler_process import CompilerProcess
 from kprof_inject.runtime.module_check import ModuleCheck, check_module
 from kprof_inject.runtime.packages import install_command, is_installed
@@ -53,7 +52,7 @@ def command(ctx: click.Context, places: tuple[Path, ...], time_limit_s: float, a
     if as_json:
         click.echo(json.dumps([check.to_json() for check in checks], indent=1))
     else:
-        table_console().print(_table(checks))
+        print_fitted(_layouts(checks), table_console())
     ctx.exit(1 if any(check.error for check in checks) else 0)
 
 
@@ -76,19 +75,23 @@ def _check(file: Path, compiler: CompilerProcess, time_limit_s: float) -> Module
     return check_module(module, compiler, time_limit_s)
 
 
-def _table(checks: Sequence[ModuleCheck]) -> Table:
-    table = Table()
-    for title in ("file", "target"):
-        table.add_column(title, overflow="fold")
-    for title in ("functions", "operations", "records", "clock reads", "binary bytes"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("result", overflow="fold")
-    for check in checks:
-        numbers = (check.functions, check.operations, check.records, check.clock_reads, check.binary_bytes)
-        table.add_row(
-            Text(check.file),
-            str(check.target or "-"),
-            *("-" if number is None else str(number) for number in numbers),
-            "failed" if check.error else "ok",
-        )
-    return table
+def _layouts(checks: Sequence[ModuleCheck]) -> list[list[Column]]:
+    """Where there is less room, without the figures that a reader can do without."""
+    file = Column("file", [check.file for check in checks], name=True)
+    target = Column("target", [str(check.target or "-") for check in checks], left=True)
+    functions, operations, records, clock_reads, binary_bytes = (
+        Column(title, ["-" if number is None else str(number) for number in numbers])
+        for title, numbers in {
+            "functions": [check.functions for check in checks],
+            "operations": [check.operations for check in checks],
+            "records": [check.records for check in checks],
+            "clock reads": [check.clock_reads for check in checks],
+            "binary bytes": [check.binary_bytes for check in checks],
+        }.items()
+    )
+    result = Column("result", ["failed" if check.error else "ok" for check in checks], left=True)
+    return [
+        [file, target, functions, operations, records, clock_reads, binary_bytes, result],
+        [file, target, records, clock_reads, result],
+        [file, result],
+    ]

@@ -132,4 +132,8 @@ def read_input(file: Path) -> tuple[str, str]:
         if sys.stdin is None:
             raise KprofError("stdin is closed", hint="name a file instead of -")
         return decode_text(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
+    if not file.exists():
+        from kprof_inject.workspace import where_to_look  # with it comes msgspec, which the help does without
+
+        raise KprofError(f"{file} does not exist", hint=where_to_look(file))
     return read_text(file), str(file)

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -30,7 +31,7 @@ from kprof_inject.report.diff.structure import change_json, change_lines, change
 from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, is_workspace
+from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, into, is_workspace
 
 _SIDES = ("A", "B")
 _MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."
@@ -101,6 +102,8 @@ def command(
         click.echo(json.dumps(diff_json(diff), indent=1))
     else:
         print_diff_tables(diff, table_console())
+        if limit is None:
+            say(f"where B's time goes: kprof-inject report {quote(str(other))}; as a page: diff --html FILE")
     if limit is not None and _crosses(diff, limit, choice):
         ctx.exit(1)
 
@@ -123,9 +126,11 @@ def _last_two(place: Path) -> tuple[Path, Path]:
         raise click.UsageError("Missing argument 'B'.")
     folders = Workspace.open(place).capture_folders()
     if len(folders) < len(_SIDES):
+        again = f"profile once more: kprof-inject profile{into(place)} -- PROG"
+        twice = f"profile before a change and after it: kprof-inject profile{into(place)} -- PROG"
         raise KprofError(
             f"{place} has {counted(len(folders), 'capture')}, but diff compares two",
-            hint="run the program once more, or name two: kprof-inject diff A B",
+            hint=f"{again if folders else twice}; or name two: kprof-inject diff A B",
         )
     before, after = folders[-len(_SIDES) :]
     return before, after

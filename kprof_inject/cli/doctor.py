@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from kprof_inject.cli.console import table_console
+from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option
 from kprof_inject.runtime.doctor import examine
 from kprof_inject.runtime.packages import CheckResult, Status
@@ -29,7 +29,16 @@ def command(ctx: click.Context, as_json: bool) -> None:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         table_console().print(_table(findings))
+        if not any(finding.status.is_fatal for finding in findings):
+            say(_next(findings))
     ctx.exit(1 if any(finding.status.is_fatal for finding in findings) else 0)
+
+
+def _next(findings: Sequence[CheckResult]) -> str:
+    # Those that are there have numbers.
+    if any(finding.what == "GPU" for finding in findings):
+        return "next: kprof-inject demo, which replays a capture where there is no GPU"
+    return "next: kprof-inject profile -- PROG; an example first: kprof-inject demo"
 
 
 def _table(findings: Sequence[CheckResult]) -> Table:

@@ -23,7 +23,7 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
     """Run PROGRAM, save every kernel's TTGIR, metadata and sources, and time some launches of it."""
     require_startable(program)
     with held(workspace, say):
-        exit_code = dump(Workspace.create(workspace), kernel, program, own_input(), say)
+        exit_code = dump(Workspace.begin(workspace), kernel, program, own_input(), say)
     where = named(workspace)
     say(f"next: kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

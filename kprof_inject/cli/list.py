@@ -12,14 +12,14 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from kprof_inject.cli.console import print_error, read_input, table_console
+from kprof_inject.cli.console import print_error, read_input, say, table_console
 from kprof_inject.cli.options import json_option, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import view_of, views_in
 from kprof_inject.report.kernel_names import differing_facts, facts_in_words
 from kprof_inject.select.candidates import Candidate, outline
 from kprof_inject.ttgir.locations import SourcePoint
-from kprof_inject.workspace import DumpedKernel, Workspace, is_meant, snapshot_beside
+from kprof_inject.workspace import DumpedKernel, Workspace, is_meant, named, snapshot_beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ def command(ctx: click.Context, place: Path, as_json: bool) -> None:
         for one in outlines:
             console.print(Text(heading(one), "bold"), soft_wrap=True)
             console.print(outline_table(one.candidates))
+        if is_meant(place) and outlines:
+            say(f"next: kprof-inject insert{named(place)} --at SELECTOR")
     ctx.exit(1 if errors else 0)
 
 

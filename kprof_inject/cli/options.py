@@ -109,7 +109,17 @@ PROGRAM_SETTINGS = {"allow_interspersed_args": False}
 
 
 def program_argument(function: Function) -> Function:
-    return click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)(function)
+    return click.argument("program", nargs=-1, metavar="PROGRAM...", type=click.UNPROCESSED, callback=_require_program)(
+        function
+    )
+
+
+def _require_program(ctx: click.Context, parameter: click.Parameter, program: tuple[str, ...]) -> tuple[str, ...]:
+    if not program and not ctx.resilient_parsing:
+        raise click.UsageError(
+            f"Missing argument 'PROGRAM...'. Put it after two dashes: {ctx.command_path} -- python train.py", ctx
+        )
+    return program
 
 
 def workspace_option(function: Function) -> Function:

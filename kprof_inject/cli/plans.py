@@ -18,18 +18,27 @@ from kprof_inject.select.plan import Plan, Scope, Selection, scope_table
 from kprof_inject.select.selectors import Selector
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
+from kprof_inject.workspace import named
+
+# A table of more would scroll away what comes before it, and be scrolled away by what comes after.
+_MOST_SCOPES = 20
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row for each scope, indented by nesting; each partition's scopes stand together."""
+    """One row for each scope, indented by nesting; each partition's scopes stand together. What no scope has, has no
+    column."""
     table = Table(box=None, pad_edge=True)
     partitioned = bool(plan.partitions)
     tagged = any(scope.tags for scope in plan.scopes)
+    with_others = any(scope.site.other_operations for scope in plan.scopes)
+    crossing = any(scope.crosses for scope in plan.scopes)
     for heading in ("scope", *(["partition"] if partitioned else []), "selector", "source", "block"):
         table.add_column(heading, overflow="fold")
     table.add_column("operations", justify="right", no_wrap=True)
-    table.add_column("foreign ops", justify="right", no_wrap=True)
-    table.add_column("crosses", overflow="fold")
+    if with_others:
+        table.add_column("foreign ops", justify="right", no_wrap=True)
+    if crossing:
+        table.add_column("crosses", overflow="fold")
     if tagged:
         table.add_column("tags", overflow="fold")
     for scope in sorted(plan.scopes, key=_partition_order) if partitioned else plan.scopes:
@@ -41,8 +50,8 @@ def plan_table(plan: Plan) -> Table:
             Text(_lines(site.source, site.called_from)),
             site.block,
             str(site.operations or ""),
-            str(site.other_operations or ""),
-            Text(", ".join(plan.scopes[index].record for index in scope.crosses)),
+            *([str(site.other_operations or "")] if with_others else []),
+            *([Text(", ".join(plan.scopes[index].record for index in scope.crosses))] if crossing else []),
             *([Text(", ".join(f"{tag.name} = {tag.value.name}" for tag in scope.tags))] if tagged else []),
         )
     return table
@@ -128,7 +137,16 @@ def _lines(source: SourcePoint | None, called_from: tuple[SourcePoint, ...]) -> 
     return f"{PurePath(source.file).name}:{source.line}" + "".join(f" < {call.line}" for call in called_from)
 
 
-def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
+def say_in_short(workspace: Path, kernels: Sequence[KernelInsertion], selectors: Sequence[Selector]) -> None:
+    """As ``say_kernels``, for commands that have more to say: of many scopes, only how many there are."""
+    planned = sum(len(done.insertion.plan.scopes) for done in kernels if done.insertion is not None)
+    say_kernels(kernels, selectors, whole=planned <= _MOST_SCOPES)
+    if planned > _MOST_SCOPES:
+        say(f"where these {planned} scopes stand: kprof-inject insert{named(workspace)} --dry-run, with the same --at")
+
+
+def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector], *, whole: bool = True) -> None:
+    """Without the ``whole`` of each plan, only how many scopes it has."""
     say_changes(path for kernel in kernels for path in kernel.changed_sources)
     names = [done.kernel.name for done in kernels]
     for done in kernels:
@@ -137,7 +155,7 @@ def say_kernels(kernels: Sequence[KernelInsertion], selectors: Sequence[Selector
             say(f"{name}: left alone")
             print_error(done.refusal)
         elif done.insertion is not None:
-            say_plan(name, done.insertion.plan)
+            say_plan(name, done.insertion.plan, whole=whole)
     for error in empty_handed(selectors, [done.insertion for done in kernels if done.insertion is not None]):
         say(f"warning: {error.what}; {error.hint}")
 
@@ -147,8 +165,10 @@ def say_changes(changed: Iterable[Path]) -> None:
         say(f"{path} has changed since the dump; lines and markers are those of the dump")
 
 
-def say_plan(name: str, plan: Plan) -> None:
+def say_plan(name: str, plan: Plan, *, whole: bool = True) -> None:
     say(f"{name}: {counted(len(plan.scopes), 'scope')}, {counted(len(plan.records), 'record')}")
+    if not whole:
+        return
     if plan.scopes:
         say_table(plan_table(plan))
     for note in plan_notes(plan):

@@ -10,9 +10,10 @@ from shlex import quote
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.overview import overview
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.report.terminal.screens import print_all, print_answers
-from kprof_inject.workspace import named
+from kprof_inject.workspace import Workspace, into, is_workspace, named
 
 
 def print_json(reports: Sequence[LaunchReport]) -> None:
@@ -34,7 +35,15 @@ def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
         say("more: report -v, or --html FILE; timeline: trace")
         return
     where = named(place)
-    if len({report.summary.kernel for report in reports}) > 1:
-        say(f"one kernel: kprof-inject report{where} --kernel {quote(reports[0].summary.kernel)}")
+    kernels = overview(reports)
+    if len(kernels) > 1:
+        say(f"one kernel: kprof-inject report{where} --kernel {quote(kernels[0].name)}")
     say(f"more: kprof-inject report{where} -v, or --html FILE; timeline: kprof-inject view{where}")
-    say("what matters: kprof-inject causal -- PROG")
+    if len(kernels) == 1:
+        of_workspace = is_workspace(place)
+        changed = f"; what changed: kprof-inject diff{where}" if of_workspace and _has_two(place) else ""
+        say(f"what matters: kprof-inject causal{into(place) if of_workspace else ''} -- PROG{changed}")
+
+
+def _has_two(workspace: Path) -> bool:
+    return len(Workspace(workspace).capture_folders()) > 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -10,7 +12,7 @@ import click
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.cli.captures import write_and_say
+from kprof_inject.cli.captures import origin_line, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
@@ -23,7 +25,7 @@ from kprof_inject.cli.options import (
     trace_option,
     workspace_option,
 )
-from kprof_inject.cli.plans import say_kernels
+from kprof_inject.cli.plans import say_in_short
 from kprof_inject.cli.printed_reports import print_json, print_report, say_next
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
@@ -70,21 +72,25 @@ def command(
     require_startable(program)
     program_input = kept_input(workspace)
     with held(workspace, say):
-        opened = Workspace.create(workspace)
-        dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
-        if dump_exit_code in STOPPED:
-            say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
-            ctx.exit(dump_exit_code)
-        kernels = insert_kernels(opened, wanted, style.for_mode(mode))
-        write_insertions(opened, kernels)
-        say_kernels(kernels, wanted)
-        if program_input.refusal:
-            raise KprofError(
-                f"cannot rerun the program: {program_input.refusal}",
-                hint=f"profile it with < FILE, or continue with: kprof-inject run {workspace} -- PROG",
-            )
-        step = run_and_fit if fit else run
-        capture_folder, exit_code = step(opened, choice, mode, program, program_input, say)
+        opened = Workspace.begin(workspace)
+        try:
+            dump_exit_code = dump(opened, choice.kernel, program, program_input, say)
+            if dump_exit_code in STOPPED:
+                say(f"{_how_stopped(dump_exit_code)}: not rerunning the program; continue with insert and run")
+                ctx.exit(dump_exit_code)
+            kernels = insert_kernels(opened, wanted, style.for_mode(mode))
+            write_insertions(opened, kernels)
+            say_in_short(workspace, kernels, wanted)
+            if program_input.refusal:
+                raise KprofError(
+                    f"cannot rerun the program: {program_input.refusal}",
+                    hint=f"profile it with < FILE, or continue with: kprof-inject run {workspace} -- PROG",
+                )
+            step = run_and_fit if fit else run
+            capture_folder, exit_code = step(opened, choice, mode, program, program_input, say)
+        except KprofError:
+            _say_what_is_left(opened)
+            raise
         if exit_code in STOPPED and exit_code != INTERRUPTED:  # who sent it does not wait for long
             say(f"{_how_stopped(exit_code)}: continuing with trace and report")
             ctx.exit(exit_code)
@@ -97,6 +103,14 @@ def command(
             print_report(reports)
             say_next(workspace, reports)
     ctx.exit(exit_code or dump_exit_code)
+
+
+def _say_what_is_left(workspace: Workspace) -> None:
+    """Nothing was captured: whoever goes on with ``report`` all the same should know what that shows."""
+    with suppress(KprofError):
+        earlier = read_capture(workspace.last_capture_folder())
+        origin = origin_line(earlier, time.time_ns()) or earlier.folder
+        say(f"nothing was captured; report shows what was there: {origin}")
 
 
 def _how_stopped(exit_code: int) -> str:

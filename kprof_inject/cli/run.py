@@ -11,6 +11,7 @@ from kprof_inject.cli.console import say
 from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.cli.workspace_first import WorkspaceOrDefault
+from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.programs import run, run_and_fit
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import kept_input, own_input, require_startable
@@ -33,6 +34,11 @@ def command(
 ) -> None:
     """Rerun PROGRAM with the records that insert planned in WORKSPACE, save the raw buffers, and time some launches."""
     opened = Workspace.open(workspace)
+    opened.require_kernels()
+    if not opened.plans_folder.exists():
+        raise KprofError(
+            f"{workspace} has no records to run with", hint=f"insert some: kprof-inject insert{named(workspace)}"
+        )
     require_startable(program)
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
     with held(workspace, say):

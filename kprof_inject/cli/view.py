@@ -30,7 +30,7 @@ from kprof_inject.viewing.site import (
     offline_ui,
     open_trace,
 )
-from kprof_inject.workspace import is_meant
+from kprof_inject.workspace import is_meant, where_to_look
 
 _MOST_MINUTES_TO_FETCH = 10
 
@@ -100,7 +100,7 @@ def _trace_of(place: Path) -> TraceToShow:
     if is_meant(place):
         return _trace_of_capture(place)
     if not place.exists():
-        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a trace")
+        raise KprofError(f"{place} does not exist", hint=where_to_look(place))
     if is_format(place) and isinstance(format_of(place), TableFormat):
         raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
     if place.is_file() and is_proton_buffer(place):

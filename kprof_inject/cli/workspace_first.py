@@ -23,7 +23,7 @@ class WorkspaceFirst(click.Command):
         if words and self.names_workspace(words):
             after, program = self._split(ctx, words[1:])
             args = [*before, *after, "--", words[0], *program]
-        elif words:
+        else:
             args = [*before, "--", *self.without_workspace(words)]
         return super().parse_args(ctx, args)
 

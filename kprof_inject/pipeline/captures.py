@@ -23,7 +23,7 @@ from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import Workspace, is_meant, is_workspace, read_experiments
+from kprof_inject.workspace import Workspace, is_meant, is_workspace, read_experiments, where_to_look
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
@@ -63,7 +63,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
     if not (place.exists() or is_meant(place)):
-        raise KprofError(f"{place} does not exist", hint="name a workspace, a capture, or a file with a buffer")
+        raise KprofError(f"{place} does not exist", hint=where_to_look(place))
     if not is_meant(place):
         hint = (
             "this file is part of a capture; give the capture or its workspace"

@@ -33,14 +33,16 @@ _MOST_NAMES = 5
 
 
 def dump(workspace: Workspace, kernel_glob: str, program: Sequence[str], program_input: ProgramInput, say: Say) -> int:
-    """Run the program and save its kernels; returns its exit code. Raises ``KprofError`` if there are none to save."""
+    """Run the program and save its kernels, in place of earlier ones; returns its exit code. Raises ``KprofError`` if
+    there are none to save: the earlier ones stay."""
     reports_folder = workspace.new_reports_folder("dump")
     session = Session("dump", str(workspace.folder.resolve()), str(reports_folder.resolve()), kernel=kernel_glob)
-    exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
-    reports = read_reports(reports_folder)
-    kernels = workspace.kernels()
-    if not kernels:
-        raise nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
+    with workspace.made_anew():
+        exit_code = run_program(program, session, workspace.new_cache_folder("dump"), program_input)
+        reports = read_reports(reports_folder)
+        kernels = workspace.kernels()
+        if not kernels:
+            raise nothing_happened("compiled no kernel", exit_code, reports, kernel_glob, program)
     say(f"dumped {counted(len(kernels), 'kernel')} to {workspace.folder}")
     apart = differing_facts(kernels)
     for dumped in kernels:

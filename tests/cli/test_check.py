@@ -202,7 +202,7 @@ def test_a_module_without_a_kernel(kprof: CommandLine) -> None:
     assert ended.exit_code == 1
     assert ended.errors() == [
         "error: private.ttgir: there is no public tt.func to lower",
-        "error: cannot read gone.ttgir: No such file or directory",
+        "error: gone.ttgir does not exist",
     ]
 
 

@@ -25,12 +25,13 @@ def test_the_recorded_captures_are_replayed_and_compared(kprof: CommandLine) -> 
     # Limit, what to try, faster.
     first, second, changed = ended.stdout.split("\n\n")
     assert first.startswith(
-        "A: a matmul as it is, with num_stages=1\nmatmul_kernel #29   23.3 µs on the device   256 CTAs in "
+        "A: a matmul as it is, with num_stages=1\n"
+        "matmul_kernel #29   23.3 µs on the device, 25.3 µs by events   256 CTAs in "
     )
     assert "\nLIMIT  shared memory and L1 (at least 75.7 % of peak, 79.6 % in loop[0])\n" in first
     assert "\nTRY    let Triton pipeline the loop: num_stages of 3 or more" in first
     assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 6.9 %" in first
-    assert "\nmatmul_kernel #29   14.7 µs on the device   256 CTAs in " in second
+    assert "\nmatmul_kernel #29   14.7 µs on the device, 17.2 µs by events   256 CTAs in " in second
     assert "\nLIMIT  the tensor cores (at least 72.5 % of peak, 85.9 % in loop[0])" in second
     assert "\nB is 31.3 % ± 3.4 faster; run time 25.344 µs → 17.152 µs without records\n" in changed
     # The loop has waits of the same name as one outside of it.
@@ -68,11 +69,13 @@ def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:
     kprof("demo", "-o", "ws")
     ended = kprof("diff", "ws")
     assert ended.exit_code == 0
+    assert "where B's time goes: kprof-inject report ws/captures/002; as a page" in ended.stderr
     assert ended.stdout == kprof("diff", "ws/captures/001", "ws/captures/002").stdout
     shutil.rmtree(kprof.folder / "ws/captures/001")
     alone = kprof("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert alone.errors() == ["error: ws has 1 capture, but diff compares two"]
+    assert "hint: profile once more: kprof-inject profile -o ws -- PROG; or name two" in alone.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "check", "insert"])

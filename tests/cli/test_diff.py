@@ -65,7 +65,7 @@ def _cta(number: int, head_ns: float, loop_ns: float, random: np.random.Generato
 
 def _said(ended: Ended) -> list[str]:
     """What stderr has beside the lines that name the captures."""
-    return [line for line in ended.stderr.splitlines() if not re.match(r"kprof-inject: [AB]: ", line)]
+    return [line for line in ended.stderr.splitlines() if not re.match(r"kprof-inject: ([AB]:|where B's) ", line)]
 
 
 @pytest.fixture

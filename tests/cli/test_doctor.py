@@ -61,6 +61,7 @@ def test_the_table_says_the_same(kprof: CommandLine) -> None:
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
     assert ["current", "folder", "ok"] in lines
     assert "dump, insert, check, trace and demo work without one" in ended.stdout
+    assert ended.stderr.startswith("kprof-inject: next: kprof-inject demo, which replays")
 
 
 def test_without_triton_and_torch(kprof: CommandLine) -> None:

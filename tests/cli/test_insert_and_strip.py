@@ -51,7 +51,7 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
 
     assert [line.rstrip() for line in ended.stderr.splitlines()] == [
         "kprof-inject: softmax_kernel: 4 scopes, 10 records",
-        " scope          selector      source         block     operations  foreign ops  crosses",
+        " scope          selector      source         block     operations  foreign ops",
         " pass#0         loop=pass     softmax.py:21  function          23",
         "   line(21-24)  line(21-24)   softmax.py:21  function          22            1",
         "     max        line(23)=max  softmax.py:23  body               3",
@@ -144,7 +144,7 @@ def test_a_later_stage_given_by_mistake_is_pointed_at(kprof: CommandLine) -> Non
 def test_a_missing_file(kprof: CommandLine, command: str) -> None:
     ended = kprof(command, "gone.ttgir", "-o", "out.ttgir")
     assert ended.exit_code == 1
-    assert ended.stderr == "error: cannot read gone.ttgir: No such file or directory\n"
+    assert ended.stderr == "error: gone.ttgir does not exist\nhint: name a workspace, a capture or a file\n"
     assert not (kprof.folder / "out.ttgir").exists()
 
 

@@ -170,7 +170,7 @@ def test_stdin(kprof: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        (None, "error: cannot read k.ttgir: No such file or directory"),
+        (None, "error: k.ttgir does not exist"),
         ("module {\n", "k.ttgir:1:9: error: the file ends inside a region; expected "),
     ],
 )

@@ -51,10 +51,10 @@ print(told.pop())
 def test_both_runs_read_the_same_and_have_the_workspace_to_themselves(kprof: CommandLine) -> None:
     kprof.write("prog.py", COMPILES + READS)
     ended = kprof("profile", "prog.py", stdin=b"some words")
-    first, refused, listed, second = ended.stdout.splitlines()
+    first, refused, listed, _, second = ended.stdout.splitlines()
     assert first == second == "some words"
     assert refused.startswith("insert 1 error: kprof_out is in use by process ")
-    assert listed == "list 0  True"
+    assert listed == "list 0 kprof-inject: next: kprof-inject insert --at SELECTOR"
     unreached = f"a Python process could not be reached, so its launches are missing: {sys.executable} -I"
     assert ended.stderr.count(unreached) == 1
 
@@ -79,6 +79,14 @@ def test_a_selector_that_finds_nothing_beside_one_that_does_is_a_warning(kprof: 
     )
 
 
+def test_of_many_scopes_only_their_number_is_told(kprof: CommandLine) -> None:
+    ended = kprof("profile", "--at", "op(*)", "--", CROSS_COMPILE)
+    told = [line for line in ended.stderr.splitlines() if line.startswith("kprof-inject: ")]
+    (where,) = (line for line in told if "scopes stand: " in line)
+    assert where.endswith("kprof-inject insert --dry-run, with the same --at")
+    assert " selector " not in ended.stderr and len(ended.stderr.splitlines()) < 24
+
+
 def test_where_no_selector_finds_anything_the_program_is_run_once(kprof: CommandLine) -> None:
     ended = kprof("profile", "--at", "scale/loop", "--at", "other/func", "--", CROSS_COMPILE)
     assert ended.exit_code == 1
@@ -88,9 +96,13 @@ def test_where_no_selector_finds_anything_the_program_is_run_once(kprof: Command
 
 def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None:
     kprof.write("prog.py", "print('ran')\nraise SystemExit(3)\n")
+    assert kprof("demo").exit_code == 0
     ended = kprof("profile", "prog.py")
     assert (ended.exit_code, ended.stdout) == (3, "ran\n")
     assert ended.errors() == ["error: the program compiled no kernel: it ended with exit code 3"]
+    # What was there stays, and is not taken for this program's.
+    assert "report shows what was there: kprof_out/captures/002: examples/matmul.py --repeat 30 " in ended.stderr
+    assert "matmul_kernel" in kprof("list").stdout
 
 
 def test_a_layout_is_for_drawings(kprof: CommandLine) -> None:

@@ -7,11 +7,16 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from known_launch import known_launch
 from programs.child import REPO, run_child
+
+from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.cli.printed_reports import say_next
 
 TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020)]
 
@@ -37,7 +42,10 @@ def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
         "kprof-inject: what matters: kprof-inject causal -- PROG",
     ]
     lines = [line.rstrip() for line in ended.stdout.splitlines()]
-    title = "matmul_kernel #29   14.0 µs on the device   256 CTAs in 264 slots, 4 warps   H200 at 1588 of 1980 MHz"
+    title = (
+        "matmul_kernel #29   14.0 µs on the device, 14.0 ms by events   256 CTAs in 264 slots, 4 warps   "
+        "H200 at 1588 of 1980 MHz"
+    )
     assert lines[:2] == [title, "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])"]
     assert "TRUST  trustworthy: recording slows the kernel by 1.0 % ± 0.3; same registers" in lines
     table = next(number for number, line in enumerate(lines) if line.startswith("scope"))
@@ -45,6 +53,17 @@ def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
         *("func", "loop[0]", "between", "iter[0]")
     ]
     assert "16 x 591 ns" in lines[-1]
+
+
+def test_of_several_kernels_the_first_is_the_one_to_look_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short, long = (known_launch(tmp_path / name) for name in ("short", "long"))
+    reports = [
+        report_on(replace(timeline, launch=replace(timeline.launch, kernel=replace(timeline.launch.kernel, name=name))))
+        for timeline, name in ((short, "short"), (long, "long"))
+    ]
+    longer = replace(reports[1], summary=replace(reports[1].summary, kernel="long", duration_ns=9000))
+    say_next(tmp_path / "ws", [reports[0], longer])
+    assert capsys.readouterr().err.splitlines()[0].endswith(" --kernel long")
 
 
 def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> None:

@@ -122,8 +122,11 @@ def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, work
         True,
     ]
     kprof("dump", "-o", workspace, CROSS_COMPILE)
-    for ended in (kprof("run", workspace, CROSS_COMPILE), kprof("dump", "-o", workspace, CROSS_COMPILE)):
-        assert [got(values)[2:] for values in ended.json_lines()] == [([], False, False)] * 3
+    refused = kprof("run", workspace, CROSS_COMPILE)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.errors() == [f"error: {workspace} has no records to run with"]
+    ended = kprof("dump", "-o", workspace, CROSS_COMPILE)
+    assert [got(values)[2:] for values in ended.json_lines()] == [([], False, False)] * 3
 
 
 def test_nothing_launched_is_an_error_that_says_why(kprof: CommandLine, workspace: Path) -> None:

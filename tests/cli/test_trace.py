@@ -395,7 +395,7 @@ def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
 def test_a_place_that_does_not_exist_is_told_so(kprof: CommandLine) -> None:
     ended = kprof("trace", "nowhere", "-o", "t.json")
     assert (ended.exit_code, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: nowhere does not exist\nhint: name a workspace, ")
+    assert ended.stderr.startswith("error: nowhere does not exist\nhint: make one: kprof-inject profile -o nowhere ")
 
 
 def test_a_capture_has_names_of_its_own(kprof: CommandLine, capture: Path) -> None:

@@ -188,7 +188,7 @@ def test_a_pipe_is_refused(kprof: CommandLine) -> None:
     ("name", "content", "message"),
     [
         ("t.csv", b"kernel,variant\n", "error: t.csv is a table\nhint: the Perfetto UI shows traces, such as"),
-        ("gone", None, "error: gone does not exist\nhint: name a workspace, a capture, or a"),
+        ("gone", None, "error: gone does not exist\nhint: make one: kprof-inject profile -o gone -- PROG;"),
         (
             "b.bin",
             b"\x01\0\0\0\x04\0\0\0" + b"\0" * 40,

@@ -3,8 +3,9 @@ a CTA's time goes. It fits on a screen of 80 x 24."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 
 from rich.console import Console
@@ -15,59 +16,100 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
-from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, print_plain, say, shown
-from kprof_inject.report.terminal.tag_tables import print_tags
+from kprof_inject.report.terminal.room import Room
+from kprof_inject.report.terminal.tables import (
+    LEVEL_COLOURS,
+    Column,
+    limit_colour,
+    lines_of_plain,
+    print_plain,
+    say,
+    shown,
+)
+from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.trust import median_time_ns
 
 _LABEL_WIDTH = 6
 _GAP = "   "
 _MOST_ADVICE = 2
-_MOST_ROWS = 20
+_MOST_ROWS, _LEAST_ROWS = 20, 4
 # Wider, a bar says no more.
 _WIDEST_BAR = 100
 
 
-def print_first_screen(report: LaunchReport, kernel_name: str, place_name: str, console: Console) -> None:
-    """``place_name`` is where it ran, empty if there is but one place."""
-    print_answer(report, kernel_name, place_name, console)
-    if bar := _cta_bar(report.summary, console):
+def print_first_screen(
+    report: LaunchReport, kernel_name: str, place_name: str, console: Console, room: Room | None = None
+) -> Room:
+    """``place_name`` is where it ran, empty if there is but one place. Returns what is left of the ``room``."""
+    room = room or Room()
+    rows, layouts = list(_rows(report.summary)), partial(_layouts, bars=bars_for(console))
+    bar = _cta_bar(report.summary, console)
+    table_lines = lines_of_plain(layouts(rows), console) if rows and room.lines is not None else 0
+    answer = partial(answer_lines, report, kernel_name, place_name, console)
+    lines = answer()
+    if not room.holds(len(lines) + bool(bar) + table_lines):
+        lines = answer(with_reasons=False)
+    print_lines(lines, console)
+    if bar:
         say(bar, console)
-    rows = list(_rows(report.summary))
+    room = room.below(len(lines) + bool(bar))
     if rows:
-        print_plain(_layouts(_largest(rows), bars_for(console)), console)
-    if len(rows) > _MOST_ROWS:
-        say(f"{len(rows) - _MOST_ROWS} more scopes take less: report -v", console)
-    print_tags(report.summary, console)
+        reserved = least_tag_lines(report.summary)
+        room = _print_scopes(rows, layouts, console, room.below(reserved)).below(-reserved)
+    return print_tags(report.summary, console, room)
 
 
-def print_answer(report: LaunchReport, kernel_name: str, place_name: str, console: Console) -> None:
-    """What the launch was, what limits it, what to try, and whether to trust that."""
-    for line in _joined(list(_title(report, kernel_name, place_name)), console.width):
-        say(line, console)
-    _print_labelled("LIMIT", [shown(report.limit.answer, console, "bold")], console)
-    _print_labelled("TRY", list(_advice_texts(advice_on(report), console)), console)
+def _print_scopes(rows: Sequence[_Row], layouts: _Layouts, console: Console, room: Room) -> Room:
+    def lines_of(count: int) -> int:
+        return lines_of_plain(layouts(_largest(rows, count)), console) + (count < len(rows))
+
+    count = room.rows(min(len(rows), _MOST_ROWS), _LEAST_ROWS, lines_of)
+    print_plain(layouts(_largest(rows, count)), console)
+    if count < len(rows):
+        say(f"{counted(len(rows) - count, 'row')} more, which take less: {room.rest}", console)
+    return room if room.lines is None else room.below(lines_of(count))
+
+
+def answer_lines(
+    report: LaunchReport, kernel_name: str, place_name: str, console: Console, *, with_reasons: bool = True
+) -> list[Text]:
+    """What the launch was, what limits it, what to try, ``with_reasons`` of that, and whether to trust it."""
+    title = _joined(list(_title(report, kernel_name, place_name)), console.width)
+    limit = [shown(report.limit.answer, console, limit_colour(report.limit, known="bold"))]
+    advice = list(_advice_texts(advice_on(report), console, with_reasons=with_reasons))
     trust = trust_in(report)
     colour = LEVEL_COLOURS.get(trust.level, "yellow")
-    _print_labelled("TRUST", [shown(f"{trust.level.value}: {trust.text}", console, colour)], console)
+    return [
+        *(shown(line, console) for line in title),
+        *_labelled("LIMIT", limit, console),
+        *_labelled("TRY", advice, console),
+        *_labelled("TRUST", [shown(f"{trust.level.value}: {trust.text}", console, colour)], console),
+    ]
 
 
-def _print_labelled(label: str, texts: Sequence[Text], console: Console) -> None:
+def print_lines(lines: Sequence[Text], console: Console) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _labelled(label: str, texts: Sequence[Text], console: Console) -> Iterator[Text]:
     """The label, and beside it the texts, each from a line of its own on."""
     width = max(console.width - _LABEL_WIDTH - 1, 1)
     lines = [line for text in texts for line in text.wrap(console, width)]
     for number, line in enumerate(lines):
         line.rstrip()
-        console.print(Text.assemble((f"{'' if number else label:{_LABEL_WIDTH}} ", "bold"), line), soft_wrap=True)
+        yield Text.assemble((f"{'' if number else label:{_LABEL_WIDTH}} ", "bold"), line)
 
 
-def _advice_texts(advice: Sequence[Advice], console: Console) -> Iterator[Text]:
+def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: bool) -> Iterator[Text]:
     if not advice:
         yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
         return
     for one in advice[:_MOST_ADVICE]:
         worth = "" if one.share is None else f" (worth up to {percent(one.share)})"
         yield shown(one.text + worth, console, "yellow" if one.share is None else "")
-        if one.reason:
+        if one.reason and with_reasons:
             yield shown(one.reason, console, "dim")
     if len(advice) > _MOST_ADVICE:
         yield shown(f"and {len(advice) - _MOST_ADVICE} more: report -v", console, "dim")
@@ -78,7 +120,9 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[
     place = f"{place_name}: " if place_name else ""
     yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
     if summary.ctas:
-        yield f"{short_time(summary.duration_ns)} on the device"
+        clean_ns = median_time_ns(report.verdict.clean)
+        by_events = "" if clean_ns is None else f", {short_time(clean_ns)} by events"
+        yield f"{short_time(summary.duration_ns)} on the device{by_events}"
     slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
     yield f"{counted(summary.ctas, summary.cta_name)}{slots}, {counted(summary.warps, summary.warp_name)}"
     yield _device(report)
@@ -185,10 +229,13 @@ def _per_cta(scope: ScopeSummary, executions: float) -> str:
     return short_time(scope.mean_ns) if often == "1" else f"{often} x {short_time(scope.mean_ns)}"
 
 
-def _largest(rows: Sequence[_Row]) -> list[_Row]:
+_Layouts = Callable[[Sequence[_Row]], list[list[Column]]]
+
+
+def _largest(rows: Sequence[_Row], count: int) -> list[_Row]:
     """Those that take most, in their order."""
     ranked = sorted(range(len(rows)), key=lambda number: -(rows[number].share or 0.0))
-    return [rows[number] for number in sorted(ranked[:_MOST_ROWS])]
+    return [rows[number] for number in sorted(ranked[:count])]
 
 
 def _layouts(rows: Sequence[_Row], bars: Bars) -> list[list[Column]]:

@@ -18,6 +18,7 @@ from kprof_inject.quantities import counted, percent, short_time
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
+from kprof_inject.report.terminal.tag_tables import print_more_tags
 
 _HEALTHY, _DOUBTFUL = "green", "yellow"
 
@@ -84,6 +85,7 @@ def print_details(report: LaunchReport, console: Console) -> None:
         say(line, console)
     console.print(findings_shown(report, console))
     print_fitted(_layouts(report.summary, console), console)
+    print_more_tags(report.summary, console)
     for note in all_notes(report):
         say(note, console)
 

@@ -11,15 +11,32 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.overview import KernelOverview
 from kprof_inject.capture.model import Place
 from kprof_inject.quantities import counted, percent, short_time
-from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, print_plain, say
+from kprof_inject.report.terminal.room import Room
+from kprof_inject.report.terminal.tables import LEVEL_COLOURS, Column, limit_colour, lines_of_plain, print_plain, say
 
-_MOST_KERNELS = 24
-_MOST_LAUNCHES = 12
+_MOST_KERNELS, _LEAST_KERNELS = 24, 5
+_MOST_LAUNCHES, _LEAST_LAUNCHES = 10, 3
 
 
-def print_kernels(kernels: Sequence[KernelOverview], console: Console) -> None:
-    """The kernel that takes most of the time stands first."""
-    rows = kernels[:_MOST_KERNELS]
+def kernel_lines(kernels: Sequence[KernelOverview], count: int, console: Console) -> int:
+    """How many lines ``print_kernels`` takes for so many of them."""
+    return lines_of_plain([_kernel_columns(kernels[:count])], console) + (count < len(kernels))
+
+
+def print_kernels(kernels: Sequence[KernelOverview], console: Console, room: Room | None = None) -> None:
+    """The kernel that takes most of the time stands first. Without ``room``, all of them."""
+    count = len(kernels)
+    if room is not None:
+        most = min(count, _MOST_KERNELS)
+        count = room.rows(most, min(count, _LEAST_KERNELS), lambda rows: kernel_lines(kernels, rows, console))
+    print_plain([_kernel_columns(kernels[:count])], console)
+    if others := kernels[count:]:
+        shares = [kernel.share for kernel in others if kernel.share is not None]
+        part = f", {percent(sum(shares))} of all" if len(shares) == len(others) else ""
+        say(f"{counted(len(others), 'kernel')} more{part}: report -v", console)
+
+
+def _kernel_columns(rows: Sequence[KernelOverview]) -> list[Column]:
     trusts = [trust_in(kernel.typical) for kernel in rows]
     columns = [Column("kernel", [kernel.name for kernel in rows], name=True)]
     if any(kernel.variants > 1 for kernel in rows):
@@ -31,7 +48,7 @@ def print_kernels(kernels: Sequence[KernelOverview], console: Console) -> None:
     if any(kernel.share is not None for kernel in rows):
         columns.append(Column("of all", ["" if one.share is None else percent(one.share) for one in rows]))
     columns += [
-        Column("limit", [kernel.typical.limit.name for kernel in rows], left=True),
+        Column("limit", *_limits([kernel.typical for kernel in rows]), left=True),
         Column(
             "trust",
             [trust.level.value for trust in trusts],
@@ -39,23 +56,72 @@ def print_kernels(kernels: Sequence[KernelOverview], console: Console) -> None:
             left=True,
         ),
     ]
-    print_plain([columns], console)
-    if len(kernels) > len(rows):
-        say(f"{counted(len(kernels) - len(rows), 'kernel')} more: report --json has all", console)
+    return columns
 
 
-def print_launches(reports: Sequence[LaunchReport], places: Mapping[Place, str], console: Console) -> None:
-    """The slowest launch stands first."""
-    rows = sorted(reports, key=lambda report: -report.summary.duration_ns)[:_MOST_LAUNCHES]
+def _limits(reports: Sequence[LaunchReport]) -> tuple[list[str], list[str]]:
+    """Their names, and their colours."""
+    return [report.limit.name for report in reports], [limit_colour(report.limit) for report in reports]
+
+
+def say_launches(kernel: KernelOverview, console: Console) -> None:
+    """How much the launches of the only kernel differ, and that the middle one is shown."""
+    times = [report.summary.duration_ns for report in kernel.reports]
+    variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
+    which = f"#{kernel.typical.summary.launch}, the median one"
+    if kernel.variants > 1:
+        which += " of the variant that takes most time"
+    span = f"{short_time(min(times))} to {short_time(max(times))}"
+    say(f"{counted(len(times), 'launch')}{variants}: {span}; below: {which}", console)
+
+
+def print_launches(
+    reports: Sequence[LaunchReport],
+    places: Mapping[Place, str],
+    names: Mapping[str, str],
+    console: Console,
+    room: Room | None = None,
+) -> None:
+    """The slowest launch stands first. ``names`` are those of the variants. Without ``room``, all of them; where there
+    is too little, how to see them."""
+    ordered = sorted(reports, key=lambda report: -report.summary.duration_ns)
+    count = len(ordered)
+
+    def lines_of(rows: int) -> int:
+        return 1 + lines_of_plain([_launch_columns(ordered[:rows], places, names)], console) + (rows < len(ordered))
+
+    if room is not None:
+        least = min(count, _LEAST_LAUNCHES)
+        count = room.rows(min(count, _MOST_LAUNCHES), least, lines_of)
+        if not room.holds(lines_of(count)):
+            say(f"{_slowest(ordered)}all launches: report -v", console)
+            return
+    say("", console)
+    print_plain([_launch_columns(ordered[:count], places, names)], console)
+    if count < len(ordered):
+        say(f"{counted(len(ordered) - count, 'launch')} more, which took less: report -v", console)
+
+
+def _slowest(ordered: Sequence[LaunchReport]) -> str:
+    """How to see the first; empty where its number is that of others too, of another variant or process."""
+    number = ordered[0].summary.launch
+    if [report.summary.launch for report in ordered].count(number) > 1:
+        return ""
+    return f"#{number} takes longest: report --launch {number}; "
+
+
+def _launch_columns(
+    rows: Sequence[LaunchReport], places: Mapping[Place, str], names: Mapping[str, str]
+) -> list[Column]:
     columns = [Column("launch", [f"#{report.summary.launch}" for report in rows])]
+    if len(names) > 1:
+        columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))
     if any(places.values()):
         columns.append(Column("where", [places[report.summary.place] for report in rows], name=True))
     columns += [
         Column("time", [short_time(report.summary.duration_ns) for report in rows]),
         Column("MHz", [f"{report.summary.clock_mhz:.0f}" for report in rows]),
-        Column("limit", [report.limit.name for report in rows], left=True),
+        Column("limit", *_limits(rows), left=True),
         Column("findings", [", ".join(finding.rule for finding in report.findings) for report in rows], name=True),
     ]
-    print_plain([columns], console)
-    if len(reports) > len(rows):
-        say(f"{counted(len(reports) - len(rows), 'launch')} more took less: report --json has all", console)
+    return columns

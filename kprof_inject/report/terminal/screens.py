@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 
@@ -11,24 +12,41 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.overview import KernelOverview, overview
 from kprof_inject.capture.model import place_names
 from kprof_inject.report.kernel_names import kernel_names
-from kprof_inject.report.terminal.first_screen import print_answer, print_first_screen
+from kprof_inject.report.terminal.first_screen import answer_lines, print_first_screen, print_lines
 from kprof_inject.report.terminal.launch_details import print_details
-from kprof_inject.report.terminal.overview_table import print_kernels, print_launches
+from kprof_inject.report.terminal.overview_table import kernel_lines, print_kernels, print_launches, say_launches
+from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import print_trust, say
 
 
 def print_answers(reports: Sequence[LaunchReport], console: Console) -> None:
-    """One launch's first screen; of several, which of them matter, and the answer for the one that matters most."""
-    named = _Named(reports)
-    kernels = overview(reports)
-    if len(kernels) > 1:
-        _print_kernels(kernels, console)
-        print_answer(kernels[0].typical, *named.of(kernels[0].typical), console)
-        return
+    """One launch's first screen; of several, which of them matter, and the answer for the one that matters most. On a
+    terminal, tables have as many rows as it has room for, so that the answer is seen with them."""
+    named, kernels, room = _Named(reports), overview(reports), Room.on(console)
     typical = kernels[0].typical
-    print_first_screen(typical, *named.of(typical), console)
+    if len(kernels) > 1:
+        _print_kernels_and_answer(kernels, named, console, room)
+        return
     if len(reports) > 1:
-        _print_launches(reports, console)
+        say_launches(kernels[0], console)
+        # And one below it, for the slowest of them.
+        room = room.below(1 + 1)
+    room = print_first_screen(typical, *named.of(typical), console, room)
+    if len(reports) > 1:
+        print_launches(reports, named.places, named.kernels, console, room.below(-1))
+
+
+def _print_kernels_and_answer(kernels: Sequence[KernelOverview], named: _Named, console: Console, room: Room) -> None:
+    """The table stands above the answer, and gets the room that this leaves."""
+    typical = kernels[0].typical
+    answer = partial(answer_lines, typical, *named.of(typical), console)
+    table_lines = kernel_lines(kernels, len(kernels), console) if room.lines is not None else 0
+    lines = answer()
+    if not room.holds(table_lines + 1 + len(lines)):
+        lines = answer(with_reasons=False)
+    print_kernels(kernels, console, room.below(1 + len(lines)))
+    say("", console)
+    print_lines(lines, console)
 
 
 def answers_text(reports: Sequence[LaunchReport], width: int) -> str:
@@ -40,34 +58,24 @@ def answers_text(reports: Sequence[LaunchReport], width: int) -> str:
 
 def print_all(reports: Sequence[LaunchReport], console: Console) -> None:
     """All that is known of each launch, and what the verdicts rest on."""
-    named = _Named(reports)
-    kernels = overview(reports)
+    named, kernels = _Named(reports), overview(reports)
     if len(kernels) > 1:
-        _print_kernels(kernels, console)
+        print_kernels(kernels, console)
+        say("", console)
     elif len(reports) > 1:
-        _print_launches(reports, console)
+        print_launches(reports, named.places, named.kernels, console)
     for report in reports:
-        print_first_screen(report, *named.of(report), console)
+        print_first_screen(report, *named.of(report), console, Room(rest="below"))
         print_details(report, console)
     print_trust([(report.launch, report.verdict) for report in reports], console)
-
-
-def _print_kernels(kernels: Sequence[KernelOverview], console: Console) -> None:
-    print_kernels(kernels, console)
-    say("", console)
-
-
-def _print_launches(reports: Sequence[LaunchReport], console: Console) -> None:
-    say("", console)
-    print_launches(reports, place_names(report.summary.place for report in reports), console)
 
 
 class _Named:
     """What to call each launch's kernel beside the others, and where it ran."""
 
     def __init__(self, reports: Sequence[LaunchReport]) -> None:
-        self._kernels = kernel_names(report.launch.kernel for report in reports)
-        self._places = place_names(report.summary.place for report in reports)
+        self.kernels = kernel_names(report.launch.kernel for report in reports)
+        self.places = place_names(report.summary.place for report in reports)
 
     def of(self, report: LaunchReport) -> tuple[str, str]:
-        return self._kernels[report.summary.variant], self._places[report.summary.place]
+        return self.kernels[report.summary.variant], self.places[report.summary.place]

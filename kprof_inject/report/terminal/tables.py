@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kprof_inject.analysis.roofs.limits import Limit
 from kprof_inject.capture.model import Launch, Origin
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import printable
@@ -77,17 +78,27 @@ def print_fitted(layouts: Sequence[Sequence[Column]], console: Console) -> Seque
         console.print(_filled(Table(), written[0]))
         return layouts[0]
     number = _fitting(written, _SPACE, console)
-    _print_tight(Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False), written[number], _SPACE, console)
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    console.print(_tight(table, written[number], _SPACE, console), crop=False)
     return layouts[number]
 
 
 def print_plain(layouts: Sequence[Sequence[Column]], console: Console) -> None:
     """The same without any lines: titles, and rows below them. Columns move together before a layout is given up."""
+    console.print(_plain(layouts, console), crop=False)
+
+
+def lines_of_plain(layouts: Sequence[Sequence[Column]], console: Console) -> int:
+    """How many lines ``print_plain`` takes for them."""
+    return len(console.render_lines(_plain(layouts, console), pad=False))
+
+
+def _plain(layouts: Sequence[Sequence[Column]], console: Console) -> Table:
     written = _in_letters(layouts, console)
     spaced = [(layout, space) for layout in written for space in (_WIDE_SPACE, _SPACE)]
     chosen, space = next((one for one in spaced if _readable_width(*one) <= console.width), spaced[-1])
     table = Table(box=None, padding=(0, space, 0, 0), pad_edge=False, header_style="dim")
-    _print_tight(table, chosen, space, console)
+    return _tight(table, chosen, space, console)
 
 
 def _fitting(layouts: Sequence[Sequence[Column]], space: int, console: Console) -> int:
@@ -100,12 +111,12 @@ def _readable_width(layout: Sequence[Column], space: int) -> int:
     return sum(column.readable_width + space for column in layout) - space
 
 
-def _print_tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> None:
+def _tight(table: Table, columns: Sequence[Column], space: int, console: Console) -> Table:
     """With names folded, where that is needed; never narrower than its figures."""
     _filled(table, columns)
     if sum(column.width + space for column in columns) - space > console.width:
         table.width = max(sum(column.least_width + space for column in columns) - space, console.width)
-    console.print(table, crop=False)
+    return table
 
 
 def _filled(table: Table, columns: Sequence[Column]) -> Table:
@@ -145,6 +156,12 @@ def _replaced(encoding: str) -> dict[int, str]:
 
 LEVEL_COLOURS = {Level.TRUSTWORTHY: "green", Level.CAREFUL: "yellow", Level.UNRELIABLE: "red"}
 """What is not known has none."""
+
+
+def limit_colour(limit: Limit, known: str = "") -> str:
+    """Of one that is not ``known``, that of all that something kept from being judged."""
+    return known if limit.is_known else "yellow"
+
 
 _BUILD_COLUMNS: dict[str, Callable[[KernelResources], int | None]] = {
     "registers": lambda cost: cost.registers,

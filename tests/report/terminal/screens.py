@@ -10,10 +10,19 @@ from rich.console import Console
 WIDE = 300
 
 
-def lines_shown(show: Callable[[Console], object], width: int = WIDE, encoding: str = "utf-8") -> list[str]:
+class _Screen(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def lines_shown(
+    show: Callable[[Console], object], width: int = WIDE, encoding: str = "utf-8", height: int | None = None
+) -> list[str]:
+    """Without a ``height``, it is for no screen: a pipe."""
     raw = io.BytesIO()
-    terminal = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace")
-    show(Console(file=terminal, width=width))
+    kind = io.TextIOWrapper if height is None else _Screen
+    terminal = kind(raw, encoding=encoding, errors="backslashreplace")
+    show(Console(file=terminal, width=width, height=height, color_system=None))
     terminal.flush()
     return [line.rstrip() for line in raw.getvalue().decode(encoding).splitlines()]
 

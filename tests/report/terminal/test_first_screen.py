@@ -16,6 +16,7 @@ from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.report.terminal.first_screen import print_first_screen
+from kprof_inject.report.terminal.room import Room
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level
@@ -61,6 +62,12 @@ def test_the_title_says_what_ran(report: LaunchReport) -> None:
     )
 
 
+def test_the_time_by_events_stands_beside_that_on_the_device(report: LaunchReport) -> None:
+    clean = replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0))
+    title = screen(replace(report, verdict=replace(report.verdict, clean=clean)))[0]
+    assert title.startswith("kernel #0   1.50 µs on the device, 4.10 µs by events   2 CTAs")
+
+
 def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchReport) -> None:
     assert screen(report, 70)[:2] == [
         "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps",
@@ -95,6 +102,7 @@ def test_what_was_lost_is_said_where_trust_is(report: LaunchReport) -> None:
     green, yellow = "\x1b[32m", "\x1b[33m"
     shown = coloured(lambda console: print_first_screen(lossy, "kernel", "", console))
     assert green not in shown and yellow in shown
+    assert f"{yellow}not known: " in shown
 
 
 def test_of_many_findings_those_that_are_worth_most_are_advised(report: LaunchReport) -> None:
@@ -114,9 +122,9 @@ def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
 
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> None:
     lost = Unjudged("74.0 % of the records were lost", "use --fit")
-    judgements = (Judgement("prologue", (), lost), Judgement("waiting", (), lost))
+    judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
     assert advice(screen(replace(report, judgements=judgements))) == [
-        "use --fit (prologue, waiting could not be judged: 74.0 % of the records were lost)"
+        "use --fit (prologue, waiting, epilogue and 1 more could not be judged: 74.0 % of the records were lost)"
     ]
     helpless = (Judgement("tail", (), Unjudged("1 record has no partner", "")),)
     assert advice(screen(replace(report, judgements=helpless))) == ["tail could not be judged: 1 record has no partner"]
@@ -156,7 +164,32 @@ def test_of_many_scopes_the_largest_are_shown(tmp_path: Path) -> None:
     report = report_on(known_launch(tmp_path, scopes, [Ran(number, 100 + number, sm=3) for number in range(25)]))
     lines = table(screen(report))
     assert [line.split("  ")[0] for line in lines[1:-1]] == [f"scope {number}" for number in range(5, 25)]
-    assert lines[-1] == "5 more scopes take less: report -v"
+    assert lines[-1] == "5 rows more, which take less: report -v"
+
+
+def test_on_a_low_screen_the_answer_stays_and_the_largest_scopes_with_it(tmp_path: Path) -> None:
+    scopes = [Scope(f"scope {number}", "loop") for number in range(25)]
+    rows = [Ran(number, 100 + number, sm=3) for number in range(25)]
+    report = with_findings(report_on(known_launch(tmp_path, scopes, rows)))
+    low, high = (
+        lines_shown(
+            lambda console: print_first_screen(report, "kernel", "", console, Room.on(console)), 80, height=height
+        )
+        for height in (24, 90)
+    )
+    # Commands say around it which capture it is, and how to go on.
+    assert len(low) == 24 - 6
+    assert [line[:5].strip() for line in low if line.startswith(NAMES)] == ["LIMIT", "TRY", "TRUST"]
+    assert advice(low) == [
+        "mend the tail (worth up to 47.0 %)",
+        "mend the prologue (worth up to 20.0 %)",
+        "and 1 more: report -v",
+    ]
+    assert (
+        low[-2].startswith("scope 24")
+        and low[-1] == f"{25 - len(table(low)) + 2} rows more, which take less: report -v"
+    )
+    assert "tail was [seen]" in advice(high) and high[-1] == "5 rows more, which take less: report -v"
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])

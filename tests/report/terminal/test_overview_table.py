@@ -21,8 +21,8 @@ def made(folder: Path, name: str, duration_ns: int, index: int = 0, launches: in
     return replace(report, summary=replace(report.summary, duration_ns=duration_ns))
 
 
-def screen(*reports: LaunchReport, width: int = WIDE) -> list[str]:
-    return lines_shown(lambda console: print_answers(reports, console), width)
+def screen(*reports: LaunchReport, width: int = WIDE, height: int | None = None) -> list[str]:
+    return lines_shown(lambda console: print_answers(reports, console), width, height=height)
 
 
 def test_the_kernel_that_takes_most_time_comes_first_and_is_answered_for(tmp_path: Path) -> None:
@@ -61,11 +61,28 @@ def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle
         for one in [report_on(replace(timeline, launch=replace(timeline.launch, index=number)))]
     ]
     lines = screen(*reports)
-    assert lines[0].startswith("kernel #9   1.09 µs on the device")
+    assert lines[0] == "20 launches: 1.00 µs to 1.19 µs; below: #9, the median one"
+    assert lines[1].startswith("kernel #9   1.09 µs on the device")
     table = lines[lines.index("") + 1 :]
     assert table[0].split()[:4] == ["launch", "time", "MHz", "limit"]
-    assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 7, -1)]
-    assert table[-1] == "8 launches more took less: report --json has all"
+    assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 9, -1)]
+    assert table[-1] == "10 launches more, which took less: report -v"
+
+    low = screen(*reports, width=80, height=24)
+    assert len(low) <= 24 - 6 and low[0] == lines[0]
+    assert low[-1] == "#19 takes longest: report --launch 19; all launches: report -v"
+
+
+def test_launches_of_several_variants_say_of_which_they_are(tmp_path: Path) -> None:
+    one, other = made(tmp_path / "one", "k", 1000), made(tmp_path / "other", "k", 3000)
+    kernel = replace(other.launch.kernel, variant="k-2")
+    launch = replace(other.launch, kernel=kernel)
+    other = replace(
+        other, timeline=replace(other.timeline, launch=launch), summary=replace(other.summary, variant="k-2")
+    )
+    lines = screen(one, other)
+    assert lines[0].startswith("2 launches in 2 variants: 1.00 µs to 3.00 µs; below: #0, the median one of the variant")
+    assert [line.split()[:2] for line in lines[-3:]] == [["launch", "variant"], ["#0", "k-2"], ["#0", "k"]]
 
 
 def test_launches_of_several_places_say_where(tmp_path: Path) -> None:
@@ -76,14 +93,18 @@ def test_launches_of_several_places_say_where(tmp_path: Path) -> None:
         report_on(replace(timeline, launch=replace(timeline.launch, origin=origin, device=3))),
     )
     assert any("rank 0, device 0" in line for line in lines) and any("rank 1, device 3" in line for line in lines)
-    assert lines[0].startswith("rank ")
+    assert lines[1].startswith("rank ")
 
 
 def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
     reports = [made(tmp_path, f"kernel_{number}", 1000 + number, launches=1) for number in range(70)]
     lines = screen(*reports, width=80)
     assert len(lines) < 40
-    assert any(line.startswith("46 kernels more") for line in lines)
+    assert any(line.startswith("46 kernels more, 65.0 % of all: report -v") for line in lines)
+    low = screen(*reports, width=80, height=24)
+    assert len(low) <= 24 - 6 and {line[:5] for line in low} >= {"LIMIT", "TRY  ", "TRUST"}
+    shown = next(number for number, line in enumerate(low) if "kernels more" in line) - 1
+    assert shown >= 5 and low[shown + 1].startswith(f"{70 - shown} kernels more")
 
 
 def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from buffers import Cta, Scope, end, save_launch, start, tagged
 from screens import lines_shown
 
 from kprof_inject.analysis.launch_report import report_on
-from kprof_inject.report.terminal.tag_tables import print_tags
+from kprof_inject.report.terminal.room import Room
+from kprof_inject.report.terminal.tag_tables import print_more_tags, print_tags
 from kprof_inject.timeline.timeline import decode_launch
 
 
@@ -44,6 +45,23 @@ def test_what_is_not_shown_is_counted(tmp_path: Path) -> None:
     *rows, last = shown(tmp_path, [*range(12), None])
     assert len(rows) == 1 + 8
     assert last == "expert loop by expert: 4 more values, which take less, 1 value unknown"
+
+
+def test_of_many_tags_the_first_have_tables_as_far_as_there_is_room(tmp_path: Path) -> None:
+    scopes = [Scope("kernel", tags=("expert", "tile", "stage"))]
+    entries = [entry for tag in (1, 2, 3) for entry in tagged(tag, 7)]
+    launch = save_launch(tmp_path, scopes, [Cta([[*entries, start(0, 1000), end(0, 1100)]])], 16)
+    summary = report_on(decode_launch(launch)).summary
+
+    def headings(room: Room) -> list[str]:
+        lines = lines_shown(lambda console: print_tags(summary, console, room), 100)
+        return [" ".join(line.split()[:3]) for line in lines if not line.startswith("7")]
+
+    assert headings(Room()) == ["kernel by expert", "kernel by tile", "1 tag more,"]
+    assert headings(Room(lines=5)) == ["kernel by expert", "2 tags more,"]
+    assert headings(Room(lines=1)) == ["3 tags more,"]
+    rest = lines_shown(lambda console: print_more_tags(summary, console), 100)
+    assert rest[0].startswith("kernel by stage ")
 
 
 def test_without_tags_there_is_nothing(tmp_path: Path) -> None:
