@@ -189,7 +189,11 @@ def test_a_pipe_is_refused(kprof: CommandLine) -> None:
     [
         ("t.csv", b"kernel,variant\n", "error: t.csv is a table\nhint: the Perfetto UI shows traces, such as"),
         ("gone", None, "error: gone does not exist\nhint: name a workspace, a capture, or a"),
-        ("b.bin", b"\x01\0\0\0\x04\0\0\0" + b"\0" * 40, "error: b.bin is a Proton buffer\nhint: convert it to a trace first"),
+        (
+            "b.bin",
+            b"\x01\0\0\0\x04\0\0\0" + b"\0" * 40,
+            "error: b.bin is a Proton buffer\nhint: convert it to a trace first",
+        ),
         ("README.md", b"# Read me\n", "error: README.md is not a trace\nhint: give one that the Perfetto UI reads"),
         ("t.json", b"", "error: t.json is empty\nhint: give one that the Perfetto UI reads"),
     ],
