@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import triton
 from fake_gpu.captured import ends_of, launches_in, number_of, scopes_of, states_in
 from fake_gpu.driver import CLEAN_REGISTERS, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS
 from fake_runs import REAL_TORCH, FakeRuns
@@ -22,8 +26,15 @@ OWN_OF_TUNED = 3
 
 @pytest.fixture(scope="module")
 def runs(planned_once: FakeRuns) -> FakeRuns:
-    """torch itself takes part, as in users' programs."""
-    return replace(planned_once, path=REAL_TORCH)
+    """torch itself takes part, as in users' programs, beside the Triton that was installed with it."""
+    return replace(planned_once, path=REAL_TORCH) if _has_own_torch(triton) else planned_once
+
+
+def _has_own_torch(package: ModuleType) -> bool:
+    """Not if it is another version, from a folder that stands first on the path."""
+    torch = find_spec("torch")
+    assert torch is not None and torch.origin is not None and package.__file__ is not None
+    return Path(torch.origin).parents[1] == Path(package.__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
