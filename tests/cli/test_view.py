@@ -22,7 +22,7 @@ from programs.child import REPO, clean_environment
 from kprof_inject.cli.view import command
 from kprof_inject.errors import KprofError
 
-DEMO = REPO / "kprof_inject/demo/capture"
+DEMO = REPO / "tests/captures/matmul"
 # Of whoever runs the tests; a browser would open on their screen.
 SCREEN = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
