@@ -41,7 +41,7 @@ def test_the_explanation_is_that_of_the_command_line(loaded: Results) -> None:
     assert len(text) < 4 * 420
     assert json.loads(text)["findings"][0]["rule"] == "throttled"
     assert not json.loads(loaded.explain())["left_out"]
-    with pytest.raises(KprofError, match="no room"):
+    with pytest.raises(KprofError, match="is too small"):
         loaded.explain(budget=1)
 
 
