@@ -20,7 +20,7 @@ REFUSED = {
     "locking": "it waits for memory to change",
     "pointers": "it casts integers to pointers",
     "full": "its arguments refer to",
-    "self_timed": "the program times its launches itself",
+    "self_timed": "the program times its launches with its own CUDA events",
 }
 OTHERS = ("once", "thrice", "graph", "warmed_graph", "autotuned", "inductor", "descriptor", "view")
 
