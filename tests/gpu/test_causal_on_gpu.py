@@ -52,7 +52,7 @@ def test_threads_streams_graphs_and_generated_kernels(runs: ProgramRuns, name: s
 def test_ctas_that_wait_for_each_other_are_never_launched_again(runs: ProgramRuns) -> None:
     """Its few launches are not enough for turns; that is said, and the results are right."""
     ended = runs.run_beside_itself("causal", "seldom", *SECONDS, arguments=("--way", "locking"), exit_code=1)
-    assert "it waits for memory to change" in ended.stderr
+    assert "it polls memory" in ended.stderr
     assert "the program launched it too rarely" in ended.stderr
 
 

@@ -17,10 +17,10 @@ from kprof_inject.timeline.trust import Level, judge
 RESTORED = {"in_place", "counting", "flagged"}
 """Their launches change what the next one reads."""
 REFUSED = {
-    "locking": "it waits for memory to change",
+    "locking": "it polls memory",
     "pointers": "it casts integers to pointers",
     "full": "its arguments refer to",
-    "self_timed": "the program times its launches itself",
+    "self_timed": "the program times its launches with its own CUDA events",
 }
 OTHERS = ("once", "thrice", "graph", "warmed_graph", "autotuned", "inductor", "descriptor", "view")
 

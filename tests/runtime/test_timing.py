@@ -85,7 +85,10 @@ def test_a_program_that_records_times_of_its_own_has_nothing_of_ours_between(
     (launch,) = read_capture(run.folder).launches
     verdict = judge(launch.kernel)
     assert verdict.overhead is None
-    assert "no launch was timed with records, for the program times its launches itself by CUDA events" in verdict.text
+    assert (
+        "no launch was timed with records, because the program times its launches with its own CUDA events"
+        in verdict.text
+    )
 
 
 @pytest.mark.parametrize(

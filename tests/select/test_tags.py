@@ -217,5 +217,5 @@ def test_the_scope_table_is_read_back() -> None:
     read_back = msgspec.convert(json.loads(json.dumps(table)), ScopeTableRecord)
     assert [(tag.name, tag.record) for tag in read_back.scopes[0].tags] == [("n", "tt.store --tag n")]
     double = {**table, "scopes": [{**table["scopes"][0], "tags": [{"name": "n", "record": "tt.store"}]}]}
-    with pytest.raises(msgspec.ValidationError, match="a record of its own"):
+    with pytest.raises(msgspec.ValidationError, match="a separate record"):
         msgspec.convert(double, ScopeTableRecord)
