@@ -11,11 +11,26 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import REPO, clean_environment, fake_gpu_path, run_child
+from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
 
 
-def test_the_recorded_captures_are_replayed_and_compared(kprof: CommandLine) -> None:
-    ended = kprof("demo", "-o", "ws")
+@pytest.fixture(scope="module")
+def replay(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    """A folder in which the demo ran once, and what it said."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "home").mkdir()
+    return folder, CommandLine(folder)("demo", "-o", "ws")
+
+
+@pytest.fixture
+def replayed(kprof: CommandLine, replay: tuple[Path, Ended]) -> CommandLine:
+    """With a copy of its workspace."""
+    shutil.copytree(replay[0] / "ws", kprof.folder / "ws")
+    return kprof
+
+
+def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, Ended]) -> None:
+    folder, ended = replay
     assert ended.exit_code == 0, ended.stderr
     assert "kprof-inject: no GPU here: replaying captures" in ended.stderr
     assert "inserted 14 records into matmul_kernel and compiled it for cuda:90" in ended.stderr
@@ -38,13 +53,13 @@ def test_the_recorded_captures_are_replayed_and_compared(kprof: CommandLine) -> 
     assert "\n  loop[0]: 124.9 % of the change\n    load: now pipelined" in changed
 
     # The launch and the call that made it; 256 CTAs of 4 warps, 16 steps along K, and three waits before and after.
-    events = json.loads(kprof.read("ws/trace.json"))["traceEvents"]
+    events = json.loads((folder / "ws/trace.json").read_text())["traceEvents"]
     names = Counter(event["name"] for event in events if event["ph"] == "X")
     waits = {"ttg.async_wait": 1024 * 17, "ttng.warp_group_dot_wait": 1024 * 17}
     assert names == {"matmul_kernel": 2, "func": 1024, "loop[0]": 1024, "iter[0]": 16384, **waits}
 
-    assert sorted(os.listdir(kprof.folder)) == ["home", "ws"]
-    assert os.listdir(kprof.folder / "home") == []
+    assert sorted(os.listdir(folder)) == ["home", "ws"]
+    assert os.listdir(folder / "home") == []
 
 
 def test_a_trace_goes_into_the_folder_that_it_was_made_from(kprof: CommandLine) -> None:
@@ -54,45 +69,41 @@ def test_a_trace_goes_into_the_folder_that_it_was_made_from(kprof: CommandLine) 
     assert len(json.loads(kprof.read("capture/trace.json"))["traceEvents"]) > 18432
 
 
-def test_what_was_replayed_can_be_looked_at_again(kprof: CommandLine) -> None:
-    demo = kprof("demo", "-o", "ws")
-    again = kprof("report", "ws")
+def test_what_was_replayed_can_be_looked_at_again(replayed: CommandLine, replay: tuple[Path, Ended]) -> None:
+    again = replayed("report", "ws")
     assert again.exit_code == 0
-    assert f"\n{again.stdout}\n" in demo.stdout
-    assert "iter[0]" in kprof("list", "ws").stdout
-    inserted = kprof("insert", "ws", "--at", "op(tt.store)")
+    assert f"\n{again.stdout}\n" in replay[1].stdout
+    assert "iter[0]" in replayed("list", "ws").stdout
+    inserted = replayed("insert", "ws", "--at", "op(tt.store)")
     assert inserted.exit_code == 0
     assert "kprof-inject: matmul_kernel: 1 scope, 4 records" in inserted.stderr
 
 
-def test_two_captures_of_one_workspace_are_compared(kprof: CommandLine) -> None:
-    kprof("demo", "-o", "ws")
-    ended = kprof("diff", "ws")
+def test_two_captures_of_one_workspace_are_compared(replayed: CommandLine) -> None:
+    ended = replayed("diff", "ws")
     assert ended.exit_code == 0
     assert "where B's time goes: kprof-inject report ws/captures/002; as a page" in ended.stderr
-    assert ended.stdout == kprof("diff", "ws/captures/001", "ws/captures/002").stdout
-    shutil.rmtree(kprof.folder / "ws/captures/001")
-    alone = kprof("diff", "ws")
+    assert ended.stdout == replayed("diff", "ws/captures/001", "ws/captures/002").stdout
+    shutil.rmtree(replayed.folder / "ws/captures/001")
+    alone = replayed("diff", "ws")
     assert (alone.exit_code, alone.stdout) == (1, "")
     assert alone.errors() == ["error: ws has 1 capture, but diff compares two"]
     assert "hint: profile once more: kprof-inject profile -o ws -- PROG; or name two" in alone.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "check", "insert"])
-def test_without_a_kernel_there_is_nothing_to_do(kprof: CommandLine, command: str) -> None:
-    kprof("demo", "-o", "ws")
-    shutil.rmtree(kprof.folder / "ws/kernels")
-    ended = kprof(command, "ws")
+def test_without_a_kernel_there_is_nothing_to_do(replayed: CommandLine, command: str) -> None:
+    shutil.rmtree(replayed.folder / "ws/kernels")
+    ended = replayed(command, "ws")
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.errors() == ["error: ws contains no kernels"]
 
 
-def test_a_workspaces_kernels_are_checked_as_they_will_run(kprof: CommandLine) -> None:
-    kprof("demo", "-o", "ws")
-    (dumped,) = json.loads(kprof("check", "ws", "--json").stdout)
+def test_a_workspaces_kernels_are_checked_as_they_will_run(replayed: CommandLine) -> None:
+    (dumped,) = json.loads(replayed("check", "ws", "--json").stdout)
     assert (dumped["records"], dumped["file"].endswith("kernel.ttgir")) == (0, True)
-    kprof("insert", "ws")
-    (planned,) = json.loads(kprof("check", "ws", "--json").stdout)
+    replayed("insert", "ws")
+    (planned,) = json.loads(replayed("check", "ws", "--json").stdout)
     assert planned["records"] == 6
 
 
