@@ -77,7 +77,7 @@ def command(ctx: click.Context, workspace: Path) -> None:
     before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-len(RUNS) :])
     diff = diff_captures(decode_capture(before, say), decode_capture(after, say))
     print_diff_answer(diff, table_console())
-    say(f"scope by scope: kprof-inject diff{named(workspace)}")
+    say(f"scope by scope: kprof-inject diff{named(workspace)}; your own program: kprof-inject profile -- PROG")
 
 
 def _profile(ctx: click.Context, workspace: Path, run: Run) -> None:

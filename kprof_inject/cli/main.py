@@ -102,7 +102,7 @@ def _meant(word: str) -> str:
 @click.group(cls=LazyGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="kprof-inject")
 def root() -> None:
-    """Says what limits a Triton kernel, and shows where the time goes inside one launch, without touching its code."""
+    """Says what limits a Triton kernel, and shows where the time goes inside one launch, without editing its source."""
 
 
 def main() -> None:

@@ -65,12 +65,7 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
     if not (place.exists() or is_meant(place)):
         raise KprofError(f"{place} does not exist", hint=where_to_look(place))
     if not is_meant(place):
-        hint = (
-            "this file is part of a capture; give the capture or its workspace"
-            if is_format(place)
-            else "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
-        )
-        raise KprofError(f"{place} is not a Proton buffer", hint=hint)
+        raise KprofError(f"{place} is not a Proton buffer", hint=_instead_of(place))
     _refuse(
         names_path,
         place,
@@ -78,6 +73,14 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
         "leave it out: a capture has the names of its scopes",
     )
     return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
+
+
+def _instead_of(place: Path) -> str:
+    if place.suffix == ".py":
+        return f"to profile a program: kprof-inject profile -- python {place}"
+    if is_format(place):
+        return "this file is part of a capture; give the capture or its workspace"
+    return "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
 
 
 def _refuse(given: object, place: Path, what: str, hint: str) -> None:

@@ -22,7 +22,7 @@ from kprof_inject.runtime.session import Session
 from kprof_inject.workspace import Workspace
 
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-_WITHOUT_GPU = "dump, insert, check, trace and demo work without one; run and profile need it"
+_WITHOUT_GPU = "profile, dump, run, causal and compare need one; all that reads captures or TTGIR works without"
 _NVIDIA_DRIVER = "libcuda.so.1"
 _DRIVER_VERSION = Path("/sys/module/nvidia/version")
 _AMD_DRIVER = Path("/dev/kfd")

@@ -60,7 +60,7 @@ def test_the_table_says_the_same(kprof: CommandLine) -> None:
     lines = [line.split()[:3] for line in ended.stdout.splitlines()]
     assert ["Python", "ok", f"{'.'.join(map(str, sys.version_info[:3]))},"] in lines
     assert ["current", "folder", "ok"] in lines
-    assert "dump, insert, check, trace and demo work without one" in ended.stdout
+    assert "profile, dump, run, causal and compare need one" in ended.stdout
     assert ended.stderr.startswith("kprof-inject: next: kprof-inject demo, which replays")
 
 

@@ -386,6 +386,14 @@ def test_a_file_that_is_no_buffer_is_told_so(kprof: CommandLine, command: str, c
     assert ended.stderr == f"error: passwd is not a Proton buffer\nhint: {hint}\n"
 
 
+def test_a_program_is_no_buffer(kprof: CommandLine) -> None:
+    kprof.write("train.py", "print(1)\n")
+    ended = kprof("report", "train.py")
+    assert ended.stderr == (
+        "error: train.py is not a Proton buffer\nhint: to profile a program: kprof-inject profile -- python train.py\n"
+    )
+
+
 def test_a_pipe_is_no_buffer(kprof: CommandLine) -> None:
     os.mkfifo(kprof.folder / "pipe")
     ended = kprof("report", "pipe")

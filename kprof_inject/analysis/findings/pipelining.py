@@ -69,9 +69,9 @@ def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tupl
         rule="not-pipelined",
         scope=roof.scope,
         share=share,
-        text=f"{roof.scope} loads {size_text(moved)} in the iteration that uses them (TTGIR lines {lines}), and its "
-        f"busiest unit besides shared memory ({roof.unit}) is at {percent(roof.part)} of its peak: loads and dots do "
-        "not overlap",
+        text=f"{roof.scope} loads {size_text(moved)} in the iteration that uses them (TTGIR lines {lines}): loads and "
+        f"dots do not overlap; copies would relieve shared memory, and the next unit ({roof.unit}) is at "
+        f"{percent(roof.part)} of its peak",
         advice="let Triton pipeline the loop: num_stages of 3 or more, and loads that can become asynchronous copies "
         "(pointers that advance by a constant, at least 4 contiguous bytes)",
         figures={"bytes": moved, "loads": len(loads), "part": roof.part},

@@ -159,7 +159,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
         for text, places in _together(part.changes).items():
             yield f"    {text}{_at(places)}"
     if structure.unexplained is not None:
-        yield f"  where the code is the same: {percent(structure.unexplained)} of the change"
+        yield f"  where the code is the same, or in what recording adds: {percent(structure.unexplained)} of the change"
 
 
 def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
@@ -182,7 +182,8 @@ def _weighed(part: ChangedPart) -> str:
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
-    explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
+    where = "outside of loops, " if part.name == _WHOLE else ""
+    explained = [] if part.explained is None else [f"{where}{percent(part.explained)} of the change"]
     told = [*explained, *means[:1]]
     return f": {'; '.join(told)}" if told else ""
 

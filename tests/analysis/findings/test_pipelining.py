@@ -73,8 +73,8 @@ def found(timeline: Timeline) -> dict[str, Finding]:
 def test_loads_of_operands_in_the_loop_that_multiplies_them_are_named(tmp_path: Path) -> None:
     finding = found(launched(tmp_path, LOADS, 10))["not-pipelined"]
     assert finding.text.startswith(
-        "loop[0] loads 8.2 kB in the iteration that uses them (TTGIR lines 8), and its busiest unit besides shared "
-        "memory ("
+        "loop[0] loads 8.2 kB in the iteration that uses them (TTGIR lines 8): loads and dots do not overlap; copies "
+        "would relieve shared memory, and the next unit ("
     )
     assert finding.figures["loads"] == 1
     assert finding.share == pytest.approx(0.9 * (1 - finding.figures["part"]))  # type: ignore[operator]
