@@ -26,12 +26,16 @@ _NO_OPTIONS = "1"
 _OFF = ("", "0")
 # The name that stands in ``runtime.session``: to ask it would be to import it.
 _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
+# Python may read the .pth file twice: a folder can be on its path by two names.
+_is_started = False
 
 
 def start() -> None:
     """Profile this process from when it imports Triton, if it is to be profiled and no command does so already."""
-    if os.environ.get(VARIABLE, "") in _OFF or os.environ.get(_SESSION_VARIABLE):
+    global _is_started
+    if _is_started or os.environ.get(VARIABLE, "") in _OFF or os.environ.get(_SESSION_VARIABLE):
         return
+    _is_started = True
     after_import({"triton": _begin})
     # Before the program registers anything: it is called after all of that.
     atexit.register(_end_of_process)

@@ -41,12 +41,12 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     first, second, changed = ended.stdout.split("\n\n")
     assert first.startswith(
         "A: a matmul as it is, with num_stages=1\n"
-        "matmul_kernel #29   23.3 µs on the device, 25.3 µs by events   256 CTAs in "
+        "matmul_kernel #29   23.3 µs on the device, 25.3 µs by events without records   256 CTAs in "
     )
     assert "\nLIMIT  shared memory and L1 (at least 75.7 % of peak, 79.6 % in loop[0])\n" in first
     assert "\nTRY    let Triton pipeline the loop: num_stages of 3 or more" in first
     assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 6.9 %" in first
-    assert "\nmatmul_kernel #29   14.7 µs on the device, 17.2 µs by events   256 CTAs in " in second
+    assert "\nmatmul_kernel #29   14.7 µs on the device, 17.2 µs by events without records   256 CTAs in " in second
     assert "\nLIMIT  the tensor cores (at least 72.5 % of peak, 85.9 % in loop[0])" in second
     assert "\nB is 31.3 % ± 3.4 faster; run time 25.344 µs → 17.152 µs without records\n" in changed
     # The loop has waits of the same name as one outside of it.

@@ -43,8 +43,8 @@ def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
     ]
     lines = [line.rstrip() for line in ended.stdout.splitlines()]
     title = (
-        "matmul_kernel #29   14.0 µs on the device, 14.0 ms by events   256 CTAs in 264 slots, 4 warps   "
-        "H200 at 1588 of 1980 MHz"
+        "matmul_kernel #29   14.0 µs on the device, 14.0 ms by events without records   256 CTAs in 264 slots, "
+        "4 warps   H200 at 1588 of 1980 MHz"
     )
     assert lines[:2] == [title, "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])"]
     assert "TRUST  trustworthy: recording slows the kernel by 1.0 % ± 0.3; same registers" in lines

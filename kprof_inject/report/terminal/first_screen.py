@@ -121,7 +121,7 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[
     yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
     if summary.ctas:
         clean_ns = median_time_ns(report.verdict.clean)
-        by_events = "" if clean_ns is None else f", {short_time(clean_ns)} by events"
+        by_events = "" if clean_ns is None else f", {short_time(clean_ns)} by events without records"
         yield f"{short_time(summary.duration_ns)} on the device{by_events}"
     slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
     yield f"{counted(summary.ctas, summary.cta_name)}{slots}, {counted(summary.warps, summary.warp_name)}"

@@ -65,7 +65,7 @@ def test_the_title_says_what_ran(report: LaunchReport) -> None:
 def test_the_time_by_events_stands_beside_that_on_the_device(report: LaunchReport) -> None:
     clean = replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0))
     title = screen(replace(report, verdict=replace(report.verdict, clean=clean)))[0]
-    assert title.startswith("kernel #0   1.50 µs on the device, 4.10 µs by events   2 CTAs")
+    assert title.startswith("kernel #0   1.50 µs on the device, 4.10 µs by events without records   2 CTAs")
 
 
 def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchReport) -> None:
