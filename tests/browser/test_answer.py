@@ -77,6 +77,8 @@ def test_of_several_kernels_the_first_tab_leads_to_each(show: Show, tmp_path: Pa
     expect(page.get_by_role("tab", selected=True)).to_have_text("Kernels")
     rows = page.locator(".kernel-table tr.kernel")
     assert sorted(row.split()[0] for row in rows.all_inner_texts()) == ["kernel", "other"]
+    # What is shown is the kernel that takes the most time.
+    expect(page.locator(".launch-title h1")).to_have_text(rows.first.inner_text().split()[0])
     launch = page.get_by_role("button", name="launch 1")
     expect(launch).to_be_hidden()
     page.get_by_role("button", name="launches").click()

@@ -1,26 +1,26 @@
 /** What of the page's state stands in its address, so that a view of it can be handed on. */
 
 /**
- * @typedef {{launch: number, tab: string | null, range: [number, number] | null}} State
- * `range` is what the timeline shows, in ns since the start of the launch; null: all of it
+ * @typedef {{launch: number | null, tab: string | null, range: [number, number] | null}} State
+ * Without a `launch` it is the one that the page opens with. `range` is what the timeline shows, in ns since the start of the launch; null: all of it
  */
 
 /** @param {string} hash as `location.hash` has it; what is wrong in it is as if it was not there @returns {State} */
 export function readHash(hash) {
   const values = new URLSearchParams(hash.replace(/^#/, ""));
-  const launch = Number(values.get("launch") ?? 0);
+  const launch = Number(values.get("launch") ?? Number.NaN);
   const range = [values.get("from"), values.get("to")].map((text) => (text ? Number(text) : Number.NaN));
   return {
-    launch: Number.isInteger(launch) && launch >= 0 ? launch : 0,
+    launch: Number.isInteger(launch) && launch >= 0 ? launch : null,
     tab: values.get("tab"),
     range: range[0] < range[1] && range.every(Number.isFinite) ? range : null,
   };
 }
 
-/** @param {State} state @param {string} firstTab @returns {string} with `#`; empty if all is as at first */
-export function writeHash({ launch, tab, range }, firstTab) {
+/** @param {State} state @param {string} firstTab @param {number} firstLaunch @returns {string} with `#`; empty if all is as at first */
+export function writeHash({ launch, tab, range }, firstTab, firstLaunch) {
   const values = new URLSearchParams();
-  if (launch) values.set("launch", String(launch));
+  if (launch !== firstLaunch) values.set("launch", String(launch));
   if (tab && tab !== firstTab) values.set("tab", tab);
   if (range) {
     values.set("from", range[0].toFixed(0));

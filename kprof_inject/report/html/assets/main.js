@@ -55,7 +55,9 @@ async function start() {
   const views = (await loadedViews()).filter(({ view }) => view.isWanted?.(report) ?? true);
   const tabs = new Tabs(byId("tabs"), byId("views"), views);
   const open = launchReader(report);
-  const page = { report, theme, state, tabs, open, forget: [], firstTab: views[0].name };
+  // Of the kernel that takes the most time.
+  const firstLaunch = report.kernels[0]?.launch ?? 0;
+  const page = { report, theme, state, tabs, open, forget: [], firstTab: views[0].name, firstLaunch };
 
   showThemeButton(theme);
   showHelp(byId("help"), byId("help-button"));
@@ -63,7 +65,7 @@ async function start() {
     byId("loading").textContent = "The capture contains no launches.";
     return;
   }
-  state.launch = Math.min(state.launch, report.launches.length - 1);
+  state.launch = Math.min(state.launch ?? firstLaunch, report.launches.length - 1);
   fillChooser(byId("launch-chooser"), report.launches, state.launch, (index) => changeLaunch(page, index));
   tabs.onChange = (name) => remember(page, { tab: name });
   addEventListener("hashchange", () => followHash(page));
@@ -132,13 +134,14 @@ async function changeLaunch(page, index, tab = page.state.tab) {
 
 function remember(page, changes) {
   Object.assign(page.state, changes);
-  const hash = writeHash(page.state, page.firstTab);
+  const hash = writeHash(page.state, page.firstTab, page.firstLaunch);
   if (hash !== location.hash) history.replaceState(null, "", hash || " ");
 }
 
 /** Somebody edited the address. What the page itself writes there raises no such event. */
 async function followHash(page) {
-  const { launch, tab, range } = readHash(location.hash);
+  const { launch: named, tab, range } = readHash(location.hash);
+  const launch = named ?? page.firstLaunch;
   const other = launch !== page.state.launch && launch < page.report.launches.length;
   Object.assign(page.state, { tab, range, launch: other ? launch : page.state.launch });
   if (other) {

@@ -76,13 +76,13 @@ test("times as a reader sees them", () => {
 
 test("an address brings back what it was made of", () => {
   const state = { launch: 2, tab: "source", range: [1200, 5600] };
-  assert.deepEqual(readHash(writeHash(state, "timeline")), state);
-  assert.equal(writeHash({ launch: 0, tab: "timeline", range: null }, "timeline"), "");
-  assert.equal(writeHash({ launch: 0, tab: "timeline", range: null }, "kernels"), "#tab=timeline");
+  assert.deepEqual(readHash(writeHash(state, "timeline", 0)), state);
+  assert.equal(writeHash({ launch: 3, tab: "timeline", range: null }, "timeline", 3), "");
+  assert.equal(writeHash({ launch: 0, tab: "timeline", range: null }, "kernels", 3), "#launch=0&tab=timeline");
 });
 
 test("a wrong address is as none", () => {
   for (const hash of ["#launch=-1&from=9&to=3", "#launch=x&from=a", "#from=5", "#%%%", "#from=1&to=Infinity"]) {
-    assert.deepEqual(readHash(hash), { launch: 0, tab: null, range: null });
+    assert.deepEqual(readHash(hash), { launch: null, tab: null, range: null });
   }
 });
