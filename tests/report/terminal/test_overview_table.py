@@ -40,13 +40,19 @@ def test_without_the_numbers_of_launches_there_are_no_shares(tmp_path: Path) -> 
     assert lines[1].startswith("long")
 
 
-def test_a_kernel_with_several_variants_is_one_row(tmp_path: Path) -> None:
-    one, other = made(tmp_path / "one", "k", 1000), made(tmp_path / "other", "k", 3000)
+def two_variants(folder: Path) -> tuple[LaunchReport, LaunchReport]:
+    """A launch of each, of one kernel."""
+    one, other = made(folder / "one", "k", 1000), made(folder / "other", "k", 3000)
     kernel = replace(other.launch.kernel, variant="k-2")
     launch = replace(other.launch, kernel=kernel)
     other = replace(
         other, timeline=replace(other.timeline, launch=launch), summary=replace(other.summary, variant="k-2")
     )
+    return one, other
+
+
+def test_a_kernel_with_several_variants_is_one_row(tmp_path: Path) -> None:
+    one, other = two_variants(tmp_path)
     lines = screen(one, other, made(tmp_path, "last", 10))
     assert lines[0].split()[1] == "variants"
     assert lines[1].split()[:3] == ["k", "2", "2"]
@@ -74,12 +80,7 @@ def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle
 
 
 def test_launches_of_several_variants_say_of_which_they_are(tmp_path: Path) -> None:
-    one, other = made(tmp_path / "one", "k", 1000), made(tmp_path / "other", "k", 3000)
-    kernel = replace(other.launch.kernel, variant="k-2")
-    launch = replace(other.launch, kernel=kernel)
-    other = replace(
-        other, timeline=replace(other.timeline, launch=launch), summary=replace(other.summary, variant="k-2")
-    )
+    one, other = two_variants(tmp_path)
     lines = screen(one, other)
     assert lines[0].startswith("2 launches in 2 variants: 1.00 µs to 3.00 µs; below: #0, the median one of the variant")
     assert [line.split()[:2] for line in lines[-3:]] == [["launch", "variant"], ["#0", "k-2"], ["#0", "k"]]
