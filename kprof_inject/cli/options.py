@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,6 +15,7 @@ from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
+from kprof_inject.export.hooks import Hook
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
 from kprof_inject.select.tags import OPTION
@@ -305,8 +306,9 @@ def layout_option(function: Function) -> Function:
     )(function)
 
 
-def trace_file(ctx: click.Context, path: Path, layout: str | None) -> TraceFile:
+def trace_file(ctx: click.Context, path: Path, layout: str | None, hooks: Sequence[Hook] = ()) -> TraceFile:
     """The file to write a trace to. A ``layout`` of the settings is for drawings alone; one of the command line is for
-    this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout."""
+    this file. Raises ``KprofError`` if no format has its ending, or cannot have the layout or hooks."""
     is_setting = ctx.get_parameter_source("layout") is ParameterSource.DEFAULT_MAP
-    return TraceFile.at(path, None if is_setting and not isinstance(format_of(path), DrawingFormat) else layout)
+    fitting = None if is_setting and not isinstance(format_of(path), DrawingFormat) else layout
+    return TraceFile.at(path, fitting, hooks)

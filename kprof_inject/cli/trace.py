@@ -19,6 +19,7 @@ from kprof_inject.cli.options import (
     scope_names_option,
     trace_file,
 )
+from kprof_inject.export.hooks import read_hooks
 from kprof_inject.export.registry import ENDINGS, DrawingFormat
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.pipeline.merging import merge_into
@@ -44,6 +45,13 @@ from kprof_inject.timeline.choice import Choice
 )
 @choice_options
 @layout_option
+@click.option(
+    "--hooks",
+    "hooks_path",
+    type=path_type(),
+    metavar="FILE",
+    help="A Python file with functions that add arguments, counters and arrows to the timeline.",
+)
 @scope_names_option
 @buffer_options
 @redact_option
@@ -55,6 +63,7 @@ def command(
     into: tuple[Path, ...],
     choice: Choice,
     layout: str | None,
+    hooks_path: Path | None,
     names_path: Path | None,
     said: BufferDescription,
     redact: bool,
@@ -64,12 +73,13 @@ def command(
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote."""
     beside = place.parent if place.is_file() else place
-    trace = None if into else trace_file(ctx, output or beside / "trace.json", layout)
+    hooks = read_hooks(hooks_path) if hooks_path else ()
+    trace = None if into else trace_file(ctx, output or beside / "trace.json", layout, hooks)
     timelines = decode_capture(open_capture(place, names_path, said, redact=redact), say, choice)
     for line in loss_lines(timelines):
         say(line)
     if trace is None:
-        for line in merge_into(into, timelines, output, layout).lines():
+        for line in merge_into(into, timelines, output, layout, hooks).lines():
             say(line)
         say(DrawingFormat.advice)
     else:

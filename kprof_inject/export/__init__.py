@@ -1,0 +1,5 @@
+"""Traces and tables of launches; users' own functions in traces."""
+
+from kprof_inject.export.hooks import arrows as arrows
+from kprof_inject.export.hooks import counters as counters
+from kprof_inject.export.hooks import scope_args as scope_args

@@ -19,16 +19,28 @@ from kprof_inject.export.drawing.scene import (
     EventKind,
     Events,
     Groups,
+    Mask,
     Numbers,
     Part,
     Picked,
+    Reals,
     Scene,
     Section,
     Threads,
     TraceProcess,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
-from kprof_inject.export.text_rows import THOUSANDTHS, Field, NumberField, TextField, json_inside, json_text, text_rows
+from kprof_inject.export.hooks import Hook
+from kprof_inject.export.text_rows import (
+    THOUSANDTHS,
+    Field,
+    NumberField,
+    PickedField,
+    TextField,
+    json_inside,
+    json_text,
+    text_rows,
+)
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
@@ -36,9 +48,11 @@ from kprof_inject.timeline.timeline import Timeline
 _SEPARATOR = b",\n"
 
 
-def chrome_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn) -> Iterator[bytes]:
+def chrome_trace(
+    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn, hooks: Sequence[Hook] = ()
+) -> Iterator[bytes]:
     """The file's bytes, in chunks."""
-    yield from encode(draw(timelines, layout), run)
+    yield from encode(draw(timelines, layout, hooks), run)
 
 
 def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
@@ -119,8 +133,8 @@ def _slices_and_instants(events: Events) -> Iterator[bytes]:
         ],
         events.kind,
     )
-    if events.arrows:
-        yield from _arrow_ends(events, events.arrows)
+    for arrows in events.arrows:
+        yield from _arrow_ends(events, arrows)
 
 
 def _head(kind: EventKind) -> bytes:
@@ -134,7 +148,7 @@ def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
     event = b'"ph":"f","bp":"e"' if arrows.arrive else b'"ph":"s"'
     yield from text_rows(
         [
-            NumberField(b',\n{%b,"cat":"arrow","name":"launch","id":' % event, arrows.ids[there]),
+            NumberField(b',\n{%b,"cat":"arrow","name":%b,"id":' % (event, json_text(arrows.name)), arrows.ids[there]),
             NumberField(b',"pid":%d,"tid":' % events.pid, events.tids[there]),
             NumberField(b',"ts":', arrows.at_ns[there], THOUSANDTHS),
             TextField([b"}"]),
@@ -149,10 +163,19 @@ def _args(events: Events) -> Iterator[Field]:
         return
     yield TextField([b',"args":{'])
     for number, arg in enumerate(events.args):
-        yield NumberField(b'%b"%b":' % (b"," if number else b"", json_inside(arg.name)), arg.values, shown=arg.shown)
+        yield _value(b'%b"%b":' % (b"," if number else b"", json_inside(arg.name)), arg.values, arg.shown)
     fixed = [json_text(dict(kind.args))[1:-1] for kind in events.kinds]
     yield TextField([b"," + args if args and events.args else args for args in fixed])
     yield TextField([b"}"])
+
+
+def _value(label: bytes, values: Numbers | Reals | Picked, shown: Mask | None = None) -> Field:
+    if isinstance(values, Picked):
+        return PickedField(label, [json_text(text) for text in values.texts], values.index, shown)
+    if values.dtype.kind != "f":
+        return NumberField(label, values.astype(np.int64), shown=shown)
+    different, index = np.unique(values, return_inverse=True)
+    return PickedField(label, [json_text(value) for value in different.tolist()], index, shown)
 
 
 def _samples(counters: Counters) -> Iterator[bytes]:
@@ -161,7 +184,7 @@ def _samples(counters: Counters) -> Iterator[bytes]:
         [
             TextField([b',\n{"ph":"C","name":%b,"pid":%d,"ts":' % (name, counters.pid) for name in names]),
             NumberField(b"", counters.at_ns, THOUSANDTHS),
-            NumberField(b',"args":{"%b":' % json_inside(counters.unit), counters.values),
+            _value(b',"args":{"%b":' % json_inside(counters.unit), counters.values),
             TextField([b"}}"]),
         ],
         counters.counter,

@@ -11,7 +11,7 @@ track. So the file has starts and ends in the order in which they were.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -33,6 +33,7 @@ from kprof_inject.export.drawing.scene import (
     Numbers,
     Part,
     Picked,
+    Reals,
     Scene,
     Section,
     TextColumn,
@@ -40,11 +41,13 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.hooks import Hook
 from kprof_inject.export.protobuf import (
     ByteColumn,
     Rows,
     constant,
     decimals,
+    doubles,
     field,
     fixed64,
     fixed64_key,
@@ -76,7 +79,7 @@ _UUID, _TRACK_NAME, _PARENT, _TRACK_COUNTER = 1, 2, 5, 8
 _CHILD_ORDERING, _RANK, _MERGING = 11, 12, 15
 _COUNTER_UNIT = 6
 # ``TrackEvent`` and ``DebugAnnotation``:
-_CATEGORY, _ARG, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_VALUE, _FLOW = 3, 4, 9, 10, 11, 30, 47
+_CATEGORY, _ARG, _TYPE, _EVENT_NAME, _TRACK, _COUNTER_VALUE, _COUNTER_DOUBLE, _FLOW = 3, 4, 9, 10, 11, 30, 44, 47
 _ARG_NAME, _ARG_INT, _ARG_DOUBLE, _ARG_TEXT = 1, 4, 5, 17
 
 # Values: of a packet's flags, of a track's order and merging, of a track event's type.
@@ -100,9 +103,11 @@ _KEPT_APART = field(_MERGING, _NEVER_MERGED)
 _IN_ORDER = field(_CHILD_ORDERING, _BY_RANK)
 
 
-def perfetto_trace(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn) -> Iterator[bytes]:
+def perfetto_trace(
+    timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, run: Run = in_turn, hooks: Sequence[Hook] = ()
+) -> Iterator[bytes]:
     """The file's bytes, in chunks."""
-    return encode(draw(timelines, layout), run)
+    return encode(draw(timelines, layout, hooks), run)
 
 
 def encode(scene: Scene, run: Run = in_turn) -> Iterator[bytes]:
@@ -327,16 +332,44 @@ def _slices_and_instants(events: Events, interned: _Interned) -> Iterator[bytes]
     """Their packets, in chunks. The strings that they need are in ``interned`` before the first is asked for."""
     writer = _EventWriter(
         strings([_same_for_all(kind, interned) for kind in events.kinds]),
-        [_arg_key(arg.name, interned) for arg in events.args],
+        [_arg_form(arg, interned) for arg in events.args],
         np.array([not kind.is_instant for kind in events.kinds], dtype=bool),
     )
     return (writer.packets(events.part(rows)) for rows in _chunks(events))
 
 
-def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers) -> bytes:
+def _counter_values(values: Numbers | Reals) -> list[ByteColumn]:
+    if values.dtype.kind != "f":
+        return varint_fields(_COUNTER_VALUE, values.astype(np.int64))
+    return [constant(fixed64_key(_COUNTER_DOUBLE)), doubles(values.astype(np.float64))]
+
+
+def _samples(uuids: Numbers, at_ns: Numbers, values: Numbers | Reals) -> bytes:
     """The packets of counters' samples, one for each row."""
-    event = [*varint_fields(_TRACK, uuids), *varint_fields(_COUNTER_VALUE, values)]
+    event = [*varint_fields(_TRACK, uuids), *_counter_values(values)]
     return one_behind_the_other(side_by_side(_event_packets(at_ns, event, field(_TYPE, _EVENT_COUNTER)), len(uuids)))
+
+
+@dataclass(frozen=True, slots=True)
+class _ArgForm:
+    """How an argument is written: what stands before its value, and the value."""
+
+    key: bytes
+    value: Callable[[Any], ByteColumn]
+
+    def columns(self, arg: Arg) -> list[ByteColumn]:
+        columns = message_fields(_ARG, [self.value(arg.values)], self.key)
+        return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
+
+
+def _arg_form(arg: Arg, interned: _Interned) -> _ArgForm:
+    name = field(_ARG_NAME, interned.iid(_StringTable.ARG_NAMES, arg.name))
+    if isinstance(arg.values, Picked):
+        iids = np.array([interned.iid(_StringTable.ARG_TEXTS, text) for text in arg.values.texts], dtype=np.int64)
+        return _ArgForm(name + varint_key(_ARG_TEXT), lambda picked: varints(iids[picked.index]))
+    if arg.values.dtype.kind == "f":
+        return _ArgForm(name + fixed64_key(_ARG_DOUBLE), doubles)
+    return _ArgForm(name + varint_key(_ARG_INT), varints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +377,7 @@ class _EventWriter:
     """Writes events of these kinds: what the starts of each begin with, the same of each argument, which kinds last."""
 
     same_for_all: ByteColumn
-    arg_keys: list[bytes]
+    arg_forms: list[_ArgForm]
     is_slice: Mask
 
     def packets(self, events: Events) -> bytes:
@@ -358,8 +391,8 @@ class _EventWriter:
         event = [
             self.same_for_all.at(events.kind),
             varints(events.tids),
-            *(column for key, arg in zip(self.arg_keys, events.args, strict=True) for column in _arg(key, arg)),
-            *(_arrows(events.arrows) if events.arrows else ()),
+            *(column for form, arg in zip(self.arg_forms, events.args, strict=True) for column in form.columns(arg)),
+            *(column for arrows in events.arrows for column in _arrows(arrows)),
         ]
         return side_by_side(_event_packets(events.start_ns, event), len(events))
 
@@ -393,15 +426,6 @@ def _arg_value(value: str | int | float, interned: _Interned) -> bytes:
             return field(_ARG_INT, value)
         case float():
             return field(_ARG_DOUBLE, value)
-
-
-def _arg_key(name: str, interned: _Interned) -> bytes:
-    return field(_ARG_NAME, interned.iid(_StringTable.ARG_NAMES, name)) + varint_key(_ARG_INT)
-
-
-def _arg(key: bytes, arg: Arg) -> list[ByteColumn]:
-    columns = message_fields(_ARG, [varints(arg.values)], key)
-    return columns if arg.shown is None else [column.only(arg.shown) for column in columns]
 
 
 def _arrows(arrows: Arrows) -> list[ByteColumn]:

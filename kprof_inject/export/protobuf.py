@@ -71,6 +71,11 @@ def fixed64(values: NDArray[np.int64]) -> ByteColumn:
     return _column(values.astype("<u8"), np.full(len(values), 8, dtype=np.int64))
 
 
+def doubles(values: NDArray[np.float64]) -> ByteColumn:
+    """Floating-point numbers in eight bytes."""
+    return fixed64(values.astype("<f8").view("<i8"))
+
+
 def varints(values: NDArray[np.int64]) -> ByteColumn:
     """Whole numbers as varints of the fewest bytes, a negative one in ten as protobuf has its ``int64``."""
     words = values.astype(np.uint64)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
+from kprof_inject.export.hooks import Hook
 from kprof_inject.files import write_chunks
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
@@ -35,7 +36,7 @@ def gzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
 TraceWriter = Callable[[Sequence[Timeline], Run], Iterator[bytes]]
 """Turns timelines into the bytes of a file, chunk by chunk; launches are jobs of the ``Run``."""
 
-_TracksWriter = Callable[[Sequence[Timeline], "TrackLayout", Run], Iterator[bytes]]
+_TracksWriter = Callable[[Sequence[Timeline], "TrackLayout", Run, Sequence[Hook]], Iterator[bytes]]
 
 
 class Format(Protocol):
@@ -49,9 +50,9 @@ class Format(Protocol):
         """How to read such a ``{file}``."""
         ...
 
-    def writer(self, ending: str, layout: str | None) -> TraceWriter:
-        """What writes it, in one of the ``LAYOUT_NAMES`` (None: the usual one). Raises ``KprofError`` if it has none,
-        or if it needs what is not installed; ``ending`` is what to call it then."""
+    def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
+        """What writes it, in one of the ``LAYOUT_NAMES`` (None: the usual one), with what the ``hooks`` add. Raises
+        ``KprofError`` if it has neither, or if it needs what is not installed; ``ending`` is what to call it then."""
         ...
 
 
@@ -63,11 +64,11 @@ class DrawingFormat:
     on_axis: ClassVar[bool] = True
     advice: ClassVar[str] = "open it: drag the file onto https://ui.perfetto.dev (it stays in your browser)"
 
-    def writer(self, ending: str, layout: str | None) -> TraceWriter:
+    def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
         from kprof_inject.export.drawing.tracks import LAYOUTS
 
         tracks = LAYOUTS[layout or LAYOUT_NAMES[0]]
-        return lambda timelines, run: self.write(timelines, tracks, run)
+        return lambda timelines, run: self.write(timelines, tracks, run, hooks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ class TableFormat:
     needs: str = ""
     on_axis: ClassVar[bool] = False
 
-    def writer(self, ending: str, layout: str | None) -> TraceWriter:
-        if layout is not None:
+    def writer(self, ending: str, layout: str | None, hooks: Sequence[Hook]) -> TraceWriter:
+        for option in ("--layout",) * (layout is not None) + ("--hooks",) * bool(hooks):
             drawings = [other for other, known in _FORMATS.items() if isinstance(known, DrawingFormat)]
             raise KprofError(
-                f"--layout is for timelines, and a {ending} file is not one",
+                f"{option} is for timelines, and a {ending} file is not one",
                 hint=f"leave it out, or write {' or '.join(drawings)}",
                 exit_code=2,
             )
@@ -94,20 +95,20 @@ class TableFormat:
         return self.write
 
 
-def _chrome(timelines: Sequence[Timeline], layout: TrackLayout, run: Run) -> Iterator[bytes]:
+def _chrome(timelines: Sequence[Timeline], layout: TrackLayout, run: Run, hooks: Sequence[Hook]) -> Iterator[bytes]:
     from kprof_inject.export.chrome import chrome_trace
 
-    return chrome_trace(timelines, layout, run)
+    return chrome_trace(timelines, layout, run, hooks)
 
 
-def _perfetto(timelines: Sequence[Timeline], layout: TrackLayout, run: Run) -> Iterator[bytes]:
+def _perfetto(timelines: Sequence[Timeline], layout: TrackLayout, run: Run, hooks: Sequence[Hook]) -> Iterator[bytes]:
     from kprof_inject.export.perfetto import perfetto_trace
 
-    return perfetto_trace(timelines, layout, run)
+    return perfetto_trace(timelines, layout, run, hooks)
 
 
 def _gzipped_drawing(write: _TracksWriter) -> _TracksWriter:
-    return lambda timelines, layout, run: gzipped(write(timelines, layout, run))
+    return lambda timelines, layout, run, hooks: gzipped(write(timelines, layout, run, hooks))
 
 
 def _csv(timelines: Sequence[Timeline], run: Run) -> Iterator[bytes]:
@@ -157,11 +158,11 @@ class TraceFile:
     _writer: TraceWriter
 
     @classmethod
-    def at(cls, path: Path, layout: str | None = None) -> TraceFile:
-        """Raises ``KprofError`` if no format has this ending, or the format cannot have this layout, or it needs what
-        is not installed."""
+    def at(cls, path: Path, layout: str | None = None, hooks: Sequence[Hook] = ()) -> TraceFile:
+        """Raises ``KprofError`` if no format has this ending, or the format cannot have this layout or hooks, or it
+        needs what is not installed."""
         ending = _ending(path)
-        return cls(path, _FORMATS[ending], _FORMATS[ending].writer(ending, layout))
+        return cls(path, _FORMATS[ending], _FORMATS[ending].writer(ending, layout, hooks))
 
     def write(self, timelines: Sequence[Timeline], run: Run = in_turn) -> int:
         """Returns the file's size in bytes. Most formats have ``run`` do one launch beside the other. Raises
@@ -174,9 +175,15 @@ class TraceFile:
             raise KprofError(f"cannot write {self.path}: {error.strerror}") from None
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], layout: str | None = None, run: Run = in_turn) -> int:
+def write_trace(
+    path: Path,
+    timelines: Sequence[Timeline],
+    layout: str | None = None,
+    run: Run = in_turn,
+    hooks: Sequence[Hook] = (),
+) -> int:
     """Write the timelines at once; raises ``KprofError`` as ``TraceFile`` does."""
-    return TraceFile.at(path, layout).write(timelines, run)
+    return TraceFile.at(path, layout, hooks).write(timelines, run)
 
 
 def format_of(path: Path) -> Format:

@@ -159,7 +159,32 @@ class NumberField:
             rows[~self.shown[part], at : at + width] = 0
 
 
-Field = TextField | NumberField
+@dataclass(frozen=True, slots=True)
+class PickedField:
+    """One of the ``texts`` in each row, that of its ``index``, behind a ``label``; both only in rows that are ``shown``
+    (None: in all). No text has zero bytes."""
+
+    label: bytes
+    texts: Sequence[bytes]
+    index: NDArray[np.int64]
+    shown: NDArray[np.bool_] | None = None
+
+    def width(self) -> int:
+        return len(self.label) + max(map(len, self.texts), default=0)
+
+    def form(self, width: int) -> _Bytes:
+        return np.frombuffer(self.label.ljust(width, b"\0"), np.uint8).reshape(1, width)
+
+    def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
+        """As a ``NumberField`` does."""
+        label = len(self.label)
+        texts = b"".join(self.texts[number].ljust(width - label, b"\0") for number in self.index[part].tolist())
+        rows[:, at + label : at + width] = np.frombuffer(texts, np.uint8).reshape(len(rows), width - label)
+        if self.shown is not None:
+            rows[~self.shown[part], at : at + width] = 0
+
+
+Field = TextField | NumberField | PickedField
 
 
 def text_rows(fields: Sequence[Field], kind: NDArray[np.int64]) -> Iterator[bytes]:

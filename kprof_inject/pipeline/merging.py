@@ -11,6 +11,7 @@ from kprof_inject.capture.model import Launch, Origin, place_names
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.tracks import LAYOUTS
+from kprof_inject.export.hooks import Hook
 from kprof_inject.export.merging.matching import Captured, Matching, match
 from kprof_inject.export.merging.merged import MatchedLaunch, TracePart, merged_trace
 from kprof_inject.export.merging.torch_trace import Bar, Span, TorchTrace, read_torch_trace
@@ -103,7 +104,11 @@ def default_output(trace: Path) -> Path:
 
 
 def merge_into(
-    paths: Sequence[Path], timelines: Sequence[Timeline], output: Path | None = None, layout: str | None = None
+    paths: Sequence[Path],
+    timelines: Sequence[Timeline],
+    output: Path | None = None,
+    layout: str | None = None,
+    hooks: Sequence[Hook] = (),
 ) -> Merged:
     """Write the first trace, with the other ones and all launches of theirs in it. Raises ``KprofError`` if nothing can
     be matched, or ``output`` is one of the traces. ``layout`` is one of ``LAYOUT_NAMES``, None the usual one."""
@@ -126,7 +131,7 @@ def merge_into(
         "not_matched": [_named(launch) | {"reason": reason} for launch, reason in refused],
     }
     drawn = [launch.timeline for part in parts for launch in part.launches]
-    chunks = merged_trace(parts, facts, LAYOUTS[layout or LAYOUT_NAMES[0]], run_to_write(drawn))
+    chunks = merged_trace(parts, facts, LAYOUTS[layout or LAYOUT_NAMES[0]], run_to_write(drawn), hooks)
     try:
         size = write_chunks(target, gzipped(chunks) if _ending(target) == ".json.gz" else chunks)
     except BrokenPipeError:

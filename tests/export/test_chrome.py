@@ -415,10 +415,10 @@ def test_events_without_arguments_have_none() -> None:
 @pytest.mark.parametrize(("called_ns", "begun_ns"), [(100, 900), (100, 100), (500, 100)])
 def test_an_arrow_goes_from_a_call_to_its_launch(tmp_path: Path, called_ns: int, begun_ns: int) -> None:
     call = events(column(50, called_ns), column(60, called_ns + 40), [EventKind("call", "host")], column(0, 0))
-    call = replace(call, arrows=Arrows(column(0, 1), arrive=False, at_ns=column(50, called_ns)))
+    call = replace(call, arrows=(Arrows(column(0, 1), arrive=False, at_ns=column(50, called_ns)),))
     launch = replace(events(column(begun_ns), column(begun_ns + 9_000), [EventKind("run", "launch")], column(0)), pid=9)
     at_ns = column(max(called_ns, begun_ns))
-    launch = replace(launch, tids=column(20), arrows=Arrows(column(1), arrive=True, at_ns=at_ns))
+    launch = replace(launch, tids=column(20), arrows=(Arrows(column(1), arrive=True, at_ns=at_ns),))
     chunks = list(encode(Scene([], [lambda: iter([call, launch])])))
     (arrows,) = drawn.load(tmp_path / "trace.json", chunks, drawn.ARROWS)
     # The trace processor has every arrow point from the earlier slice to the later.

@@ -102,14 +102,13 @@ def test_calls_at_the_same_time_stand_on_threads_of_their_own(tmp_path: Path) ->
     assert threads.tids.tolist() == np.unique(host.tids)[1:].tolist()
     # Each thread's are in order, and each arrow is that of its launch.
     assert [kind.args[1] for kind in host.kinds] == [("launch", number) for number in (0, 3, 4, 1, 2)]
-    assert host.arrows is not None
-    assert host.arrows.ids.tolist() == [1, 4, 5, 2, 3]
+    assert host.arrows[0].ids.tolist() == [1, 4, 5, 2, 3]
 
 
 def test_a_launch_that_seems_to_begin_before_its_call_keeps_its_arrow(tmp_path: Path) -> None:
     (timeline,) = called(tmp_path, (0, None))
     late = replace(timeline, launch=replace(timeline.launch, host_ns=BEGIN_NS + 12_000))
-    (leaves, arrives) = [part.arrows for part in draw([late]).parts() if isinstance(part, Events) and part.arrows]
+    (leaves,), (arrives,) = [part.arrows for part in draw([late]).parts() if isinstance(part, Events) and part.arrows]
     (arrows,) = drawn.load(tmp_path / "trace.json", list(chrome_trace([late])), ARROWS)
     assert leaves.at_ns.tolist() == arrives.at_ns.tolist() == [2_000]
     assert [(row["from_ts"], row["to_ts"]) for row in arrows] == [(0, 2_000)]

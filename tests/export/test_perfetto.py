@@ -356,8 +356,8 @@ def test_an_arrow_goes_from_the_earlier_slice_to_the_later(tmp_path: Path, host_
     )
     *_, kernel = events([EventKind("kernel", "launch")], (device_ns, device_ns + 5))
     assert isinstance(calls, Events) and isinstance(kernel, Events)
-    calls = replace(calls, arrows=Arrows(column(0, 1), arrive=False, at_ns=calls.start_ns))
-    kernel = replace(kernel, arrows=Arrows(column(1), arrive=True, at_ns=np.maximum(kernel.start_ns, host_ns)))
+    calls = replace(calls, arrows=(Arrows(column(0, 1), arrive=False, at_ns=calls.start_ns),))
+    kernel = replace(kernel, arrows=(Arrows(column(1), arrive=True, at_ns=np.maximum(kernel.start_ns, host_ns)),))
     data = scene_bytes(process, threads, calls, kernel)
     starts = [event for event in events_of(parse(data)) if event.type == TrackEvent.TYPE_SLICE_BEGIN]
     assert [list(event.flow_ids) for event in starts] == [[], [1], [1]]

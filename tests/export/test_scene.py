@@ -126,7 +126,7 @@ def test_threads_of_a_process_stand_at_places_of_their_own(parts: list[Part]) ->
 
 def test_columns_have_a_row_for_each_event(parts: list[Part]) -> None:
     for events in all_events(parts):
-        arrows = [events.arrows.ids, events.arrows.at_ns] if events.arrows else []
+        arrows = [column for each in events.arrows for column in (each.ids, each.at_ns)]
         columns = [events.kind, events.start_ns, events.end_ns, events.group, events.start_order, events.end_order]
         shown = [arg.shown for arg in events.args if arg.shown is not None]
         lengths = {len(column) for column in (*columns, *arrows, *shown, *(arg.values for arg in events.args))}

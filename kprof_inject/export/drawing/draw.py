@@ -11,6 +11,7 @@ import numpy as np
 from kprof_inject.capture.model import Origin
 from kprof_inject.export.drawing.counters import active_ctas
 from kprof_inject.export.drawing.flight_events import FlightEvents
+from kprof_inject.export.drawing.hooked import NO_HOOKS, LaunchHooks, hook_counters
 from kprof_inject.export.drawing.launch_events import OWN_THREAD, Told, launch_events, launch_facts
 from kprof_inject.export.drawing.scene import (
     Arg,
@@ -27,6 +28,7 @@ from kprof_inject.export.drawing.scene import (
     TraceProcess,
 )
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.hooks import Hook
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
 from kprof_inject.timeline.host_clock import HostCall
 from kprof_inject.timeline.timeline import Timeline
@@ -105,7 +107,7 @@ class HostLaunches:
             start_order=2 * rows,
             end_order=2 * rows + 1,
             args=(Arg("error_ns", np.array([each.call.error_ns for each in ordered], dtype=np.int64)),),
-            arrows=Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),
+            arrows=(Arrows(np.array([each.arrow for each in ordered], dtype=np.int64), arrive=False, at_ns=start_ns),),
         )
 
 
@@ -158,14 +160,14 @@ class DrawnProcess:
         return 1 + bool(self.own) + self.tracks
 
 
-def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM) -> Scene:
+def draw(timelines: Sequence[Timeline], layout: TrackLayout = BY_SM, hooks: Sequence[Hook] = ()) -> Scene:
     """The scene of these launches: a process for each, followed by those for its counters and for what is in flight,
     which stand in it where a viewer nests; before the first launch of each of the program's processes, one with the
     calls that made its launches, where their time is known. Launches stand in that.
 
     An axis's zero is where the first of it begins, so that nothing stands before zero: Perfetto drops what does."""
     placed = place_launches(timelines)
-    return Scene([launch_facts(launch) for launch in placed], list(sections(list(_together(placed, layout)))))
+    return Scene([launch_facts(launch) for launch in placed], list(sections(list(_together(placed, layout, hooks)))))
 
 
 def sections(together: Sequence[Sequence[DrawnProcess]], first_id: int = 1) -> Iterator[Section]:
@@ -191,7 +193,9 @@ def _section(processes: Sequence[tuple[TraceProcess, Callable[[], Iterator[Part]
         yield from parts()
 
 
-def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[list[DrawnProcess]]:
+def _together(
+    placed: Sequence[PlacedLaunch], layout: TrackLayout, hooks: Sequence[Hook]
+) -> Iterator[list[DrawnProcess]]:
     """The processes of each section: a launch's are one, so that sections take about as long."""
     calls, names = _calls(placed), program_names(placed)
     programs: dict[Hashable, DrawnProcess] = {}
@@ -204,7 +208,8 @@ def _together(placed: Sequence[PlacedLaunch], layout: TrackLayout) -> Iterator[l
         arrow = None
         if launch.call is not None and _has_arrow(launch):
             arrow = Arrow(number, launch.clock.ns_on_axis(launch.call.start_ns))
-        yield list(launch_processes(launch, layout, arrow, within=programs.get(process)))
+        within = programs.get(process)
+        yield list(launch_processes(launch, layout, arrow, within=within, hooks=LaunchHooks(hooks, number)))
 
 
 def launch_processes(
@@ -214,12 +219,13 @@ def launch_processes(
     told: Told = (),
     position: int | None = None,
     within: DrawnProcess | None = None,
+    hooks: LaunchHooks = NO_HOOKS,
 ) -> Iterator[DrawnProcess]:
     """The processes of a launch, to which ``arrow`` points: what is counted of it comes before all else that is drawn
     in it. ``told`` is what to tell with it and with each of its scopes, ``position`` where all of them stand."""
     tracks = layout.tracks(placed.timeline)
     own = OWN_THREAD if placed.span_ns() else ""
-    drawn = partial(launch_events, placed, tracks, arrow, told)
+    drawn = partial(launch_events, placed, tracks, arrow, told, hooks)
     yield (launch := DrawnProcess(placed.title, own, tracks.count, drawn, within, position=position))
 
     def part(label: str, tracks: int, drawn: Callable[[TraceProcess, int], Iterator[Part]]) -> DrawnProcess:
@@ -227,6 +233,8 @@ def launch_processes(
 
     if placed.timeline.ctas.size:
         yield part("active CTAs", 0, partial(_active_ctas, placed))
+    for counted in hooks.counters:
+        yield part(counted.name, 0, partial(hook_counters, counted, placed))
     if flew := FlightEvents.of(placed):
         if flew.has_bytes:
             yield part("bytes in flight", 0, flew.counters)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.export.drawing.hooked import LaunchHooks
 from kprof_inject.export.drawing.scene import (
     Arg,
     Arrow,
@@ -94,13 +95,19 @@ OWN_THREAD = "kernel launch"
 
 
 def launch_events(
-    placed: PlacedLaunch, tracks: Tracks, arrow: Arrow | None, told: Told, process: TraceProcess, first_tid: int
+    placed: PlacedLaunch,
+    tracks: Tracks,
+    arrow: Arrow | None,
+    told: Told,
+    hooks: LaunchHooks,
+    process: TraceProcess,
+    first_tid: int,
 ) -> Iterator[Part]:
     """What stands on a launch's threads. The process's own shows the launch as a whole, to which ``arrow`` points,
     unless no CTA ran; those of ``tracks`` follow, from ``first_tid`` on."""
     if span_ns := placed.span_ns():
         yield _whole(placed, span_ns, process, arrow or Arrow(0, span_ns[0]), told)
-    yield from _WarpEvents(placed, process, first_tid, tracks, told).parts()
+    yield from _WarpEvents(placed, process, first_tid, tracks, told, hooks).parts()
 
 
 def _column(value: int) -> Numbers:
@@ -120,7 +127,7 @@ def _whole(placed: PlacedLaunch, span_ns: tuple[int, int], process: TraceProcess
         group=_column(0),
         start_order=_column(0),
         end_order=_column(1),
-        arrows=Arrows(_column(arrow.id), arrive=True, at_ns=_column(max(begin_ns, arrow.leaves_ns))),
+        arrows=(Arrows(_column(arrow.id), arrive=True, at_ns=_column(max(begin_ns, arrow.leaves_ns))),),
     )
 
 
@@ -145,8 +152,17 @@ def _launch_args(timeline: Timeline) -> Iterator[tuple[str, str | int | float]]:
 class _WarpEvents:
     """The threads of a launch's warps."""
 
-    def __init__(self, placed: PlacedLaunch, process: TraceProcess, first_tid: int, tracks: Tracks, told: Told) -> None:
+    def __init__(
+        self,
+        placed: PlacedLaunch,
+        process: TraceProcess,
+        first_tid: int,
+        tracks: Tracks,
+        told: Told,
+        hooks: LaunchHooks,
+    ) -> None:
         self._timeline, self._clock = placed.timeline, placed.clock
+        self._hooks, self._arrows = hooks, hooks.arrows(placed)
         self._pid = process.pid
         self._launch_track = process.track
         self._first_tid = first_tid
@@ -157,6 +173,7 @@ class _WarpEvents:
             _scope_kind(scope, partitions.get(index, ""), told)
             for index, scope in enumerate(placed.timeline.table.scopes)
         ]
+        self._taken = {name for kind in self._scope_kinds for name, _ in kind.args}
         self._is_mark = np.array([kind.is_instant for kind in self._scope_kinds], dtype=bool)
         self._has_cycles = placed.timeline.clock.source != ClockSource.TIMER
 
@@ -169,12 +186,14 @@ class _WarpEvents:
             part = slice(first, first + _CHUNK_WARPS)
             yield from self._threads(np.unique(tracks[part]))
             yield self._incomplete_warps(incomplete[part], tracks[part])
+        first_row = 0
         for block in self._timeline.blocks():
             if block.size:
                 tracks = self._tracks.of_scopes(block)
                 # All that stands on a thread, but for what was lost, is in one block.
                 yield from self._threads(_without(np.unique(tracks), named))
-                yield self._scopes(block, tracks)
+                yield self._scopes(block, tracks, first_row)
+                first_row += len(block)
 
     def _threads(self, tracks: Numbers) -> Iterator[Groups | Threads]:
         """These threads, behind their groups that have not been drawn yet."""
@@ -190,9 +209,13 @@ class _WarpEvents:
         around = np.where(tracks.within == LAUNCH, self._launch_track, self._first_tid + tracks.within)
         return Nested(around, tracks.labels)
 
-    def _scopes(self, block: NDArray[np.void], tracks: Numbers) -> Events:
+    def _scopes(self, block: NDArray[np.void], tracks: Numbers, first_row: int) -> Events:
         first, lengths = runs_of_warps(block)
         kind = block["scope"].astype(np.int64)
+        own = (
+            *_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles),
+            *_tag_args(block, self._timeline.table),
+        )
         return Events(
             self._pid,
             self._first_tid + tracks,
@@ -203,10 +226,8 @@ class _WarpEvents:
             group=np.repeat(np.arange(len(first)), lengths),
             start_order=block["start_record"].astype(np.int64),
             end_order=block["end_record"].astype(np.int64),
-            args=(
-                *_scope_args(block, ~self._is_mark[kind] if self._is_mark.any() else None, self._has_cycles),
-                *_tag_args(block, self._timeline.table),
-            ),
+            args=(*own, *self._hooks.args(self._timeline, block, self._taken | {arg.name for arg in own})),
+            arrows=self._arrows.of_rows(first_row, len(block)),
         )
 
     def _incomplete_warps(self, warps: NDArray[np.void], tracks: Numbers) -> Events:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
+Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
@@ -25,6 +26,9 @@ class Picked:
 
     texts: Sequence[str]
     index: Numbers
+
+    def __getitem__(self, rows: slice) -> Picked:
+        return Picked(self.texts, self.index[rows])
 
 
 TextColumn = tuple[str | Numbers | Picked, ...]
@@ -106,10 +110,10 @@ class EventKind:
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """An argument that differs from event to event, on those that are ``shown`` (None: on all)."""
+    """An argument that differs from event to event, on those that are ``shown`` (None: on all). Reals are finite."""
 
     name: str
-    values: Numbers
+    values: Numbers | Reals | Picked
     shown: Mask | None = None
 
 
@@ -119,11 +123,16 @@ class Arrows:
     two ends of one have the same id, and the part in which it leaves comes first.
 
     A slice may begin before the one from which its arrow comes, if their clocks are off. So an end has a time of its
-    own, ``at_ns``: that of its slice's start, but for an arrow never to arrive before it leaves."""
+    own, ``at_ns``: that of its slice's start, but for an arrow never to arrive before it leaves. ``name`` is what they
+    mean."""
 
     ids: Numbers
     arrive: bool
     at_ns: Numbers
+    name: str = "launch"
+
+    def part(self, rows: slice) -> Arrows:
+        return replace(self, ids=self.ids[rows], at_ns=self.at_ns[rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +165,7 @@ class Events:
     start_order: Numbers
     end_order: Numbers
     args: tuple[Arg, ...] = ()
-    arrows: Arrows | None = None
+    arrows: tuple[Arrows, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tids)
@@ -168,9 +177,9 @@ class Events:
             replace(arg, values=arg.values[rows], shown=None if arg.shown is None else arg.shown[rows])
             for arg in self.args
         )
-        arrows = self.arrows and replace(self.arrows, ids=self.arrows.ids[rows], at_ns=self.arrows.at_ns[rows])
+        arrows = (each.part(rows) for each in self.arrows)
         parts = {name: getattr(self, name)[rows] for name in columns}
-        return replace(self, **parts, args=tuple(args), arrows=arrows)
+        return replace(self, **parts, args=tuple(args), arrows=tuple(arrows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +193,7 @@ class Counters:
     unit: str
     counter: Numbers
     at_ns: Numbers
-    values: Numbers
+    values: Numbers | Reals
 
 
 Part = TraceProcess | Groups | Threads | Events | Counters

@@ -15,9 +15,11 @@ from typing import Any
 
 from kprof_inject.export.chrome import events_in
 from kprof_inject.export.drawing.draw import DrawnProcess, launch_processes, sections
+from kprof_inject.export.drawing.hooked import LaunchHooks
 from kprof_inject.export.drawing.launch_events import launch_facts
 from kprof_inject.export.drawing.scene import Arrow
 from kprof_inject.export.drawing.tracks import BY_SM, TrackLayout
+from kprof_inject.export.hooks import Hook
 from kprof_inject.export.merging.matching import Match
 from kprof_inject.export.merging.renumbered import Renumbering, renumbered_events
 from kprof_inject.export.merging.torch_trace import OURS, Bar, TorchTrace, packed_text
@@ -55,13 +57,17 @@ class TracePart:
 
 
 def merged_trace(
-    parts: Sequence[TracePart], facts: dict[str, Any], layout: TrackLayout = BY_SM, run: Run = in_turn
+    parts: Sequence[TracePart],
+    facts: dict[str, Any],
+    layout: TrackLayout = BY_SM,
+    run: Run = in_turn,
+    hooks: Sequence[Hook] = (),
 ) -> Iterator[bytes]:
     """The file's bytes, in chunks. ``facts`` is what to say of the merging as a whole."""
     first = parts[0].trace
     numbers = _Numbers.of([part.trace for part in parts])
     placed = list(_placed(parts, numbers))
-    drawn = [each.processes(layout) for each in placed]
+    drawn = [each.processes(layout, hooks) for each in placed]
     ids = sum(process.ids for processes in drawn for process in processes)
     ours = sections(drawn, _first_free(numbers.taken, ids))
     yield from _chunks(first.text, 0, first.events_end)
@@ -95,10 +101,11 @@ class _Placed:
         clock = DeviceClock(Axis(0, 1, self.zero_ns, error_ns), self.launch.clock, error_ns, _ALIGNMENT)
         return PlacedLaunch(self.launch.timeline, self.launch.place_name, clock, None)
 
-    def processes(self, layout: TrackLayout) -> list[DrawnProcess]:
+    def processes(self, layout: TrackLayout, hooks: Sequence[Hook]) -> list[DrawnProcess]:
         correlation = self.launch.bar.correlation
         told = () if correlation is None else (("correlation", correlation),)
-        return list(launch_processes(self._placed, layout, self.arrow, told, self.position))
+        own = LaunchHooks(hooks, self.arrow.id)
+        return list(launch_processes(self._placed, layout, self.arrow, told, self.position, hooks=own))
 
     def departure(self) -> bytes:
         """Where the arrow leaves: at the bar's begin."""

@@ -1,0 +1,154 @@
+"""What users' hooks add to a launch that is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kprof_inject.export.drawing.scene import Arg, Arrows, Counters, Numbers, Picked, Reals, TraceProcess
+from kprof_inject.export.hooks import CounterValues, Hook, ScopeArgs, ScopeArrows
+from kprof_inject.timeline.axis import PlacedLaunch
+from kprof_inject.timeline.timeline import Timeline
+
+# Above the ids of the arrows that point to launches; each launch has so many for its own. JavaScript reads whole
+# numbers up to 2^53.
+_ARROWS_OF_A_LAUNCH = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchHooks:
+    """The hooks, and the number of a launch among all of its trace."""
+
+    hooks: Sequence[Hook]
+    number: int
+
+    @property
+    def counters(self) -> list[CounterValues]:
+        return [hook for hook in self.hooks if isinstance(hook, CounterValues)]
+
+    def args(self, timeline: Timeline, block: NDArray[np.void], taken: Collection[str]) -> Iterator[Arg]:
+        """The further arguments of these scopes. Raises ``KprofError`` if a hook fails, or if what it gives is no
+        column for each scope, or has a name that is ``taken``."""
+        names = set(taken)
+        for hook in self.hooks:
+            if isinstance(hook, ScopeArgs):
+                for name, values in _named(hook, hook.answer(timeline, block)):
+                    if name in names:
+                        raise hook.failure(f"scopes already have an argument {name!r}")
+                    names.add(name)
+                    yield _arg(hook, name, values, len(block))
+
+    def arrows(self, placed: PlacedLaunch) -> HookArrows:
+        """Raises ``KprofError`` if a hook fails, or gives anything but rows of scopes."""
+        return HookArrows([hook for hook in self.hooks if isinstance(hook, ScopeArrows)], placed, self.number)
+
+
+NO_HOOKS = LaunchHooks((), 0)
+
+
+def hook_counters(
+    hook: CounterValues, placed: PlacedLaunch, process: TraceProcess, _first_tid: int
+) -> Iterator[Counters]:
+    """The counters of one hook. Raises ``KprofError`` if it fails, or gives anything but a time for each value."""
+    for name, samples in _named(hook, hook.answer(placed.timeline)):
+        try:
+            at, values = (np.ma.atleast_1d(np.ma.asarray(column)) for column in samples)
+        except (TypeError, ValueError):
+            raise hook.failure(f"the counter {name!r} is not a pair of times and values") from None
+        if at.dtype.kind not in "iu" or values.dtype.kind not in "biuf" or at.shape != values.shape or at.ndim != 1:
+            raise hook.failure(f"the counter {name!r} needs a whole number of nanoseconds for each of its values")
+        known = ~np.ma.getmaskarray(at) & ~np.ma.getmaskarray(values) & np.isfinite(values.filled(0))
+        at_ns, known_values = at.data[known].astype(np.int64), _numbers(values.data[known])
+        order = np.argsort(at_ns, kind="stable")
+        # Of several values at one time the last counts.
+        order = order[np.diff(at_ns[order], append=at_ns.max(initial=0) + 1) != 0]
+        counter = np.zeros(len(order), dtype=np.int64)
+        yield Counters(process.pid, [name], hook.unit, counter, placed.clock.on_axis(at_ns[order]), known_values[order])
+
+
+class HookArrows:
+    """The arrows between the scopes of a launch."""
+
+    def __init__(self, hooks: Sequence[ScopeArrows], placed: PlacedLaunch, number: int) -> None:
+        self._clock = placed.clock
+        # All scopes at once are not held where nobody asks for them.
+        starts_ns = placed.timeline.scopes["start_ns"].astype(np.int64) if hooks else np.empty(0, dtype=np.int64)
+        self._ends: list[tuple[str, bool, Numbers, Numbers, Numbers]] = []
+        first_id = (number + 1) * _ARROWS_OF_A_LAUNCH
+        for hook in hooks:
+            leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
+            ids = first_id + np.arange(len(leave))
+            first_id += len(leave)
+            self._ends.append((hook.name, False, leave, ids, starts_ns[leave]))
+            # None arrives before it leaves.
+            self._ends.append((hook.name, True, arrive, ids, np.maximum(starts_ns[arrive], starts_ns[leave])))
+
+    def of_rows(self, first: int, count: int) -> tuple[Arrows, ...]:
+        """Those of so many rows of the launch's scopes: a scope with several arrows of a kind has one in each."""
+        return tuple(arrows for end in self._ends for arrows in self._parts(*end, first, count))
+
+    def _parts(
+        self, name: str, arrive: bool, rows: Numbers, ids: Numbers, at_ns: Numbers, first: int, count: int
+    ) -> Iterator[Arrows]:
+        here = np.flatnonzero((rows >= first) & (rows < first + count))
+        while here.size:
+            # The first of each row that is left.
+            _, chosen = np.unique(rows[here], return_index=True)
+            one_each = here[chosen]
+            column_ids, column_ns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+            column_ids[rows[one_each] - first] = ids[one_each]
+            column_ns[rows[one_each] - first] = self._clock.on_axis(at_ns[one_each])
+            yield Arrows(column_ids, arrive, column_ns, name)
+            here = np.delete(here, chosen)
+
+
+def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(answer, Mapping):
+        raise hook.failure(f"it gave {type(answer).__name__}, not a dict of columns by their names")
+    for name, values in answer.items():
+        yield str(name), values
+
+
+def _arg(hook: Hook, name: str, answer: Any, count: int) -> Arg:
+    values = np.ma.asarray(answer)
+    if values.shape != (count,):
+        shape = " x ".join(map(str, values.shape)) or "one value"
+        raise hook.failure(f"the argument {name!r} needs {count} values, one for each scope, and has {shape}")
+    shown = ~np.ma.getmaskarray(values)
+    match values.dtype.kind:
+        case "b" | "i" | "u":
+            column: Numbers | Reals | Picked = _numbers(values.filled(0))
+        case "f":
+            reals = values.filled(np.nan).astype(np.float64)
+            shown &= np.isfinite(reals)
+            column = np.where(shown, reals, 0.0)
+        case "U" | "O" if all(isinstance(text, str) for text in values.filled("").tolist()):
+            texts, index = np.unique(values.filled("").astype(str), return_inverse=True)
+            column = Picked(texts.tolist(), index.astype(np.int64))
+        case _:
+            raise hook.failure(f"the argument {name!r} has values of type {values.dtype}, not numbers or texts")
+    return Arg(name, column, None if shown.all() else shown)
+
+
+def _numbers(values: NDArray[Any]) -> Numbers | Reals:
+    """Whole numbers that do not fit into 64 bits with a sign are only known roughly."""
+    if values.dtype.kind == "f" or (values.dtype == np.uint64 and values.max(initial=0) > np.iinfo(np.int64).max):
+        return values.astype(np.float64)
+    return values.astype(np.int64)
+
+
+def _rows(hook: Hook, answer: Any, count: int) -> tuple[Numbers, Numbers]:
+    try:
+        leave, arrive = (np.atleast_1d(np.asarray(rows)) for rows in answer)
+    except (TypeError, ValueError):
+        raise hook.failure("it did not give two columns of rows") from None
+    if leave.shape != arrive.shape or leave.ndim != 1:
+        raise hook.failure(f"arrows leave {leave.size} scopes and point to {arrive.size}")
+    for rows in (leave, arrive):
+        if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= count):
+            raise hook.failure(f"rows of scopes are whole numbers from 0 to {count - 1}")
+    return leave.astype(np.int64), arrive.astype(np.int64)

@@ -1,0 +1,120 @@
+"""Users' own arguments, counters and arrows, by the trace processor, in both formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import drawn
+import pytest
+from drawn import ITER, LOAD
+
+import kprof_inject
+from kprof_inject.errors import KprofError
+from kprof_inject.export.hooks import Hook, read_hooks
+from kprof_inject.export.registry import write_trace
+from kprof_inject.timeline.timeline import Timeline
+
+FILE = f"""
+import numpy as np
+from kprof_inject import export
+
+@export.scope_args
+def rows(launch, scopes):
+    is_load = scopes["scope"] == {LOAD}
+    return {{
+        "number": scopes["iteration"].astype("i8") - 5,
+        "share": np.where(is_load, scopes["duration_ns"] / 1000, np.nan),
+        "whose": np.ma.masked_array(np.where(scopes["warp"] == 0, "producer", "consumer"), ~is_load),
+    }}
+
+@export.counters(unit="GB/s")
+def rate(launch):
+    starts_ns = np.sort(launch.scopes["start_ns"])[:3]
+    return {{"read": (starts_ns, [0.5, 2.25, 0.0]), "written": (starts_ns[:1], [7])}}
+
+@export.arrows
+def handed_on(launch):
+    iterations = np.flatnonzero(launch.scopes["scope"] == {ITER})
+    return np.repeat(iterations[:1], 2), iterations[1:3]
+"""
+
+# What each format has before the names of arguments, and where it keeps a counter's unit.
+FORMATS = {".json": ("args", "track.name"), ".pftrace": ("debug", "track.name || ' ' || unit")}
+
+
+@pytest.fixture(scope="module")
+def timelines(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
+    return drawn.loops(tmp_path_factory.mktemp("captures"))[:2]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_what_hooks_give_is_drawn(timelines: list[Timeline], tmp_path: Path, ending: str) -> None:
+    (tmp_path / "hooks.py").write_text(FILE)
+    write_trace(tmp_path / f"trace{ending}", timelines, hooks=read_hooks(tmp_path / "hooks.py"))
+    prefix, unit = FORMATS[ending]
+    values = ", ".join(f"EXTRACT_ARG(arg_set_id, '{prefix}.{name}') AS {name}" for name in ("number", "share", "whose"))
+    data = (tmp_path / f"trace{ending}").read_bytes()
+    slices, counters, flows = drawn.load(
+        tmp_path / f"again{ending}",
+        [data],
+        f"SELECT name, dur, EXTRACT_ARG(arg_set_id, '{prefix}.iteration') AS iteration, "
+        f"EXTRACT_ARG(arg_set_id, '{prefix}.net_ns') AS net_ns, {values} "
+        "FROM slice WHERE category IN ('func', 'loop', 'iter', 'op')",
+        f"SELECT {unit} AS counter, ts, value FROM counter JOIN counter_track track ON track.id = track_id "
+        "WHERE counter GLOB '*GB/s' ORDER BY ts, value",
+        "SELECT a.name AS leaves, a.ts AS left_ts, b.name AS arrives, b.ts AS ts FROM flow "
+        "JOIN slice a ON a.id = slice_out JOIN slice b ON b.id = slice_in ORDER BY b.ts",
+    )
+    assert len(slices) == sum(timeline.scope_count for timeline in timelines)
+    for row in slices:
+        assert row["number"] == (-6 if row["iteration"] is None else drawn.number(row, "iteration") - 5)
+        is_load = row["name"] == "load"
+        assert row["share"] == (drawn.number(row, "net_ns") / 1000 if is_load else None)
+        assert row["whose"] in (("producer", "consumer") if is_load else (None,))
+    assert {row["whose"] for row in slices} == {"producer", "consumer", None}
+    assert [row["value"] for row in counters if row["counter"] == "read GB/s"] == [0.5, 2.25, 0.0] * 2
+    assert [row["value"] for row in counters if row["counter"] == "written GB/s"] == [7, 7]
+    assert counters[0]["ts"] == min(drawn.number(row, "ts") for row in counters) == 30
+    # Two arrows leave one iteration of each launch.
+    assert [(row["leaves"], row["arrives"]) for row in flows] == [("iter[0]", "iter[0]")] * 4
+    assert len({row["left_ts"] for row in flows}) == 2
+    assert len({row["ts"] for row in flows}) == 4
+
+
+def of_args(function: Callable[..., Any]) -> Hook:
+    return kprof_inject.export.scope_args(function)
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        (of_args(lambda launch, scopes: {"a": [1, 2]}), "'a' needs 48 values, one for each scope, and has 2"),
+        (of_args(lambda launch, scopes: {"iteration": scopes["warp"]}), "scopes already have an argument 'iteration'"),
+        (of_args(lambda launch, scopes: {"source": scopes["warp"]}), "scopes already have an argument 'source'"),
+        (of_args(lambda launch, scopes: {"a": [{}] * len(scopes)}), "values of type object, not numbers or texts"),
+        (of_args(lambda launch, scopes: scopes["nothing"]), "ValueError: no field of name nothing"),
+        (of_args(lambda launch, scopes: 3), "it gave int, not a dict of columns by their names"),
+        (kprof_inject.export.counters("B")(lambda launch: {"a": 3}), "'a' is not a pair of times and values"),
+        (
+            kprof_inject.export.counters("B")(lambda launch: {"a": ([0.5], [1])}),
+            "'a' needs a whole number of nanoseconds for each of its values",
+        ),
+        (kprof_inject.export.arrows(lambda launch: ([0], [77])), "rows of scopes are whole numbers from 0 to 47"),
+        (kprof_inject.export.arrows(lambda launch: ([0, 1], [1])), "arrows leave 2 scopes and point to 1"),
+        (kprof_inject.export.arrows(lambda launch: 3), "it did not give two columns of rows"),
+    ],
+)
+def test_what_a_hook_gives_wrongly_is_an_error_that_leaves_no_file(
+    timelines: list[Timeline], tmp_path: Path, hook: Hook, said: str
+) -> None:
+    with pytest.raises(KprofError) as raised:
+        write_trace(tmp_path / "trace.json", timelines[:1], hooks=[hook])
+    assert said in raised.value.what
+    assert "call it by itself" in raised.value.hint
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_hook_is_still_a_function() -> None:
+    assert kprof_inject.export.scope_args(lambda launch, scopes: launch + scopes)(1, 2) == 3
