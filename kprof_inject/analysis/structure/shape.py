@@ -16,6 +16,8 @@ _ATTRIBUTES = {
     "threads in a warp": ("warp_size", "ttg.threads-per-warp"),
 }
 """By what it is called: the word for programs, and the attribute."""
+_MOST_REGISTERS = "ttg.maxnreg"
+"""Of the program's option ``maxnreg``; missing if there is no limit."""
 _TARGET = re.compile(r'ttg\.target"?\s*=\s*"([^"]*)"')
 
 
@@ -29,9 +31,16 @@ def module_changes(a: Module, b: Module) -> Iterator[tuple[str, str]]:
         before, after = _number(text_a, name), _number(text_b, name)
         if before is not None and after is not None and before != after:
             yield word, f"{before} → {after} {called}"
+    most_a, most_b = (_number(text, _MOST_REGISTERS) for text in (text_a, text_b))
+    if most_a != most_b:
+        yield "maxnreg", f"registers per thread limited to {_limit(most_a)} → {_limit(most_b)}"
     partitions_a, partitions_b = _partitions(a), _partitions(b)
     if partitions_a != partitions_b:
         yield "partitions", f"partitions: {', '.join(partitions_a) or 'none'} → {', '.join(partitions_b) or 'none'}"
+
+
+def _limit(registers: int | None) -> str:
+    return "no limit" if registers is None else str(registers)
 
 
 def _attributes(module: Module) -> str:

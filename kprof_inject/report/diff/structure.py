@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,14 +23,21 @@ from kprof_inject.workspace import snapshot_beside
 
 _MOST_PLACES = 6
 _WHOLE = "the whole kernel"
+_OUTSIDE = "outside of loops"
 # What a build takes of the SM, and what is compiled into it from outside.
 _BUILD = ("registers", "spills", "shared bytes", "CTAs per SM")
+# What of the kernel as a whole acts on code that is the same. More registers, or more shared memory, do so only by
+# fewer CTAs on an SM.
+_ACTS_EVERYWHERE = frozenset(
+    {"target", "num_warps", "num_ctas", "warp_size", "maxnreg", "partitions", "spills", "CTAs-per-SM"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPart:
-    """A loop of B, or what stands outside of loops (``name`` is then that of the whole kernel), with all that changed
-    in it. ``explained`` is its part of the launch's change, None if the launch did not change or that is not known."""
+    """A loop of B, what stands outside of loops, or the kernel as a whole, with all that changed in it. ``explained``
+    is its part of the launch's change, None if the launch did not change or that is not known. What changed in the
+    kernel as a whole, and acts everywhere, explains what the code takes that is the same."""
 
     name: str
     changes: tuple[Change, ...]
@@ -58,9 +65,13 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     by_part: dict[str, list[Change]] = {}
     for change in (*_build_changes(diff), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
-    parts = [ChangedPart(name, tuple(found), *places.weight(name)) for name, found in by_part.items()]
+    acts = any(change.id in _ACTS_EVERYWHERE for change in by_part.get(_WHOLE, ()))
+    parts = [
+        ChangedPart(name, tuple(found), *(places.weight(name) if name != _WHOLE else places.rest(by_part, acts)))
+        for name, found in by_part.items()
+    ]
     parts.sort(key=lambda part: -(part.explained or 0.0))
-    return Structure(tuple(parts), places.unexplained(list(by_part)))
+    return Structure(tuple(parts), places.unexplained([part.explained for part in parts]))
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -100,15 +111,15 @@ class _Places:
         self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0])]
         loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
         # By index: several scopes may have one name.
-        self._part_of_scope = [self._tables[1][loop].name if loop is not None else _WHOLE for loop in loops]
+        self._part_of_scope = [self._tables[1][loop].name if loop is not None else _OUTSIDE for loop in loops]
 
     def part_of(self, change: Change) -> str:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it."""
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
-            found = [part for operation in operations if (part := self._part(side, operation)) != _WHOLE]
+            found = [part for operation in operations if (part := self._part(side, operation)) != _OUTSIDE]
             if found:
                 return found[0]
-        return _WHOLE
+        return _OUTSIDE if change.operations_a or change.operations_b else _WHOLE
 
     def _part(self, side: int, operation: Operation) -> str:
         line = self._modules[side].line_numbers([operation.start])[0]
@@ -116,10 +127,10 @@ class _Places:
         inside = [
             index
             for index, scope in enumerate(table)
-            if scope.kind == ScopeKind.LOOP and scope.lines and scope.lines[0] <= line <= scope.lines[1]
+            if _is_loop(table, index) and scope.lines and scope.lines[0] <= line <= scope.lines[1]
         ]
         if not inside:
-            return _WHOLE
+            return _OUTSIDE
         return table[inside[-1]].name if side else self._renamed[inside[-1]]
 
     def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
@@ -127,16 +138,31 @@ class _Places:
         scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
-    def unexplained(self, parts: Sequence[str]) -> float | None:
-        """How much of the launch's change lies in other parts, or in no scope at all."""
-        weights = [self.weight(part)[1] for part in parts]
+    def rest(self, parts: Container[str], acts: bool) -> tuple[tuple[ScopeChange, ...], float | None]:
+        """The same of the scopes that are in none of these parts, if what changed in the whole kernel ``acts`` there;
+        no scope and nothing if it does not."""
+        if not acts:
+            return (), None
+        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope[scope.index_b] not in parts)
+        return scopes, _sum([scope.explained for scope in scopes])
+
+    def unexplained(self, weights: Sequence[float | None]) -> float | None:
+        """How much of the launch's change no part explains: it lies elsewhere, or in no scope at all."""
         known = _sum([scope.explained for scope in self._diff.scopes])
         return None if known is None else 1 - sum(weight or 0.0 for weight in weights)
 
 
+def _is_loop(table: Sequence[ScopeInfo], index: int) -> bool:
+    """Whether a scope stands for a loop: iterations do where the loop around them was not recorded."""
+    scope = table[index]
+    if scope.kind != ScopeKind.ITERATION:
+        return scope.kind == ScopeKind.LOOP
+    return scope.parent < 0 or table[scope.parent].kind != ScopeKind.LOOP
+
+
 def _loop_of(table: Sequence[ScopeInfo], index: int) -> int | None:
     """The innermost loop around a scope, itself included."""
-    while index >= 0 and table[index].kind != ScopeKind.LOOP:
+    while index >= 0 and not _is_loop(table, index):
         index = table[index].parent
     return index if index >= 0 else None
 
@@ -182,8 +208,7 @@ def _weighed(part: ChangedPart) -> str:
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
-    where = "outside of loops, " if part.name == _WHOLE else ""
-    explained = [] if part.explained is None else [f"{where}{percent(part.explained)} of the change"]
+    explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
     told = [*explained, *means[:1]]
     return f": {'; '.join(told)}" if told else ""
 

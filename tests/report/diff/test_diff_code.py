@@ -1,0 +1,94 @@
+"""How much of a launch's change is where the code changed: in a loop, outside of loops, or everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from buffers import Scope
+from golden import FIXTURES
+from known_sides import ITER_NS, SCOPES, usual
+
+from kprof_inject.capture.resources import KernelResources
+from kprof_inject.capture.schema import TTGIR_FILE
+from kprof_inject.report.diff.kernel_diff import diff_captures
+from kprof_inject.report.diff.structure import Structure, structure_of
+from kprof_inject.timeline.timeline import Timeline
+
+TEXT = (FIXTURES / "3.6.0/cuda-90/matmul.ttgir").read_text()
+LINES = TEXT.splitlines()
+BEGIN = 1 + next(at for at, line in enumerate(LINES) if "scf.for" in line)
+END = 1 + next(at for at, line in enumerate(LINES) if at > BEGIN and "scf.yield" in line)
+
+
+def one_stage_less(text: str) -> str:
+    return re.sub(r"(ttg\.async_wait .*)\{num = 2 : i32\}", r"\1{num = 0 : i32}", text)
+
+
+def limited(text: str) -> str:
+    return text.replace("module attributes {", 'module attributes {"ttg.maxnreg" = 96 : i32, ', 1)
+
+
+def with_code(timelines: Sequence[Timeline], text: str, registers: int, spills: int) -> list[Timeline]:
+    """The same launches, of a kernel with this text that takes so much, whose scopes stand around its loop."""
+    kernel = timelines[0].launch.kernel
+    (kernel.folder / TTGIR_FILE).write_text(text)
+    table = kernel.scopes
+    lines = {"func": (1, len(LINES)), "loop": (BEGIN, END), "iter": (BEGIN + 1, END - 1)}
+    scopes = tuple(replace(scope, lines=lines[scope.kind]) for scope in table.scopes)
+    clean = KernelResources(registers=registers, spills=spills, shared_bytes=1000)
+    kernel = replace(kernel, scopes=replace(table, scopes=scopes), clean=clean)
+    return [replace(one, launch=replace(one.launch, kernel=kernel)) for one in timelines]
+
+
+def compared(
+    folder: Path, text: str, *, registers: int = 100, spills: int = 0, scopes: Sequence[Scope] = SCOPES
+) -> Structure:
+    """B has this text, takes so much, and its iterations are a fifth longer."""
+    a = with_code(usual(folder / "a", 1, scopes=scopes), TEXT, 100, 0)
+    b = with_code(usual(folder / "b", 2, iter_ns=1.2 * ITER_NS, scopes=scopes), text, registers, spills)
+    (kernel,) = diff_captures(a, b).kernels
+    found = structure_of(kernel)
+    assert found is not None
+    return found
+
+
+def told(found: Structure) -> dict[str, float | None]:
+    return {part.name: part.explained for part in found.parts}
+
+
+def test_what_changed_in_a_loop_explains_what_the_loop_lost(tmp_path: Path) -> None:
+    found = compared(tmp_path, one_stage_less(TEXT))
+    assert told(found) == {"loop[0]": pytest.approx(1, abs=0.05)}
+    assert found.unexplained == pytest.approx(0, abs=0.05)
+
+
+def test_spills_explain_what_is_lost_where_the_code_is_the_same(tmp_path: Path) -> None:
+    found = compared(tmp_path, limited(TEXT), spills=40)
+    assert told(found) == {"the whole kernel": pytest.approx(1, abs=0.05)}
+    (part,) = found.parts
+    assert [change.text for change in part.changes] == [
+        "spills 0 → 40",
+        "registers per thread limited to no limit → 96",
+    ]
+    assert found.unexplained == pytest.approx(0, abs=0.05)
+
+
+def test_spills_do_not_explain_what_a_changed_loop_lost(tmp_path: Path) -> None:
+    found = told(compared(tmp_path, one_stage_less(limited(TEXT)), spills=40))
+    assert found == {"loop[0]": pytest.approx(1, abs=0.05), "the whole kernel": pytest.approx(0, abs=0.05)}
+
+
+def test_more_registers_alone_explain_nothing(tmp_path: Path) -> None:
+    found = compared(tmp_path, TEXT, registers=120)
+    assert told(found) == {"the whole kernel": None}
+    assert found.unexplained == pytest.approx(1)
+
+
+def test_iterations_stand_for_a_loop_that_was_not_recorded(tmp_path: Path) -> None:
+    scopes = [SCOPES[0], replace(SCOPES[1], kind="iter", name="keys"), replace(SCOPES[2], kind="func", name="inner")]
+    found = told(compared(tmp_path, one_stage_less(TEXT), scopes=scopes))
+    assert found == {"keys": pytest.approx(1, abs=0.05)}
