@@ -37,12 +37,15 @@ from kprof_inject.pipeline.sides import Rounds, Side
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.structure import change_json, changes_between
 from kprof_inject.report.diff.table import diff_json
+from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 
 PROGRAM = Path(__file__).resolve().with_name("kernels.py")
 SELECTORS = ("func", "loop", "iter")
 LAUNCHES = "20"
+# Room for all records of each kernel.
+BUFFER = ("--buffer-bytes", "8192")
 LEAST_ATTRIBUTED = 0.8
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 # What else the compiler does where it does not pipeline a load.
@@ -157,16 +160,13 @@ class Changed:
                 return False
         return True
 
-    def timelines(self) -> list[Timeline]:
-        return [one for folder in self.side.captures() for one in decode_capture(read_capture(folder), say)]
-
 
 def profiled(
     seeds: Sequence[Seed], plain: Mapping[str, Built], seeded: Mapping[str, Built], rounds: int, folder: Path
 ) -> Iterator[Outcome]:
     """Each change is a side, and all sides take turns."""
     program = (sys.executable, str(PROGRAM), "--launches", LAUNCHES)
-    runs = Rounds(rounds, SELECTORS, "*", "all", program)
+    runs = Rounds(rounds, SELECTORS, "*", "all", program, BUFFER)
     first = Changed(Side("plain", folder / "plain", arguments=tuple(plain)), {})
     if not first.profile_once(runs):
         raise SystemExit("the plain kernels could not be profiled")
@@ -190,24 +190,35 @@ def profiled(
             say(f"{name}: round {number + 1} of {rounds}")
             if (number, name) != (0, "plain") and name not in failed and not changed.profile_once(runs):
                 failed.add(name)
-    timelines = {name: changed.timelines() for name, changed in sides.items() if name not in failed}
-    for seed in seeds:
-        if not {"plain", seed.change} <= timelines.keys():
-            yield Outcome(seed, "-", False, "-", ["could not be profiled"], [])
-            continue
-        values = diff_json(diff_captures(*(of_kernel(timelines[side], seed.kernel) for side in ("plain", seed.change))))
-        (folder / f"{seed.name}.json").write_text(json.dumps(values, indent=1))
-        (compared,) = values["kernels"]
-        yield of_times(seed, compared)
+    with ProcessPoolExecutor(min(len(seeds), os.cpu_count() or 1)) as pool:
+        waiting = {
+            seed.name: pool.submit(compared, seed.name, first.side, sides[seed.change].side, folder)
+            for seed in seeds
+            if seed.change not in failed
+        }
+        for seed in seeds:
+            if seed.name in waiting:
+                yield of_times(seed, waiting[seed.name].result())
+            else:
+                yield Outcome(seed, "-", False, "-", ["could not be profiled"], [])
+
+
+def compared(name: str, plain: Side, changed: Side, folder: Path) -> Mapping[str, Any]:
+    """What ``diff --json`` has of a pair; it is kept in the folder, too."""
+    kernel = SEEDS[name].kernel
+    values = diff_json(diff_captures(*(timelines(side, kernel) for side in (plain, changed))))
+    (folder / f"{name}.json").write_text(json.dumps(values, indent=1))
+    (found,) = values["kernels"]
+    return found
+
+
+def timelines(side: Side, name: str) -> list[Timeline]:
+    kernel = Choice(kernels=(KERNELS[name].function.__name__,))
+    return [one for folder in side.captures() for one in decode_capture(read_capture(folder), say, kernel)]
 
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def of_kernel(timelines: Sequence[Timeline], name: str) -> list[Timeline]:
-    function = KERNELS[name].function.__name__
-    return [one for one in timelines if one.launch.kernel.name == function]
 
 
 def row(outcome: Outcome) -> str:

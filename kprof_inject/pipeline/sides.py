@@ -10,16 +10,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.quantities import listed, size_text
+from kprof_inject.timeline.fit import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, is_workspace
 
 Say = Callable[[str], None]
+
+_MOST_KERNELS = 3
 
 # Where the package lies: another interpreter need not have it installed.
 _PACKAGE_ROOT = Path(__file__).parents[2]
@@ -75,43 +81,68 @@ def require_usable(sides: Sequence[Side]) -> None:
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """How often to capture each side, and what: ``selectors`` as ``insert`` takes them, ``kernel`` a glob, ``launches``
-    as ``run`` takes them."""
+    and ``buffer``, its options for the size of the buffer, as ``run`` takes them."""
 
     count: int
     selectors: Sequence[str]
     kernel: str
     launches: str
     program: Sequence[str]
+    buffer: Sequence[str] = ()
 
     def steps(self, side: Side) -> list[list[str]]:
         """The commands of one round. The program is timed without records in each, too."""
-        workspace, program = str(side.workspace), ["--", *self.program, *side.arguments]
         at = [word for selector in self.selectors for word in ("--at", selector)]
         return [
-            ["dump", "-o", workspace, "--kernel", self.kernel, *program],
-            ["insert", workspace, *at],
-            ["run", workspace, "--kernel", self.kernel, "--launches", self.launches, *program],
+            ["dump", "-o", str(side.workspace), "--kernel", self.kernel, *self._program(side)],
+            ["insert", str(side.workspace), *at],
+            self.recording(side),
         ]
+
+    def recording(self, side: Side) -> list[str]:
+        """The command that captures what the others of a round have prepared."""
+        options = ["--kernel", self.kernel, "--launches", self.launches, *self.buffer]
+        return ["run", str(side.workspace), *options, *self._program(side)]
+
+    def _program(self, side: Side) -> list[str]:
+        return ["--", *self.program, *side.arguments]
 
 
 def profile_in_turn(sides: Sequence[Side], rounds: Rounds, say: Say) -> list[list[Timeline]]:
-    """Capture each side so often, one after the other, so that what the clock does falls on all of them. Returns the
-    launches of each. Raises ``KprofError`` if a side's program fails."""
-    before = [side.captures() for side in sides]
+    """Capture each side so often, one after the other, so that what the clock does falls on all of them. Where records
+    of the first round were lost, it is recorded once more, and all sides have room for all records from then on.
+    Returns the launches of each. Raises ``KprofError`` if a side's program fails."""
+    captures: list[list[Path]] = [[] for _ in sides]
     for number in range(rounds.count):
-        for side in sides:
+        for side, captured in zip(sides, captures, strict=True):
             say(f"{side.name}: round {number + 1} of {rounds.count}")
             for step in rounds.steps(side):
                 _run(side, step)
+            captured.append(side.captures()[-1])
+        if number == 0 and (buffer := _larger_buffer([captured[0] for captured in captures], say)):
+            rounds = replace(rounds, buffer=buffer)
+            for side, captured in zip(sides, captures, strict=True):
+                _run(side, rounds.recording(side))
+                captured[0] = side.captures()[-1]
     return [
-        [
-            timeline
-            for folder in side.captures()
-            if folder not in old
-            for timeline in decode_capture(read_capture(folder), say)
-        ]
-        for side, old in zip(sides, before, strict=True)
+        [timeline for folder in captured for timeline in decode_capture(read_capture(folder), say)]
+        for captured in captures
     ]
+
+
+def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
+    """Options of ``run`` with which none of these had lost a record; none if none was lost, or if that takes too much
+    memory."""
+    fit = fitted_buffer([launch for folder in captures for launch in read_capture(folder).launches], Mode())
+    if fit is None:
+        return ()
+    kernels = listed(list(dict.fromkeys(need.kernel.name for need in fit.losses)), _MOST_KERNELS)
+    if fit.launch_bytes > MOST_LAUNCH_BYTES:
+        say(f"{kernels} lost records; keeping all would take {size_text(fit.launch_bytes)} for one launch")
+        return ()
+    options = ("--buffer", fit.mode.buffer, "--buffer-bytes", str(fit.mode.buffer_bytes))
+    say(f"{kernels} lost records: all sides are recorded again, with {' '.join(options)}")
+    return options
 
 
 def _run(side: Side, words: Sequence[str]) -> None:
