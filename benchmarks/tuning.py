@@ -27,14 +27,16 @@ from timed_example import load_example
 from triton.runtime.errors import OutOfResources
 
 import kprof_inject
+from kprof_inject.results import Results
 
 Configuration = Mapping[str, int]
 Launch = Callable[[], object]
 
 MOST_BEHIND = 0.10
 LEAST_GAIN = 0.01
-RECORDS = ("func", "loop", "iter", "op(*wait*)")
-ROOM_FOR_ALL = kprof_inject.Mode(buffer="global", buffer_bytes=1 << 16)
+RECORDS = ("func", "loop", "iter")
+COPIES = "op(ttg.async_wait)"
+ROOM_FOR_ALL = kprof_inject.Mode(buffer_bytes=8192)
 GRAPH_LAUNCHES = 20
 TURNS = 40
 
@@ -185,11 +187,19 @@ def graph_us(graph: torch.cuda.CUDAGraph) -> float:
     return begin.elapsed_time(end) * 1000 / GRAPH_LAUNCHES
 
 
-def findings_of(launch: Launch) -> list[tuple[str, str]]:
-    """The rules that found something, and their advice, in order."""
-    with kprof_inject.profile(at=RECORDS, launches="last", mode=ROOM_FOR_ALL) as profile:
+def recorded(launch: Launch, selectors: Sequence[str]) -> Results | None:
+    """None where a selector finds nothing."""
+    with kprof_inject.profile(at=selectors, launches="last", mode=ROOM_FOR_ALL) as profile:
         for _ in range(3):
             launch()
+    return profile if profile.timelines else None
+
+
+def findings_of(launch: Launch) -> list[tuple[str, str]]:
+    """The rules that found something, and their advice, in order."""
+    profile = recorded(launch, [*RECORDS, COPIES]) or recorded(launch, RECORDS)
+    if profile is None:
+        raise SystemExit("nothing was recorded")
     (report,) = profile.reports
     print(f"    limit: {report.limit.sentence}; {report.verdict.headline}", flush=True)
     return [(finding.rule, finding.text) for finding in report.findings]
