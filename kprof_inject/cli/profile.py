@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -31,11 +33,13 @@ from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.pipeline.programs import dump, run, run_and_fit
+from kprof_inject.pipeline.merging import merge_into
+from kprof_inject.pipeline.programs import dump, run, run_and_fit, torch_traces
 from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.program import STOPPED, kept_input, require_startable
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.style import Style
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 
@@ -48,6 +52,12 @@ from kprof_inject.workspace_lock import held
 @capture_options
 @trace_option
 @layout_option
+@click.option(
+    "--torch-profiler",
+    is_flag=True,
+    help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
+    "into that trace.",
+)
 @json_option
 @program_argument
 @click.pass_context
@@ -61,6 +71,7 @@ def command(
     fit: bool,
     trace_path: Path | None,
     layout: str | None,
+    torch_profiler: bool,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
@@ -87,7 +98,8 @@ def command(
                     hint=f"profile it with < FILE, or continue with: kprof-inject run {workspace} -- PROG",
                 )
             step = run_and_fit if fit else run
-            capture_folder, exit_code = step(opened, choice, mode, program, program_input, say)
+            recording = replace(choice, torch_trace=torch_profiler)
+            capture_folder, exit_code = step(opened, recording, mode, program, program_input, say)
         except KprofError:
             _say_what_is_left(opened)
             raise
@@ -102,7 +114,20 @@ def command(
         else:
             print_report(reports)
             say_next(workspace, reports)
+        if torch_profiler:
+            _merge(capture_folder, timelines, workspace / "torch_trace.kprof.json.gz", layout)
     ctx.exit(exit_code or dump_exit_code)
+
+
+def _merge(capture_folder: Path, timelines: Sequence[Timeline], output: Path, layout: str | None) -> None:
+    traces = torch_traces(capture_folder)
+    if not traces:
+        raise KprofError(
+            "torch.profiler left no trace: the program was killed, or it does not use torch",
+            hint="use torch.profiler in the program, and kprof-inject trace --into TRACE",
+        )
+    for line in merge_into(traces, timelines, output, layout).lines():
+        say(line)
 
 
 def _say_what_is_left(workspace: Workspace) -> None:

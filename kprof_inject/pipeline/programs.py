@@ -21,13 +21,14 @@ from kprof_inject.runtime.launching.launches import LaunchChoice
 from kprof_inject.runtime.packages import install_command, missing_to_run
 from kprof_inject.runtime.process_report import Reports, read_reports
 from kprof_inject.runtime.program import STOPPED, ProgramInput, is_run_by_us, run_program
-from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.session import TORCH_TRACE, Session
 from kprof_inject.timeline.fit import Need, fitted_buffer
 from kprof_inject.timeline.trust import is_comparable, usable_times
 from kprof_inject.workspace import Workspace
 
 Say = Callable[[str], None]
 
+_TORCH_TRACES = TORCH_TRACE.format(process="*")
 _MOST_UNREACHED = 5
 _MOST_NAMES = 5
 
@@ -144,15 +145,23 @@ def capture(
         max_launches=choice.max_launches,
         replays=choice.replays.among(_hard_to_time(workspace)),
         mode=mode,
+        torch_trace=choice.torch_trace,
     )
     try:
         exit_code = run_program(program, session, workspace.new_cache_folder("run"), program_input)
     finally:
         workspace.forget_if_empty(folder)
     reports = read_reports(reports_folder)
+    for trace in reports_folder.glob(_TORCH_TRACES) if folder.exists() else ():
+        trace.replace(folder / trace.name)
     if not any(folder.glob(f"*/{LAUNCHES_FILE}")):
         raise _nothing_saved(folder, exit_code, reports, choice, program)
     return exit_code, reports
+
+
+def torch_traces(capture_folder: Path) -> list[Path]:
+    """Those that the processes of a run wrote of themselves."""
+    return sorted(capture_folder.glob(_TORCH_TRACES))
 
 
 def _hard_to_time(workspace: Workspace) -> list[str]:

@@ -30,8 +30,9 @@ from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
-from kprof_inject.runtime.recording import Plan, RunStep, remove_binaries
+from kprof_inject.runtime.recording import Plan, Plans, RunStep, remove_binaries
 from kprof_inject.runtime.session import Session
+from kprof_inject.runtime.torch_trace import TorchTrace
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 
@@ -40,7 +41,12 @@ def install(session: Session, report: ProcessReport) -> None:
     device = devices_of_process()
     replays = KernelReplays(device, session, report)
     capture = LaunchCapture(session, report, device, replays)
-    step = RunStep(session, report, device, capture, WorkspacePlans(session, report))
+    plans: Plans = WorkspacePlans(session, report)
+    if session.torch_trace:
+        trace = TorchTrace(Path(session.reports), report)
+        plans = _TracedPlans(plans, trace)
+        at_end(trace.finish)
+    step = RunStep(session, report, device, capture, plans)
     launcher.wrap_loading()
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
@@ -79,6 +85,20 @@ class WorkspacePlans:
 
     def _leave_alone(self, variant: DumpedKernel, reason: str) -> None:
         self.report.add_kernel(variant.variant, variant.name, "left alone", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _TracedPlans:
+    """The plans of another; the first that there is starts the trace."""
+
+    plans: Plans
+    trace: TorchTrace
+
+    def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
+        plan = self.plans.plan_of(variant, plain)
+        if plan is not None:
+            self.trace.start()
+        return plan
 
 
 Insert = Callable[[Workspace, DumpedKernel], None]

@@ -15,14 +15,17 @@ from kprof_inject.runtime.launching.launches import NO_REPLAYS, ReplayChoice
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
 
+TORCH_TRACE = "torch_trace.{process}.json.gz"
+"""Beside the reports: the trace of ``torch.profiler`` of a process, by its number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
     """What the command line tells the processes of the program: one JSON file, named in the environment.
 
     ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
-    absolute. ``experiment`` is the folder for what ``causal`` finds out, and ``seconds`` what it takes for each
-    kernel at most."""
+    absolute. ``torch_trace`` has each process trace itself with ``torch.profiler``. ``experiment`` is the folder for
+    what ``causal`` finds out, and ``seconds`` what it takes for each kernel at most."""
 
     step: str
     workspace: str
@@ -34,6 +37,7 @@ class Session:
     max_launches: int = 0
     replays: ReplayChoice = NO_REPLAYS
     mode: Mode = field(default_factory=Mode)
+    torch_trace: bool = False
     experiment: str = ""
     seconds: float = 0.0
     run: str = field(default_factory=lambda: os.urandom(8).hex())

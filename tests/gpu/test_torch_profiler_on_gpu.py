@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from program_runs import PROGRAMS, ProgramRuns
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 KERNELS = ("counted_kernel", "decay_kernel", "root_kernel", "triton_poi_")
 STEPS = 4
 
@@ -21,19 +24,15 @@ def runs(tmp_path: Path) -> Iterator[ProgramRuns]:
         yield runs
 
 
-def require_ctas_in_bars(path: Path, ranks: int) -> None:
-    """By the file alone: our slices against the kernels with their correlation, on their GPU."""
-    trace = json.loads(path.read_text())
+def require_ctas_in_bars(trace: dict[str, Any], launches: int) -> None:
+    """By the trace alone: our slices against the kernels with their correlation, on their GPU."""
     facts = trace["kprof_inject"]
     print(json.dumps({"devices": facts["devices"], "not_matched": facts["not_matched"]}, indent=1))
     slices = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-    launches = [event for event in slices if event["cat"] == "launch"]
-    assert len(launches) == ranks * STEPS * len(KERNELS), facts["not_matched"]
-    assert len(launches) == len(facts["launches"])
-    # The launches before the profiler was on are not in its trace, and have to be told so.
-    assert all("by the host's clock" in one["reason"] for one in facts["not_matched"]), facts["not_matched"]
+    drawn = [event for event in slices if event["cat"] == "launch"]
+    assert len(drawn) == launches, facts["not_matched"]
     bars = [event for event in slices if event["cat"] == "kernel"]
-    for launch, known in zip(launches, facts["launches"], strict=True):
+    for launch, known in zip(drawn, facts["launches"], strict=True):
         mine = [bar for bar in bars if bar["args"]["correlation"] == known["correlation"]]
         inside = [event for event in slices if event["pid"] == launch["pid"]]
         error_us = known["error_ns"] / 1000 + 0.001
@@ -45,8 +44,17 @@ def require_ctas_in_bars(path: Path, ranks: int) -> None:
             )
             for bar in mine
         ), (launch, mine)
-        assert any(launch["name"].startswith(name) for name in KERNELS)
     assert all(device["error_ns"] < 5_000 for device in facts["devices"]), facts["devices"]
+
+
+def require_steps(path: Path, ranks: int) -> None:
+    trace = json.loads(path.read_text())
+    require_ctas_in_bars(trace, ranks * STEPS * len(KERNELS))
+    # The launches before the profiler was on are not in its trace, and have to be told so.
+    not_matched = trace["kprof_inject"]["not_matched"]
+    assert all("by the host's clock" in one["reason"] for one in not_matched), not_matched
+    launched = [event["name"] for event in trace["traceEvents"] if event.get("cat") == "launch"]
+    assert all(any(name.startswith(known) for known in KERNELS) for name in launched)
 
 
 def test_a_training_step_with_kernels_of_ours_and_of_inductor(runs: ProgramRuns) -> None:
@@ -54,7 +62,15 @@ def test_a_training_step_with_kernels_of_ours_and_of_inductor(runs: ProgramRuns)
     runs.start_kprof("profile", "--at", "func", "--launches", "all", "--", *program).wait()
     merged = runs.start_kprof("trace", "kprof_out", "--into", "torch_trace.0.json").wait()
     print(merged.stderr)
-    require_ctas_in_bars(runs.folder / "torch_trace.0.kprof.json", 1)
+    require_steps(runs.folder / "torch_trace.0.kprof.json", 1)
+
+
+def test_a_program_that_does_not_profile_itself(runs: ProgramRuns) -> None:
+    program = (sys.executable, EXAMPLES / "matmul.py", "--repeat", "6")
+    ended = runs.start_kprof("profile", "--torch-profiler", "--launches", "all", "--at", "func", "--", *program).wait()
+    print(ended.stderr)
+    merged = gzip.decompress((runs.folder / "kprof_out/torch_trace.kprof.json.gz").read_bytes())
+    require_ctas_in_bars(json.loads(merged), 6)
 
 
 @pytest.mark.skipif(not Path("/dev/nvidia1").exists(), reason="needs two GPUs")
@@ -67,4 +83,4 @@ def test_two_ranks_on_two_gpus(runs: ProgramRuns) -> None:
     runs.start_kprof("profile", "--at", "func", "--launches", "all", "--", *program).wait()
     traces = [word for rank in (0, 1) for word in ("--into", f"torch_trace.{rank}.json")]
     print(runs.start_kprof("trace", "kprof_out", *traces, "-o", "both.json").wait().stderr)
-    require_ctas_in_bars(runs.folder / "both.json", 2)
+    require_steps(runs.folder / "both.json", 2)

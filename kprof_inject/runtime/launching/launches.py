@@ -93,13 +93,14 @@ PROCESS_SECONDS = 20.0
 class LaunchChoice:
     """What one run keeps: of kernels whose names match ``kernel``, the launches that ``launches`` names, and of those
     at most ``max_launches`` (0: no limit) and ``max_bytes`` of buffers in each process. ``replays`` are launches that
-    are made to time them."""
+    are made to time them; with ``torch_trace``, each process traces itself with ``torch.profiler``."""
 
     launches: LaunchFilter = LastLaunch()
     kernel: str = "*"
     max_launches: int = 0
     max_bytes: int = 1 << 30
     replays: ReplayChoice = REPLAYS
+    torch_trace: bool = False
 
 
 _WORDS: dict[str, LaunchFilter] = {

@@ -1,0 +1,95 @@
+"""The trace of ``torch.profiler`` that a process makes of itself, and the program's own beside it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fake_runs import REAL_TORCH
+from programs.child import clean_environment, run_child
+
+from kprof_inject.runtime.process_report import ProcessReport, read_reports
+from kprof_inject.runtime.torch_trace import TorchTrace
+
+PROGRAM = """
+from fake_gpu.program import gpu  # isort: skip  (before Triton)
+import torch
+from fake_gpu.kernels import scale
+
+x = torch.arange(1, 17, dtype=torch.float32)
+for n in range(3):
+    scale[(16,)](x, torch.zeros_like(x), n)
+    torch.cumsum(x, 0)
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Iterator[TorchTrace]:
+    made = torch.autograd.profiler.profile.__init__
+    trace = TorchTrace(tmp_path, ProcessReport(str(tmp_path)))
+    yield trace
+    trace.finish()
+    torch.autograd.profiler.profile.__init__ = made  # type: ignore[method-assign]
+
+
+def names_in(folder: Path) -> set[str]:
+    (path,) = folder.glob("torch_trace.*.json.gz")
+    assert path.name == f"torch_trace.{os.getpid()}.json.gz"
+    return {event["name"] for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]}
+
+
+def test_it_lasts_until_the_program_starts_its_own(
+    trace: TorchTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace.start()
+    trace.start()
+    torch.cumsum(torch.ones(3), 0)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
+        torch.cumprod(torch.ones(3), 0)
+    assert "aten::cumprod" in {event.key for event in own.key_averages()}
+    trace.finish()
+    assert "aten::cumsum" in names_in(tmp_path)
+    assert "aten::cumprod" not in names_in(tmp_path)
+    assert "ends here: the program starts its own profiler" in capsys.readouterr().err
+
+
+def test_in_another_thread_it_is_not_started(
+    trace: TorchTrace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    thread = threading.Thread(target=trace.start)
+    thread.start()
+    thread.join()
+    trace.finish()
+    assert not list(tmp_path.glob("*torch_trace*"))
+    assert "not launched by the main thread" in capsys.readouterr().err
+
+
+def test_a_failure_is_reported_and_goes_no_further(
+    trace: TorchTrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(torch.profiler, "supported_activities")
+    trace.start()
+    trace.finish()
+    assert read_reports(tmp_path).errors[0].startswith("starting torch.profiler: AttributeError")
+
+
+def test_profile_traces_the_run_with_records(tmp_path: Path) -> None:
+    """There are no kernels in it without a GPU: it cannot be merged, which is said behind the report."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "kprof_inject", "profile", "--torch-profiler", "--no-replay", "--", "program.py"]
+    ended = run_child(command, tmp_path, env={**clean_environment(tmp_path), "PYTHONPATH": REAL_TORCH})
+    assert ended.exit_code == 1
+    assert "scale #2" in ended.stdout
+    (path,) = (tmp_path / "kprof_out/captures/001").glob("torch_trace.*.json.gz")
+    assert f"{path.relative_to(tmp_path)}" in ended.stderr.splitlines()[-2]
+    names = [event["name"] for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]]
+    # It begins when the first kernel is compiled.
+    assert names.count("aten::cumsum") == 3
+    assert names.count("aten::zeros_like") == 2
