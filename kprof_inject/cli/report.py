@@ -59,8 +59,8 @@ def command(
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)
-    experiments = experiments_at(place)
-    reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say, choice)]
+    experiments, captured = experiments_at(place), capture.launches
+    reports = [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
     if as_json:

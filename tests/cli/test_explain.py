@@ -15,6 +15,7 @@ from buffers import SM_CLOCK_HZ, Cta, Scope, buffer_words, end, kernel_json, sav
 from command_line import CommandLine
 from pages import files_of
 from programs.child import REPO
+from several_kernels import three_kernels
 
 from kprof_inject.workspace import Workspace
 
@@ -70,6 +71,14 @@ def test_kernel_and_launch_can_be_named(kprof: CommandLine) -> None:
     ended = kprof("explain", CAPTURE, "--kernel", "other")
     assert ended.exit_code == 1
     assert ended.errors() == ["error: --kernel other matches nothing"]
+
+
+@pytest.mark.parametrize("chosen", [(), ("--kernel", "long"), ("--launch", "1")])
+def test_what_is_of_the_program_is_of_the_whole_capture(kprof: CommandLine, chosen: tuple[str, ...]) -> None:
+    three_kernels(kprof.folder / "capture")
+    kernel = explained(kprof, "capture", *chosen)["kernel"]
+    assert (kernel["name"], kernel["share_of_program"]) == ("long", 0.6)
+    assert (kernel["launches_in_program"], kernel["launches_captured"]) == (10, 2)
 
 
 def test_questions_have_one_figure_each(kprof: CommandLine) -> None:

@@ -89,7 +89,7 @@ def _subject(kernel: KernelOverview) -> Subject:
         name=short_name(kernel.name),
         variant=short_name(summary.variant),
         launch=summary.launch,
-        launches_captured=len(kernel.reports),
+        launches_captured=kernel.captured,
         launches_in_program=kernel.launches,
         share_of_program=known_figure(kernel.share),
         time_ns=summary.duration_ns,
