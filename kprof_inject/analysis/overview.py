@@ -6,10 +6,11 @@ kernel was launched, and mostly how long it takes, is known of launches that nob
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import median
 
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.timeline.trust import median_time_ns
@@ -42,6 +43,31 @@ class KernelOverview:
     def known_launches(self) -> int:
         """How often the program launched it; if that is not known, how many launches the capture has."""
         return self.captured if self.launches is None else self.launches
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFinding(Finding):
+    """A finding among those of other launches and kernels."""
+
+    kernel: str
+    launch: int
+    share_of_program: float | None
+    """What could at most be won by its removal, of the time of all launches of the program, if it holds of all launches
+    of its kernel; None if that kernel's part is not known."""
+
+
+def findings_in(reports: Sequence[LaunchReport]) -> list[ProgramFinding]:
+    """Of all launches, that first which may win most of the program's time."""
+    found: list[tuple[float, ProgramFinding]] = []
+    for kernel in overview(reports):
+        for report in kernel.reports:
+            for finding in report.findings:
+                own = {name.name: getattr(finding, name.name) for name in fields(Finding)}
+                share = None if kernel.share is None else kernel.share * finding.share
+                placed = ProgramFinding(**own, kernel=kernel.name, launch=report.summary.launch, share_of_program=share)
+                found.append((kernel.whole_ns * finding.share, placed))
+    # Those that may win as much stay in the order of their launches and rules.
+    return [placed for _, placed in sorted(found, key=lambda one: -one[0])]
 
 
 def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
