@@ -89,6 +89,12 @@ def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
     return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
 
 
+def has_other_kernels(reports: Sequence[LaunchReport]) -> bool:
+    """Whether the capture has several kernels, chosen or not."""
+    launches = [report.launch for report in reports] + [launch for report in reports[:1] for launch in report.captured]
+    return len({launch.kernel.name for launch in launches}) > 1
+
+
 @dataclass(slots=True)
 class _Variant:
     """A compiled variant, in one process: its chosen launches, and the others of the capture."""

@@ -21,14 +21,15 @@ class Session:
     """What the command line tells the processes of the program: one JSON file, named in the environment.
 
     ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
-    absolute. ``experiment`` is the folder for what ``causal`` finds out, and ``seconds`` what it takes for each
-    kernel at most."""
+    absolute. ``made_by`` is as ``ProcessRecord`` has it. ``experiment`` is the folder for what ``causal`` finds out,
+    and ``seconds`` what it takes for each kernel at most."""
 
     step: str
     workspace: str
     reports: str
     kernel: str = "*"
     capture: str = ""
+    made_by: str = ""
     launches: str = "last"
     max_bytes: int = 1 << 30
     max_launches: int = 0

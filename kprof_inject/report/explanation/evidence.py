@@ -10,7 +10,7 @@ from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import KernelOverview, overview
+from kprof_inject.analysis.overview import KernelOverview, has_other_kernels, overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel, sources_of
 from kprof_inject.errors import KprofError
@@ -46,7 +46,7 @@ def explanation(reports: Sequence[LaunchReport], workspace: str = "") -> Explana
     default one."""
     first, *others = overview(reports)
     report = first.typical
-    options = Options.of(workspace, first.name if others else "")
+    options = Options.of(workspace, first.name if has_other_kernels(reports) else "")
     return Explanation(
         schema=SCHEMA_VERSION,
         kernel=_subject(first),

@@ -235,6 +235,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
     rank = os.environ.get("RANK", "")
     return ProcessRecord(
         run=session.run,
+        made_by=session.made_by,
         tool=__version__,
         pid=os.getpid(),
         rank=int(rank) if rank.isdigit() else None,
