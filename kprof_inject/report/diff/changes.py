@@ -180,6 +180,10 @@ class Sides:
     def duration_ns(self) -> Both:
         return self.both(_duration_ns)
 
+    @cached_property
+    def duration_cycles(self) -> Both:
+        return self.both(_duration_cycles)
+
     def both(self, value: _Value) -> Both:
         return Both(_median(self.a, value), _median(self.b, value))
 

@@ -19,6 +19,7 @@ from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
 from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
+    change_in_cycles,
     change_text,
     first_sentence,
     kernel_sentence,
@@ -76,9 +77,8 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
 
 
 def _clock(diff: KernelDiff) -> Iterator[str]:
-    cycles = diff.recorded.cycles
     if diff.clocks.differ:
-        yield f"clock {diff.clocks}: in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
+        yield f"clock {diff.clocks}: in cycles the change is {change_in_cycles(diff)}"
     elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
         yield "clock: not measured on both sides; a change of the clock would look like a change of the kernel"
     if not all(launch.timed for launch in diff.sides.launches):
@@ -285,7 +285,11 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "differences": {one.what: [one.a, one.b] for one in diff.differences},
         "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
         "without_records": diff.clean and {**diff.clean.to_json(), "median_ns": asdict(diff.clean_ns)},
-        "with_records": {**diff.recorded.to_json(), "median_ns": asdict(diff.duration_ns)},
+        "with_records": {
+            **diff.recorded.to_json(),
+            "median_ns": asdict(diff.duration_ns),
+            "median_cycles": asdict(diff.sides.duration_cycles),
+        },
         "compared_warps": diff.warps,
         "first_launches_left_out": diff.left_out,
         "scopes": [_scope(scope) for scope in diff.scopes],

@@ -183,8 +183,13 @@ def change_text(judged: Judged | None, figures: Both) -> str:
         return "-"
     if judged.change is not None:
         return change_words(judged.change)
+    return _estimate(figures) or "-"
+
+
+def _estimate(figures: Both) -> str:
+    """Without an interval; empty if a side has no figure."""
     if not figures.a or figures.b is None:
-        return "-"
+        return ""
     return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % ± ?"
 
 
@@ -200,6 +205,15 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
         for scope in diff.scopes
         if scope.judged and scope.judged.changed and scope.judged.change
     ]
+
+
+def change_in_cycles(diff: KernelDiff) -> str:
+    """That of a launch with records; without its interval where the launches are too few for one."""
+    cycles = diff.recorded.cycles
+    if cycles is not None:
+        return change_words(cycles)
+    estimate = _estimate(diff.sides.duration_cycles)
+    return f"{estimate}, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
 
 
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
@@ -218,7 +232,14 @@ def faster_by(change: Change) -> str:
 
 
 def _changed(diff: KernelDiff, change: Change) -> str:
-    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}"
+    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}{_untested_clock(diff)}"
+
+
+def _untested_clock(diff: KernelDiff) -> str:
+    """Where the clocks differ, and the launches are too few to tell what of the change is theirs."""
+    if not diff.clocks.differ or diff.recorded.cycles is not None:
+        return ""
+    return f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_in_cycles(diff)}"
 
 
 def _same(diff: KernelDiff, change: Change) -> str:

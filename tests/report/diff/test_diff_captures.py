@@ -17,7 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.changes import ChangeVerdict, change_words
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange, diff_captures
-from kprof_inject.report.diff.table import kernel_notes
+from kprof_inject.report.diff.table import diff_json, kernel_notes
 from kprof_inject.report.diff.wording import MORE_LAUNCHES, first_sentence, kernel_sentence
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
@@ -142,6 +142,20 @@ def test_a_change_that_the_clock_hides_is_told(tmp_path: Path) -> None:
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("no difference: ") and "the clock rate differed" in sentence
     assert "in cycles the change is +18." in sentence
+
+
+def test_of_one_launch_each_the_change_in_cycles_is_an_estimate(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100), around(187_000, 6, 100)
+    a = side(tmp_path / "a", [HEAD_NS], [ITER_NS], clock_ghz=2.0, clean_ns=clean[0])
+    b = side(tmp_path / "b", [1.1 * HEAD_NS], [1.1 * ITER_NS], clock_ghz=1.6, clean_ns=clean[1])
+    kernel = compared(a, b)
+    assert kernel.recorded.cycles is None
+    assert "clock 2.00 GHz vs 1.60 GHz: in cycles the change is -12.0 % ± ?, of one launch each" in notes_of(kernel)
+    assert kernel_sentence(kernel).startswith("B is 10.") and "in cycles the change is -12.0 % ± ?" in kernel_sentence(
+        kernel
+    )
+    cycles = diff_json(diff_captures(a, b))["kernels"][0]["with_records"]["median_cycles"]
+    assert cycles["b"] / cycles["a"] == pytest.approx(0.88, abs=0.001)
 
 
 def test_times_without_records_may_be_of_another_clock_too(tmp_path: Path) -> None:
