@@ -11,7 +11,7 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, Position, printable
-from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time
 from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
@@ -21,9 +21,12 @@ from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
     change_in_cycles,
     change_text,
+    clean_times,
     first_sentence,
     kernel_sentence,
+    launch_change_text,
     launch_counts,
+    spans,
     took_no_time,
 )
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
@@ -55,8 +58,8 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
         yield (
-            f"without records: run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)}, "
-            f"{change_text(diff.clean, diff.clean_ns)}, of {launch_counts(*diff.clean_launches)}: "
+            f"without records: {clean_times(diff)}, {launch_change_text(diff.clean, diff.clean_ns)}, "
+            f"of {launch_counts(*diff.clean_launches)}: "
             f"{diff.clean.verdict.value}"
         )
     elif diff.same_clean_times:
@@ -67,8 +70,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
-        f"with records: span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
-        f"{change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
+        f"with records: {spans(diff)}, {launch_change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
         f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}

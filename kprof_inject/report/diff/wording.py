@@ -183,14 +183,15 @@ def change_text(judged: Judged | None, figures: Both) -> str:
         return "-"
     if judged.change is not None:
         return change_words(judged.change)
-    return _estimate(figures) or "-"
+    by_medians = _by_medians(figures)
+    return f"{by_medians} ± ?" if by_medians else "-"
 
 
-def _estimate(figures: Both) -> str:
-    """Without an interval; empty if a side has no figure."""
+def _by_medians(figures: Both) -> str:
+    """By how much B's is more; empty if a side has none."""
     if not figures.a or figures.b is None:
         return ""
-    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % ± ?"
+    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} %"
 
 
 def launch_counts(a: int, b: int) -> str:
@@ -212,8 +213,8 @@ def change_in_cycles(diff: KernelDiff) -> str:
     cycles = diff.recorded.cycles
     if cycles is not None:
         return change_words(cycles)
-    estimate = _estimate(diff.sides.duration_cycles)
-    return f"{estimate}, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
+    estimate = _by_medians(diff.sides.duration_cycles)
+    return f"{estimate} ± ?, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
 
 
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
@@ -232,12 +233,15 @@ def faster_by(change: Change) -> str:
 
 
 def _changed(diff: KernelDiff, change: Change) -> str:
-    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}{_untested_clock(diff)}"
+    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}{_untested_clock(diff, change)}"
 
 
-def _untested_clock(diff: KernelDiff) -> str:
-    """Where the clocks differ, and the launches are too few to tell what of the change is theirs."""
-    if not diff.clocks.differ or diff.recorded.cycles is not None:
+def _untested_clock(diff: KernelDiff, change: Change) -> str:
+    """Where all of the ``change`` may be the clock's, but the launches are too few to tell."""
+    cycles = diff.sides.duration_cycles
+    if not diff.clocks.differ or diff.recorded.cycles is not None or not cycles.a or not cycles.b:
+        return ""
+    if (cycles.b - cycles.a) * change.log_ratio > 0:
         return ""
     return f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_in_cycles(diff)}"
 
@@ -272,9 +276,31 @@ _SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
 
 
 def _times(diff: KernelDiff) -> str:
-    if diff.by_clean_times:
-        return f"run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)} without records"
-    return f"span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)} with records"
+    return f"{clean_times(diff)} without records" if diff.by_clean_times else f"{spans(diff)} with records"
+
+
+def clean_times(diff: KernelDiff) -> str:
+    """Without records."""
+    return _medians("run time", diff.clean_ns, diff.clean_launches)
+
+
+def spans(diff: KernelDiff) -> str:
+    """With records."""
+    return _medians("span", diff.duration_ns, (len(diff.sides.a), len(diff.sides.b)))
+
+
+def _medians(what: str, times_ns: Both, launches: tuple[int, int]) -> str:
+    median = "median " if max(launches) > 1 else ""
+    return f"{median}{what} {time_text(times_ns.a)} → {time_text(times_ns.b)}"
+
+
+def launch_change_text(judged: Judged, medians: Both) -> str:
+    """A launch's change beside its median times. The change is of trimmed means: what the medians give is told where
+    whoever divides them would wonder."""
+    text, by_medians = change_text(judged, medians), _by_medians(medians)
+    if judged.change is None or not by_medians or text.startswith(f"{by_medians} "):
+        return text
+    return f"{text} (by trimmed means; by medians {by_medians})"
 
 
 def _smallest(change: Change) -> str:

@@ -46,7 +46,7 @@ def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
     assert kernel.launch.verdict is ChangeVerdict.SAME
     assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("no difference: span 190.") and "would have shown" in sentence
+    assert sentence.startswith("no difference: median span 190.") and "would have shown" in sentence
 
 
 def test_no_difference_holds_over_many_repeats(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_faster_iteration_is_named_as_what_explains_the_launch(tmp_path: Path)
     assert (
         sentence.startswith("B is 15.")
         and " faster: iter[0] (-20." in sentence
-        and ") explains all of it; span 190." in sentence
+        and ") explains all of it; median span 190." in sentence
     )
 
 
@@ -101,6 +101,14 @@ def test_times_without_records_are_what_the_answer_goes_by(tmp_path: Path) -> No
     sentence = kernel_sentence(kernel)
     assert sentence.startswith(("B is 10.", "B is 9.9")) and "without records" in sentence
     assert "of 100 and 100 launches: slower" in notes_of(kernel)
+
+
+def test_where_the_medians_give_another_figure_than_the_trimmed_means_it_is_told(tmp_path: Path) -> None:
+    # Six of ten launches of B take as long as those of A, which is the median; the mean is not.
+    slow = [170_000.0] * 6 + [180_000.0] * 4
+    kernel = compared(usual(tmp_path / "a", 1, clean_ns=[170_000.0] * 10), usual(tmp_path / "b", 2, clean_ns=slow))
+    assert "median run time 170.000 µs → 170.000 µs, +1.9 % ± " in notes_of(kernel)
+    assert " (by trimmed means; by medians +0.0 %), of 10 and 10 launches: " in notes_of(kernel)
 
 
 def test_times_of_one_dump_on_both_sides_say_nothing(tmp_path: Path) -> None:
@@ -173,7 +181,8 @@ def test_of_too_few_launches_nothing_is_told_but_how_to_get_more(tmp_path: Path,
     )
     assert set(verdicts(kernel).values()) == {ChangeVerdict.UNKNOWN}
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("cannot tell: span 190.") and "--launches all" in sentence
+    median = "median " if launches > 1 else ""
+    assert sentence.startswith(f"cannot tell: {median}span 190.") and "--launches all" in sentence
     assert ("one launch each" in sentence) == (launches == 1)
 
 
@@ -199,7 +208,7 @@ def test_of_launches_shorter_than_a_step_of_the_timer_that_is_said(tmp_path: Pat
 
     kernel = compared(short(usual(tmp_path / "a", 1)), short(usual(tmp_path / "b", 2)))
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("cannot tell: span 0 ns → 0 ns with records: 40 of 40 launches took 0 ns")
+    assert sentence.startswith("cannot tell: median span 0 ns → 0 ns with records: 40 of 40 launches took 0 ns")
     assert "by a timer with 32 ns steps" in sentence and "--launches" not in sentence
     assert "scopes: no change can be computed where a launch, or the scope in it, took 0 ns" in notes_of(kernel)
 
