@@ -152,7 +152,8 @@ def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> str:
-    """How a CTA's time is split by its loops; empty if that is not known."""
+    """How a CTA's time is split by its loops, as recorded: the table's durations are without what records cost. Empty
+    if that is not known."""
     phases = summary.phases
     if phases is None:
         return ""
@@ -161,7 +162,8 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     # The loops' part is what the others leave, so that all add up to 100.
     percents = {"before": before, loop: 100 - before - after, "after": after}
     texts = {name: f" {name} {part} % " for name, part in percents.items() if part}
-    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
+    basis = ", as recorded" if summary.subtracted_ns else ""
+    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median{basis}" if summary.ending else ""
     width = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(texts)
     if sum(map(len, texts.values())) + len(median) > width:
         median = ""

@@ -135,6 +135,9 @@ def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchReport) -> None:
     assert bar.endswith("|   1.00 µs median")
     assert " before 15 % " in bar and " loop[0] 50 % " in bar and " after 35 % " in bar
     assert len(bar) == 100 and bar.count("█") == 20
+    subtracted = replace(report, summary=replace(report.summary, subtracted_ns=40))
+    (bar,) = (line for line in screen(subtracted, 100) if line.startswith("CTA"))
+    assert bar.endswith("|   1.00 µs median, as recorded") and len(bar) == 100
 
 
 def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:
