@@ -24,6 +24,8 @@ class Advice:
     """What was seen; empty where the text says it."""
     share: float | None
     """The part of the launch's time that it may win at most; None of what only helps to judge."""
+    is_doubtful: bool = False
+    """It rests on records of which some are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
 
 def _by_findings(report: LaunchReport) -> Iterator[Advice]:
     for finding in report.findings:
-        yield Advice(finding.advice, finding.text, finding.share)
+        yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
 
 
 def _to_judge(report: LaunchReport) -> Iterator[Advice]:

@@ -148,7 +148,7 @@ def _finding(finding: Finding) -> FindingEvidence:
         rule=finding.rule,
         scope=None if finding.scope is None else short_name(finding.scope),
         share=figure(finding.share),
-        text=short_text(finding.text),
+        text=short_text(finding.sentence),
         advice=short_text(finding.advice),
         figures={
             short_name(name): figure(value)

@@ -143,7 +143,12 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
         "verdict": {"level": trust.level.value, "text": printable(trust.text)},
         "limit": printable(report.limit.answer),
         "advice": [
-            {"text": printable(one.text), "reason": printable(one.reason), "share": one.share}
+            {
+                "text": printable(one.text),
+                "reason": printable(one.reason),
+                "share": one.share,
+                "doubtful": one.is_doubtful,
+            }
             for one in advice_on(report)
         ],
         "roofs": [
@@ -155,7 +160,7 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
             {
                 "rule": finding.rule,
                 "share": finding.share,
-                "text": printable(finding.text),
+                "text": printable(finding.sentence),
                 "advice": printable(finding.advice),
                 "scope": None if finding.scope is None else index_of.get(finding.scope),
                 "cta": finding.figures.get("last_cta"),

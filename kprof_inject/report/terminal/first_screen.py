@@ -107,7 +107,8 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
         return
     for one in advice[:_MOST_ADVICE]:
-        worth = "" if one.share is None else f" (worth up to {percent(one.share)})"
+        doubtful = ", but doubtful" if one.is_doubtful else ""
+        worth = "" if one.share is None else f" (worth up to {percent(one.share)}{doubtful})"
         yield shown(one.text + worth, console, "yellow" if one.share is None else "")
         if one.reason and with_reasons:
             yield shown(one.reason, console, "dim")

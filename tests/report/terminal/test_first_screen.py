@@ -120,6 +120,14 @@ def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
     assert line.startswith("no finding: no rule found anything worth changing")
 
 
+def test_a_doubtful_finding_is_marked(report: LaunchReport) -> None:
+    doubtful = replace(FINDINGS[0], doubt="2 records were damaged")
+    assert advice(screen(replace(report, judgements=(Judgement("prologue", (doubtful,), None),)))) == [
+        "mend the prologue (worth up to 20.0 %, but doubtful)",
+        "prologue was [seen] (doubtful: 2 records were damaged)",
+    ]
+
+
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> None:
     lost = Unjudged("74.0 % of the records were lost", "use --fit")
     judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
