@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import Level
@@ -56,11 +57,28 @@ def _to_judge(report: LaunchReport) -> Iterator[Advice]:
 def trust_in(report: LaunchReport) -> Trust:
     """The verdict on the kernel. With records missing, or a clock that is assumed, no launch is trustworthy."""
     verdict = report.verdict
+    text = verdict.text + (_instead(report) if verdict.level is Level.UNRELIABLE else "")
     doubts = [*_missing(report.summary), *_clock(report.summary)]
     if not doubts:
-        return Trust(verdict.level, verdict.text)
+        return Trust(verdict.level, text)
     level = Level.CAREFUL if verdict.level is Level.TRUSTWORTHY else verdict.level
-    return Trust(level, "; ".join((*doubts, verdict.text)))
+    return Trust(level, "; ".join((*doubts, text)))
+
+
+def fewer_records(report: LaunchReport) -> str:
+    """Options of ``profile`` that record less of the same; empty if that would be nothing."""
+    kinds = {scope.kind for scope in report.timeline.table.scopes}
+    if not kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP}:
+        return "--at func --at loop"
+    if ScopeKind.LOOP in kinds:
+        return "--at func"
+    return "--at func --warps 0" if len(report.timeline.warps) > 1 else ""
+
+
+def _instead(report: LaunchReport) -> str:
+    """What to do about records that disturb a kernel too much."""
+    fewer = fewer_records(report)
+    return f" (record less: {fewer})" if fewer else " (causal needs no records)"
 
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:

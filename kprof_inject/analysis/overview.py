@@ -16,6 +16,8 @@ from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
 
+_EVERY_KERNEL = "*"
+
 
 @dataclass(frozen=True, slots=True)
 class KernelOverview:
@@ -89,10 +91,14 @@ def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
     return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
 
 
-def has_other_kernels(reports: Sequence[LaunchReport]) -> bool:
-    """Whether the capture has several kernels, chosen or not."""
+def glob_of(kernel: KernelOverview, reports: Sequence[LaunchReport]) -> str:
+    """What selects a kernel of these reports among those of the program: its name, if the capture has others, chosen or
+    not, else the glob that kernels were captured by. Empty if it is the only one, for all that is known."""
     launches = [report.launch for report in reports] + [launch for report in reports[:1] for launch in report.captured]
-    return len({launch.kernel.name for launch in launches}) > 1
+    if len({launch.kernel.name for launch in launches}) > 1:
+        return kernel.name
+    process = kernel.typical.launch.process
+    return "" if process is None or process.kernel == _EVERY_KERNEL else process.kernel
 
 
 @dataclass(slots=True)

@@ -113,6 +113,7 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
     device_names: tuple[Name, ...] = ()
     device_uuids: tuple[Name, ...] = ()
     mode: ModeRecord | None = None
+    kernel: Name = ""
     launches: Name = ""
     max_bytes: Count = 0
     max_launches: Count = 0

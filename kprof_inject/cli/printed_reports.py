@@ -10,7 +10,7 @@ from shlex import quote
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import has_other_kernels, overview
+from kprof_inject.analysis.overview import glob_of, overview
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.workspace import Workspace, into, is_workspace, named
@@ -42,7 +42,8 @@ def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
     if len(kernels) == 1:
         of_workspace = is_workspace(place)
         changed = f"; what changed: kprof-inject diff{where}" if of_workspace and _has_two(place) else ""
-        of_kernel = f" --kernel {quote(kernels[0].name)}" if has_other_kernels(reports) else ""
+        glob = glob_of(kernels[0], reports)
+        of_kernel = f" --kernel {quote(glob)}" if glob else ""
         say(f"what matters: kprof-inject causal{into(place) if of_workspace else ''}{of_kernel} -- PROG{changed}")
 
 

@@ -10,7 +10,7 @@ from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import KernelOverview, has_other_kernels, overview
+from kprof_inject.analysis.overview import KernelOverview, glob_of, overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel, sources_of
 from kprof_inject.errors import KprofError
@@ -46,7 +46,10 @@ def explanation(reports: Sequence[LaunchReport], workspace: str = "") -> Explana
     default one."""
     first, *others = overview(reports)
     report = first.typical
-    options = Options.of(workspace, first.name if has_other_kernels(reports) else "")
+    process = report.launch.process
+    # What another command captured for its own ends, the user did not ask for.
+    launches = process.launches if process and not process.made_by else ""
+    options = Options.of(workspace, glob_of(first, reports), launches)
     return Explanation(
         schema=SCHEMA_VERSION,
         kernel=_subject(first),

@@ -249,6 +249,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
         device_names=tuple(device.names()),
         device_uuids=tuple(device.uuids()),
         mode=ModeRecord(*astuple(session.mode)),
+        kernel=session.kernel,
         launches=session.launches,
         max_bytes=session.max_bytes,
         max_launches=session.max_launches,
