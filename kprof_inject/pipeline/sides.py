@@ -16,6 +16,7 @@ from pathlib import Path
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.runtime.session import STEP_VARIABLE
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, is_workspace
 
@@ -117,7 +118,8 @@ def profile_in_turn(sides: Sequence[Side], rounds: Rounds, say: Say) -> list[lis
 def _run(side: Side, words: Sequence[str]) -> None:
     # The answer alone is for stdout: the program's own output goes where progress goes.
     command = [side.python, "-m", "kprof_inject", *words]
-    code = subprocess.run(command, env=side.variables(), stdout=sys.stderr, check=False).returncode
+    variables = {**side.variables(), STEP_VARIABLE: "1"}
+    code = subprocess.run(command, env=variables, stdout=sys.stderr, check=False).returncode
     if code:
         raise KprofError(
             f"{side.name} ended with exit code {code}", hint="its own messages are above", exit_code=max(code, 1)

@@ -14,6 +14,8 @@ from kprof_inject.files import write_json
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, ReplayChoice
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
+STEP_VARIABLE = "KPROF_INJECT_STEP"
+"""Set for a command that another one of ours runs as one of its steps: what comes next is not the user's to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import printable
-from kprof_inject.quantities import counted, listed, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, time_text
 from kprof_inject.report.diff.changes import ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
@@ -69,6 +69,7 @@ _MUCH = 0.25
 _LEAST_BY_SCOPES, _MOST_BY_SCOPES = 0.5, 1.2
 """Scopes that explain less of a change, or more, are not what it comes of, or not alone."""
 
+_CHANGED = "→"
 _TOLD = "occupancy"  # by the driver: a source of the slots
 
 _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
@@ -119,13 +120,15 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
     at_once = diff.sides.both(_at_once)
     if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
         return ""
-    if abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a)):
+    counts = before_and_after(f"{at_once.a:.1f}", f"{at_once.b:.1f}")
+    is_little = abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a))
+    if is_little or _CHANGED not in counts:
         return ", and the rest is outside these scopes"
     takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [
-            f": a CTA takes {short_time(takes.a)} → {short_time(takes.b)}",
-            f"but {at_once.a:.1f} → {at_once.b:.1f} CTAs run at once on average",
+            f": a CTA takes {before_and_after(short_time(takes.a), short_time(takes.b))}",
+            f"but {counts} CTAs run at once on average",
             *_why_at_once(diff),
         ]
     )
@@ -146,7 +149,9 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
     yield from differ
     tail = _of_waves(diff, lambda waves: waves.tail.duration_ns)
     if not differ and tail.a is not None and tail.b is not None:
-        yield f"and the first SM runs out of work {short_time(tail.a)} → {short_time(tail.b)} before the end"
+        times = before_and_after(short_time(tail.a), short_time(tail.b))
+        if _CHANGED in times:
+            yield f"and the first SM runs out of work {times} before the end"
 
 
 def _if_told(waves: Waves, value: float) -> float | None:
