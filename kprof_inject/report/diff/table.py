@@ -29,6 +29,7 @@ from kprof_inject.report.diff.wording import (
     spans,
     took_no_time,
 )
+from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.comparison import CONFIDENCE
@@ -168,24 +169,48 @@ _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 """Where there is too little room, in this order; the rest says what changed."""
 
 
+_MOST_KERNELS = 10
+"""Nobody reads on, though each says why it changed."""
+
+
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
-    """Print the answer, then a table for each kernel and under it what bounds the answer."""
+    """Print the answer, then a table for each kernel and under it what bounds the answer: of the kernels whose change
+    is worth most, and on a terminal of as many as it has room for."""
     say(first_sentence(diff), console)
-    for kernel in diff.kernels:
-        console.print()
-        if len(diff.kernels) > 1:
-            say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
-        say(title_of(kernel), console)
-        layouts = _layouts(kernel)
-        printed = print_fitted(layouts, console)
-        if left_out := [column.title for column in layouts[0] if column not in printed]:
-            say(f"columns left out: {', '.join(left_out)}; --html, --json or a wider terminal shows them", console)
-        for line in structure_lines(structure_of(kernel), kernel):
-            say(line, console)
-        for note in kernel_notes(kernel):
-            say(note, console)
-    for line in unpaired_lines(diff):
+    unpaired = unpaired_lines(diff)
+    room = Room.on(console).below(1 + min(len(unpaired), _MOST_KERNELS))
+    shown = 0
+    for kernel in diff.kernels[:_MOST_KERNELS]:
+        with console.capture() as captured:
+            _print_kernel(kernel, console, is_alone=len(diff.kernels) == 1)
+        text = captured.get()
+        room = room.below(text.count("\n"))
+        if shown and not room.holds(0):
+            break
+        console.file.write(text)
+        shown += 1
+    if more := len(diff.kernels) - shown:
+        say("", console)
+        say(f"{counted(more, 'kernel')} more, whose changes are worth less: --kernel GLOB, --html or --json", console)
+    for line in unpaired[:_MOST_KERNELS]:
         say(line, console)
+    if len(unpaired) > _MOST_KERNELS:
+        say(f"and {len(unpaired) - _MOST_KERNELS} more in one of the two: --html or --json", console)
+
+
+def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
+    console.print()
+    if not is_alone:
+        say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
+    say(title_of(kernel), console)
+    layouts = _layouts(kernel)
+    printed = print_fitted(layouts, console)
+    if left_out := [column.title for column in layouts[0] if column not in printed]:
+        say(f"columns left out: {', '.join(left_out)}; --html, --json or a wider terminal shows them", console)
+    for line in structure_lines(structure_of(kernel), kernel):
+        say(line, console)
+    for note in kernel_notes(kernel):
+        say(note, console)
 
 
 def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
