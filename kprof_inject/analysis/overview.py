@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch_report import LaunchReport
@@ -45,6 +46,14 @@ class KernelOverview:
     def known_launches(self) -> int:
         """How often the program launched it; if that is not known, how many launches the capture has."""
         return self.captured if self.launches is None else self.launches
+
+    @property
+    def slowest_first(self) -> list[LaunchReport]:
+        return sorted(self.reports, key=lambda report: -report.summary.duration_ns)
+
+    def to_json(self) -> dict[str, Any]:
+        """What it is in the program."""
+        return {"share": self.share, "launches": self.launches, "launches_captured": self.captured}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,10 @@ from kprof_inject.workspace import Workspace, into, is_workspace, named
 
 
 def print_json(reports: Sequence[LaunchReport]) -> None:
-    click.echo(json.dumps([report.to_json() for report in reports], indent=1))
+    """The launches in their order, each with what its kernel is in the program."""
+    kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
+    launches = [{**report.to_json(), "program": kernels[report.summary.kernel]} for report in reports]
+    click.echo(json.dumps(launches, indent=1))
 
 
 def print_report(reports: Sequence[LaunchReport]) -> None:

@@ -82,6 +82,16 @@ def test_a_capture_that_causal_made_says_so_and_where_that_of_profile_is(kprof: 
     assert "by causal" not in kprof("report", "ws/captures/001").stderr
 
 
+def test_json_tells_of_each_launch_what_its_kernel_is_in_the_program(kprof: CommandLine) -> None:
+    three_kernels(kprof.folder / "capture")
+    for chosen, names in (((), {"short", "long", "other"}), (("--kernel", "short"), {"short"})):
+        launches = json.loads(kprof("report", "capture", "--json", *chosen).stdout)
+        shares = {launch["kernel"]: launch["program"]["share"] for launch in launches}
+        assert len(launches) == 2 * len(names) and shares.keys() == names
+        assert shares["short"] == 0.3
+    assert launches[0]["program"] == {"share": 0.3, "launches": 100, "launches_captured": 2}
+
+
 def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> None:
     ended = kprof("report", "-v", "capture")
     assert (ended.exit_code, len(ended.stderr.splitlines())) == (0, 1)

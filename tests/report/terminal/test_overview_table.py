@@ -126,9 +126,9 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
 
 
 def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
-    reports = [made(tmp_path, "short", 1000), made(tmp_path, "long", 9000)]
+    reports = [made(tmp_path, name, duration_ns) for name, duration_ns in (("short", 10), ("long", 90), ("long", 95))]
     lines = lines_shown(lambda console: print_all(reports, console))
-    titles = [line.split()[0] for line in lines if " on the device   " in line]
-    assert titles == ["short", "long"]
-    assert sum(line.startswith("┃ scope") for line in lines) == 2
+    titles = [" ".join(line.split()[:4:2]) for line in lines if " on the device   " in line]
+    assert titles == ["long 95", "long 90", "short 10"]
+    assert sum(line.startswith("┃ scope") for line in lines) == 3
     assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))
