@@ -108,6 +108,12 @@ def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
     assert profile.findings() == []
 
 
+def test_a_folder_that_cannot_be_made_is_refused_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(KprofError, match=r"cannot use .*file/ws: Not a directory\nhint: name a folder"):
+        kprof_inject.profile(folder=tmp_path / "file" / "ws")
+
+
 def test_dir_shows_the_api_and_nothing_else() -> None:
     api = ["KprofError", "Mode", "__version__", "load", "profile", "read_buffer", "to_arrow", "to_pandas"]
     assert dir(kprof_inject) == api

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
@@ -38,9 +39,17 @@ class Trust:
 
 
 def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
-    """That which may win most first, then what it takes to judge the rest. None if every rule judged the launch, and
-    found nothing."""
-    return (*_by_findings(report), *_to_judge(report))
+    """What keeps all records, if some were lost; then that which may win most first, then what it takes to judge the
+    rest. None if every rule judged the launch, and found nothing."""
+    lost = missing_records(report.timeline) if report.summary.records_lost else None
+    first = [_to_keep(report, lost)] if lost else []
+    return (*first, *_by_findings(report), *_to_judge(report, lost))
+
+
+def _to_keep(report: LaunchReport, lost: Unjudged) -> Advice:
+    rules = [rule for why, rules in report.unjudged.items() if why.reason == lost.reason for rule in rules]
+    what = _unjudged(rules, lost) if rules else lost.reason
+    return Advice(f"{'use a larger buffer' if report.summary.is_foreign else lost.remedy} ({what})", "", None)
 
 
 def _by_findings(report: LaunchReport) -> Iterator[Advice]:
@@ -48,10 +57,15 @@ def _by_findings(report: LaunchReport) -> Iterator[Advice]:
         yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
 
 
-def _to_judge(report: LaunchReport) -> Iterator[Advice]:
+def _to_judge(report: LaunchReport, lost: Unjudged | None) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
-        what = f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
-        yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
+        if lost is None or why.reason != lost.reason:
+            what = _unjudged(rules, why)
+            yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
+
+
+def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
+    return f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
 
 
 def trust_in(report: LaunchReport) -> Trust:

@@ -120,6 +120,21 @@ def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
     assert line.startswith("no finding: no rule found anything worth changing")
 
 
+def test_where_records_were_lost_keeping_them_comes_first(tmp_path: Path) -> None:
+    report = made(known_launch(tmp_path, records_lost=8), Judgement("tail", FINDINGS[:1], None))
+    fit = "use --fit, or a larger --buffer-bytes ("
+    assert advice(screen(report))[:2] == [
+        f"{fit}25.0 % of the records were lost)",
+        "mend the prologue (worth up to 20.0 %)",
+    ]
+    lost = Judgement(
+        "waiting", (), Unjudged("25.0 % of the records were lost", "use --fit, or a larger --buffer-bytes")
+    )
+    first, second, *_ = advice(screen(replace(report, judgements=(*report.judgements, lost))))
+    assert first == f"{fit}waiting could not be judged: 25.0 % of the records were lost)"
+    assert second.startswith("mend the prologue ")
+
+
 def test_a_doubtful_finding_is_marked(report: LaunchReport) -> None:
     doubtful = replace(FINDINGS[0], doubt="2 records were damaged")
     assert advice(screen(replace(report, judgements=(Judgement("prologue", (doubtful,), None),)))) == [

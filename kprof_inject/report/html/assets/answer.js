@@ -5,7 +5,7 @@ import { formatShare } from "#format";
 
 /**
  * @param {HTMLElement} place
- * @param {Object} overview the section of that name: `limit`, `advice` (what may win most first), `verdict`
+ * @param {Object} overview the section of that name: `limit`, `advice` (what to do first stands first), `verdict`
  * @param {() => void} onOpen where all of it stands
  */
 export function showAnswer(place, { limit, advice, verdict }, onOpen) {
