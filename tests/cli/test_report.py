@@ -161,7 +161,7 @@ def test_one_launch_can_be_named(kprof: CommandLine, capture: Path) -> None:
 def test_nothing_but_its_clock_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
     assert [finding["rule"] for finding in launch["findings"]] == ["throttled"]
-    assert "probably the power limit, judging by the load" in launch["findings"][0]["text"]
+    assert "its load suggests the power limit" in launch["findings"][0]["text"]
     assert launch["limit"]["units"] == ["tensor cores"]
     # What its CTAs need before and after their loops, and the SMs at the end: the room for the thresholds.
     assert launch["phases"]["before_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.08, abs=0.005)
