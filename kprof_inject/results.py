@@ -5,24 +5,29 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
-from kprof_inject.errors import KprofError
+from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
-from kprof_inject.quantities import counted
+from kprof_inject.quantities import counted, listed
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, explanation_text
 from kprof_inject.report.explanation.evidence import explanation
 from kprof_inject.timeline.timeline import Timeline
 
+ALL = "*"
+"""Every kernel."""
+
 _REPORT_WIDTH = 110
+_MOST_NAMES = 12
 
 
 class Results:
@@ -51,28 +56,29 @@ class Results:
         """The statistics of each launch."""
         return [summarise(timeline) for timeline in self.timelines]
 
-    def findings(self) -> list[Finding]:
-        """What the rules found in all launches, that first which explains most of its launch."""
-        found = [finding for report in self.reports for finding in report.findings]
-        return sorted(found, key=lambda finding: -finding.share)
+    def findings(self, *, kernel: str = ALL) -> list[ProgramFinding]:
+        """What the rules found in all launches, that first which may win most of the program's time: of the kernels
+        that ``kernel``, a glob, matches. Raises ``KprofError`` if there are launches, and of none of these."""
+        return findings_in(self._reports_on(_of_kernels(self.timelines, kernel)))
 
-    def report(self) -> str:
-        """What ``kprof-inject report`` prints. Raises ``KprofError`` if there is no launch."""
+    def report(self, *, kernel: str = ALL) -> str:
+        """What ``kprof-inject report`` prints. Raises ``KprofError`` if there is no launch, or none of ``kernel``, a
+        glob."""
         from kprof_inject.report.terminal.screens import answers_text
 
-        return answers_text(self._reports_on(self._kept()), _REPORT_WIDTH)
+        return answers_text(self._kept_reports(kernel), _REPORT_WIDTH)
 
-    def explain(self, budget: int = DEFAULT_BUDGET) -> str:
+    def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
         """What ``kprof-inject explain`` prints: JSON of at most so many tokens. Raises ``KprofError`` if there is no
-        launch, or too little room for what must be told."""
-        return explanation_text(explanation(self._reports_on(self._kept())), budget)
+        launch, or none of ``kernel``, a glob; or too little room for what must be told."""
+        return explanation_text(explanation(self._kept_reports(kernel)), budget)
 
-    def html(self, path: str | Path) -> Path:
+    def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
         """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
-        is no launch."""
+        is no launch, or none of ``kernel``, a glob."""
         from kprof_inject.report.html.document import write_html
 
-        write_html(Path(path), self._reports_on(self._kept()))
+        write_html(Path(path), self._kept_reports(kernel))
         return Path(path)
 
     def export(self, path: str | Path, hooks: Sequence[Hook] = ()) -> Path:
@@ -97,8 +103,12 @@ class Results:
             warnings.warn(line, stacklevel=2)
         return merged.path
 
+    def _kept_reports(self, kernel: str) -> list[LaunchReport]:
+        return self._reports_on(_of_kernels(self._kept(), kernel))
+
     def _reports_on(self, timelines: Sequence[Timeline]) -> list[LaunchReport]:
-        return [report_on(timeline, self._experiments) for timeline in timelines]
+        captured = [timeline.launch for timeline in self._timelines]
+        return [report_on(timeline, self._experiments, captured) for timeline in timelines]
 
     def _kept(self) -> list[Timeline]:
         timelines = self.timelines
@@ -118,6 +128,15 @@ class Results:
         """What a notebook shows."""
         text = self.report() if self.timelines else repr(self)
         return f"<pre>{html.escape(text)}</pre>"
+
+
+def _of_kernels(timelines: Sequence[Timeline], glob: str) -> list[Timeline]:
+    chosen = [timeline for timeline in timelines if fnmatchcase(timeline.launch.kernel.name, glob)]
+    if timelines and not chosen:
+        known = list(dict.fromkeys(timeline.launch.kernel.name for timeline in timelines))
+        hint = did_you_mean(glob, known) + f"there are kernels {listed(known, _MOST_NAMES)}"
+        raise KprofError(f"no kernel matches {glob!r}", hint=hint)
+    return chosen
 
 
 def load(path: str | Path) -> Results:

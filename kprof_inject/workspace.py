@@ -64,8 +64,7 @@ def is_meant(place: Path) -> bool:
 def where_to_look(missing: Path) -> str:
     """What to do about a place that a user named and that does not exist: those beside it with such a name, and how to
     make a workspace."""
-    beside = [path for path in missing.parent.glob("*") if not path.name.startswith(".")]
-    meant = did_you_mean(missing.name, (path.name for path in beside), 1, lambda name: str(missing.parent / name))
+    meant = named_alike(missing)
     around = next((parent for parent in missing.parents if is_workspace(parent)), None)
     if around is not None:
         return f"{meant}the last capture of a workspace: kprof-inject report{named(around)}"
@@ -75,6 +74,12 @@ def where_to_look(missing: Path) -> str:
     if missing != DEFAULT_WORKSPACE and is_workspace(DEFAULT_WORKSPACE):
         meant = meant or f"did you mean {DEFAULT_WORKSPACE}? "
     return meant + _how_to_make(missing)
+
+
+def named_alike(missing: Path) -> str:
+    """A question for what lies beside a place that does not exist, and has such a name; empty if nothing has."""
+    beside = [path for path in missing.parent.glob("*") if not path.name.startswith(".")]
+    return did_you_mean(missing.name, (path.name for path in beside), 1, lambda name: str(missing.parent / name))
 
 
 def _how_to_make(workspace: Path) -> str:

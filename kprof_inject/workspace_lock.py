@@ -37,11 +37,9 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
     be one yet. Whatever ends this process gives it back; no child has it.
 
-    Raises ``KprofError`` if another holds it, and if the folder is of no workspace. On a file system that cannot lock
-    it goes on, and ``say`` is told."""
-    require_ours(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK_FILE).open("a+b", buffering=0) as file:
+    Raises ``KprofError`` if another holds it, and if the folder is of no workspace, or cannot be written to. On a file
+    system that cannot lock it goes on, and ``say`` is told."""
+    with _lock_file(folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -58,6 +56,16 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
             if file in _held:  # not in a fork
                 _held.discard(file)
                 fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _lock_file(folder: Path) -> IO[bytes]:
+    try:
+        require_ours(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK_FILE).open("a+b", buffering=0)
+    except OSError as error:
+        what = f"cannot use {error.filename or folder}: {error.strerror}"
+        raise KprofError(what, hint="name a folder that can be written to, or a new one in such a folder") from None
 
 
 def _write_holder(file: IO[bytes]) -> None:

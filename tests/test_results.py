@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from programs.child import REPO
+from several_kernels import save_kernels, three_kernels
 from torch_traces import Kernel, save_kineto
 
 import kprof_inject
@@ -43,6 +44,28 @@ def test_the_explanation_is_that_of_the_command_line(loaded: Results) -> None:
     assert not json.loads(loaded.explain())["left_out"]
     with pytest.raises(KprofError, match="too small"):
         loaded.explain(budget=1)
+
+
+def test_findings_are_ordered_by_what_they_win_of_the_program(tmp_path: Path) -> None:
+    device = {"sm_count": 4, "clean": {"times_ns": [1000.0] * 3}}
+    save_kernels(tmp_path, {"rare": (4000, 1)}, **device | {"sm_count": 8})
+    save_kernels(tmp_path, {"frequent": (1000, 9)}, **device)
+    found = kprof_inject.load(tmp_path).findings()
+    fills = [one for one in found if one.rule == "low-fill"]
+    assert [(one.kernel, one.launch) for one in fills] == [(name, at) for name in ("frequent", "rare") for at in (0, 1)]
+    assert [(one.share, one.share_of_program) for one in fills[1:3]] == [(0.75, 0.9 * 0.75), (0.875, 0.1 * 0.875)]
+
+
+def test_a_kernel_can_be_chosen(tmp_path: Path) -> None:
+    loaded = kprof_inject.load(three_kernels(tmp_path))
+    assert loaded.report(kernel="sh*").splitlines()[1].startswith("short #0 ")
+    kernel = json.loads(loaded.explain(kernel="short"))["kernel"]
+    assert (kernel["name"], kernel["share_of_program"]) == ("short", 0.3)
+    assert "long" not in loaded.html(tmp_path / "page.html", kernel="short").read_text().partition("</title>")[0]
+    assert {one.kernel for one in loaded.findings(kernel="short")} <= {"short"}
+    for ask in (loaded.report, loaded.explain, loaded.findings):
+        with pytest.raises(KprofError, match="no kernel matches 'shrt'\nhint: did you mean short"):
+            ask(kernel="shrt")
 
 
 def test_page_and_trace_are_written(loaded: Results, tmp_path: Path) -> None:
@@ -83,6 +106,12 @@ def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:
             ask()
     assert profile._repr_html_() == "<pre>&lt;Profile: 0 launches of no kernel&gt;</pre>"
     assert profile.findings() == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(KprofError, match=r"cannot use .*file/ws: Not a directory\nhint: name a folder"):
+        kprof_inject.profile(folder=tmp_path / "file" / "ws")
 
 
 def test_dir_shows_the_api_and_nothing_else() -> None:

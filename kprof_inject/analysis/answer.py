@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import Unjudged, missing_records
+from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, listed, percent
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.trust import Level
@@ -24,6 +26,8 @@ class Advice:
     """What was seen; empty where the text says it."""
     share: float | None
     """The part of the launch's time that it may win at most; None of what only helps to judge."""
+    is_doubtful: bool = False
+    """It rests on records of which some are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +39,60 @@ class Trust:
 
 
 def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
-    """That which may win most first, then what it takes to judge the rest. None if every rule judged the launch, and
-    found nothing."""
-    return (*_by_findings(report), *_to_judge(report))
+    """What keeps all records, if some were lost; then that which may win most first, then what it takes to judge the
+    rest. None if every rule judged the launch, and found nothing."""
+    lost = missing_records(report.timeline) if report.summary.records_lost else None
+    first = [_to_keep(report, lost)] if lost else []
+    return (*first, *_by_findings(report), *_to_judge(report, lost))
+
+
+def _to_keep(report: LaunchReport, lost: Unjudged) -> Advice:
+    rules = [rule for why, rules in report.unjudged.items() if why.reason == lost.reason for rule in rules]
+    what = _unjudged(rules, lost) if rules else lost.reason
+    return Advice(f"{'use a larger buffer' if report.summary.is_foreign else lost.remedy} ({what})", "", None)
 
 
 def _by_findings(report: LaunchReport) -> Iterator[Advice]:
     for finding in report.findings:
-        yield Advice(finding.advice, finding.text, finding.share)
+        yield Advice(finding.advice, finding.sentence, finding.share, bool(finding.doubt))
 
 
-def _to_judge(report: LaunchReport) -> Iterator[Advice]:
+def _to_judge(report: LaunchReport, lost: Unjudged | None) -> Iterator[Advice]:
     for why, rules in report.unjudged.items():
-        what = f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
-        yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
+        if lost is None or why.reason != lost.reason:
+            what = _unjudged(rules, why)
+            yield Advice(f"{why.remedy} ({what})" if why.remedy else what, "", None)
+
+
+def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
+    return f"{listed(rules, _MOST_RULES)} could not be judged: {why.reason}"
 
 
 def trust_in(report: LaunchReport) -> Trust:
     """The verdict on the kernel. With records missing, or a clock that is assumed, no launch is trustworthy."""
     verdict = report.verdict
+    text = verdict.text + (_instead(report) if verdict.level is Level.UNRELIABLE else "")
     doubts = [*_missing(report.summary), *_clock(report.summary)]
     if not doubts:
-        return Trust(verdict.level, verdict.text)
+        return Trust(verdict.level, text)
     level = Level.CAREFUL if verdict.level is Level.TRUSTWORTHY else verdict.level
-    return Trust(level, "; ".join((*doubts, verdict.text)))
+    return Trust(level, "; ".join((*doubts, text)))
+
+
+def fewer_records(report: LaunchReport) -> str:
+    """Options of ``profile`` that record less of the same; empty if that would be nothing."""
+    kinds = {scope.kind for scope in report.timeline.table.scopes}
+    if not kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP}:
+        return "--at func --at loop"
+    if ScopeKind.LOOP in kinds:
+        return "--at func"
+    return "--at func --warps 0" if len(report.timeline.warps) > 1 else ""
+
+
+def _instead(report: LaunchReport) -> str:
+    """What to do about records that disturb a kernel too much."""
+    fewer = fewer_records(report)
+    return f" (record less: {fewer})" if fewer else " (causal needs no records)"
 
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:

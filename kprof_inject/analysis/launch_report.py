@@ -42,6 +42,8 @@ class LaunchReport:
     flights: Flights | None
     slopes: KernelSlopes | None = None
     """None if nobody has delayed the kernel."""
+    captured: Sequence[Launch] = ()
+    """All launches of its capture, of which it may be the only one that was chosen; empty if nobody said."""
 
     def __repr__(self) -> str:
         summary = self.summary
@@ -94,8 +96,11 @@ class LaunchReport:
         }
 
 
-def report_on(timeline: Timeline, experiments: Sequence[ExperimentRecord] = ()) -> LaunchReport:
-    """``experiments`` are what is known of kernels that were delayed; that of this launch's kernel is told of."""
+def report_on(
+    timeline: Timeline, experiments: Sequence[ExperimentRecord] = (), captured: Sequence[Launch] = ()
+) -> LaunchReport:
+    """``experiments`` are what is known of kernels that were delayed; that of this launch's kernel is told of.
+    ``captured`` are all launches of its capture, the same sequence for each of them."""
     summary = summarise(timeline)
     ran = _ran(timeline, summary)
     light = speed_of_light(timeline, summary, ran)
@@ -113,6 +118,7 @@ def report_on(timeline: Timeline, experiments: Sequence[ExperimentRecord] = ()) 
         flew,
         flights_of(timeline, flew, light.roofs) if flew else None,
         slopes,
+        captured,
     )
 
 

@@ -1,13 +1,23 @@
-"""The kernels of a capture side by side: what each takes of the program's time on the GPU, and what limits it."""
+"""The kernels of a capture side by side: what each takes of the program's time on the GPU, and what limits it.
+
+Where some of a capture's kernels or launches were chosen, shares are of the whole program all the same: how often a
+kernel was launched, and mostly how long it takes, is known of launches that nobody decodes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from statistics import median
+from typing import Any
 
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.timeline.trust import median_time_ns
+from kprof_inject.timeline.waves import recorded_duration_ns
+
+_EVERY_KERNEL = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,60 +27,115 @@ class KernelOverview:
     name: str
     variants: int
     reports: tuple[LaunchReport, ...]
-    """Its launches in the capture."""
+    """Its launches, of those that were chosen."""
+    captured: int
+    """How many of its launches the capture has, chosen or not."""
     launches: int | None
     """How often the program launched it; None if that is not known of all variants."""
     time_ns: float
     """The middle of its launches, by the device's timer."""
+    whole_ns: float
+    """What all its launches in the program take; if their number is not known, what those in the capture take."""
     share: float | None
-    """Its part of the time that all launches of the program took, 0 to 1; None if their number is not known of all
-    kernels."""
+    """Its part of the time that all launches of the program took, chosen or not, 0 to 1; None if their number is not
+    known of all kernels."""
     typical: LaunchReport
     """Of the variant that takes most time, the launch in the middle."""
 
     @property
     def known_launches(self) -> int:
         """How often the program launched it; if that is not known, how many launches the capture has."""
-        return len(self.reports) if self.launches is None else self.launches
+        return self.captured if self.launches is None else self.launches
 
+    @property
+    def slowest_first(self) -> list[LaunchReport]:
+        return sorted(self.reports, key=lambda report: -report.summary.duration_ns)
 
-def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
-    """The kernel that takes most of the time first. Those with one name are one kernel."""
-    by_name: dict[str, list[_Variant]] = {}
-    for variant in _variants(reports):
-        by_name.setdefault(variant.reports[0].summary.kernel, []).append(variant)
-    weights_ns = {name: sum(variant.weight_ns for variant in variants) for name, variants in by_name.items()}
-    whole_ns = sum(weights_ns.values())
-    if not whole_ns or any(variant.launches is None for variants in by_name.values() for variant in variants):
-        shares: dict[str, float | None] = dict.fromkeys(by_name)
-    else:
-        shares = {name: weight_ns / whole_ns for name, weight_ns in weights_ns.items()}
-    names = sorted(by_name, key=lambda name: -weights_ns[name])
-    return tuple(_overview(name, by_name[name], shares[name]) for name in names)
+    def to_json(self) -> dict[str, Any]:
+        """What it is in the program."""
+        return {"share": self.share, "launches": self.launches, "launches_captured": self.captured}
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramFinding(Finding):
+    """A finding among those of other launches and kernels."""
+
+    kernel: str
+    launch: int
+    share_of_program: float | None
+    """What could at most be won by its removal, of the time of all launches of the program, if it holds of all launches
+    of its kernel; None if that kernel's part is not known."""
+
+
+def findings_in(reports: Sequence[LaunchReport]) -> list[ProgramFinding]:
+    """Of all launches, that first which may win most of the program's time."""
+    found: list[tuple[float, ProgramFinding]] = []
+    for kernel in overview(reports):
+        for report in kernel.reports:
+            for finding in report.findings:
+                own = {name.name: getattr(finding, name.name) for name in fields(Finding)}
+                share = None if kernel.share is None else kernel.share * finding.share
+                placed = ProgramFinding(**own, kernel=kernel.name, launch=report.summary.launch, share_of_program=share)
+                found.append((kernel.whole_ns * finding.share, placed))
+    # Those that may win as much stay in the order of their launches and rules.
+    return [placed for _, placed in sorted(found, key=lambda one: -one[0])]
+
+
+def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
+    """The kernels of the reports, that which takes most of the time first. Those with one name are one kernel."""
+    variants = _variants(reports)
+    shown = dict.fromkeys(report.summary.kernel for report in reports)
+    is_counted = all(variant.kernel.launches is not None for variant in variants)
+    if not is_counted:
+        # There are no shares then, and nothing to be known of the others.
+        variants = [variant for variant in variants if variant.name in shown]
+    weights_ns = [variant.weight_ns for variant in variants]
+    whole_ns = sum(known_ns for known_ns in weights_ns if known_ns is not None)
+    has_shares = is_counted and whole_ns > 0 and None not in weights_ns
+    by_name: dict[str, list[tuple[_Variant, float]]] = {name: [] for name in shown}
+    for variant, weight_ns in zip(variants, weights_ns, strict=True):
+        if variant.name in shown:
+            by_name[variant.name].append((variant, weight_ns or 0.0))
+    kernels = [_overview(name, mine, whole_ns if has_shares else None) for name, mine in by_name.items()]
+    return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
+
+
+def glob_of(kernel: KernelOverview, reports: Sequence[LaunchReport]) -> str:
+    """What selects a kernel of these reports among those of the program: its name, if the capture has others, chosen or
+    not, else the glob that kernels were captured by. Empty if it is the only one, for all that is known."""
+    launches = [report.launch for report in reports] + [launch for report in reports[:1] for launch in report.captured]
+    if len({launch.kernel.name for launch in launches}) > 1:
+        return kernel.name
+    process = kernel.typical.launch.process
+    return "" if process is None or process.kernel == _EVERY_KERNEL else process.kernel
+
+
+@dataclass(slots=True)
 class _Variant:
-    """A compiled variant, in one process."""
+    """A compiled variant, in one process: its chosen launches, and the others of the capture."""
 
-    reports: list[LaunchReport]
-
-    @property
-    def launches(self) -> int | None:
-        return self.reports[0].launch.kernel.launches
-
-    @property
-    def time_ns(self) -> float:
-        return median(report.summary.duration_ns for report in self.reports)
+    name: str
+    kernel: Kernel
+    reports: list[LaunchReport] = field(default_factory=list)
+    others: list[Launch] = field(default_factory=list)
 
     @property
-    def weight_ns(self) -> float:
+    def captured(self) -> int:
+        return len(self.reports) + len(self.others)
+
+    @property
+    def weight_ns(self) -> float | None:
         """What all its launches in the program take, without records if that is known; if nobody knows how many there
-        are, what those in the capture take."""
-        if self.launches is None:
-            return self.time_ns * len(self.reports)
-        clean_ns = median_time_ns(self.reports[0].launch.kernel.clean)
-        return self.launches * (self.time_ns if clean_ns is None else clean_ns)
+        are, what the chosen ones in the capture take. None if nothing says how long one takes."""
+        chosen_ns = [report.summary.duration_ns for report in self.reports]
+        if self.kernel.launches is None:
+            return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
+        time_ns = median_time_ns(self.kernel.clean)
+        if time_ns is None:
+            others_ns = map(recorded_duration_ns, self.others)
+            known_ns = [*chosen_ns, *(one_ns for one_ns in others_ns if one_ns is not None)]
+            time_ns = median(known_ns) if known_ns else None
+        return None if time_ns is None else self.kernel.launches * time_ns
 
     @property
     def typical(self) -> LaunchReport:
@@ -80,22 +145,33 @@ class _Variant:
 
 def _variants(reports: Sequence[LaunchReport]) -> list[_Variant]:
     # A process has one folder for a variant, however often it launched it.
-    found: dict[object, list[LaunchReport]] = {}
+    found: dict[Path, _Variant] = {}
     for report in reports:
-        found.setdefault(report.launch.kernel.folder, []).append(report)
-    return [_Variant(of_variant) for of_variant in found.values()]
+        kernel = report.launch.kernel
+        found.setdefault(kernel.folder, _Variant(report.summary.kernel, kernel)).reports.append(report)
+    chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
+    captured = {id(report.captured): report.captured for report in reports}
+    for launch in (launch for launches in captured.values() for launch in launches):
+        kernel = launch.kernel
+        if (kernel.folder, launch.index) not in chosen:
+            found.setdefault(kernel.folder, _Variant(kernel.name, kernel)).others.append(launch)
+    return list(found.values())
 
 
-def _overview(name: str, variants: Sequence[_Variant], share: float | None) -> KernelOverview:
-    reports = [report for variant in variants for report in variant.reports]
-    counts = [variant.launches for variant in variants]
-    first = max(variants, key=lambda variant: variant.weight_ns)
+def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: float | None) -> KernelOverview:
+    """``variants`` come with what they take of the ``whole_ns`` of the program; None if that is not known."""
+    reports = [report for variant, _ in variants for report in variant.reports]
+    counts = [variant.kernel.launches for variant, _ in variants]
+    mine_ns = sum(weight_ns for _, weight_ns in variants)
+    first, _ = max((one for one in variants if one[0].reports), key=lambda one: one[1])
     return KernelOverview(
-        name,
-        len({report.summary.variant for report in reports}),
-        tuple(reports),
-        sum(count for count in counts if count is not None) if None not in counts else None,
-        median(report.summary.duration_ns for report in reports),
-        share,
-        first.typical,
+        name=name,
+        variants=len({report.summary.variant for report in reports}),
+        reports=tuple(reports),
+        captured=sum(variant.captured for variant, _ in variants),
+        launches=sum(count for count in counts if count is not None) if None not in counts else None,
+        time_ns=median(report.summary.duration_ns for report in reports),
+        whole_ns=mine_ns,
+        share=None if whole_ns is None else mine_ns / whole_ns,
+        typical=first.typical,
     )

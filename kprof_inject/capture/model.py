@@ -266,6 +266,11 @@ class Capture:
     processes: tuple[Process, ...]
 
     @property
+    def made_by(self) -> str:
+        """The command that captured for its own ends; empty where it was for the user to read."""
+        return next((process.info.made_by for process in self.processes), "")
+
+    @property
     def launches(self) -> tuple[Launch, ...]:
         """All launches of all processes, in the order of the host's clock."""
         launches = [launch for process in self.processes for launch in process.launches]

@@ -93,10 +93,12 @@ class ModeRecord(Struct, frozen=True):
 
 
 class ProcessRecord(Struct, frozen=True, kw_only=True):
-    """``process.json``. ``run`` is the same for all processes of a capture, ``process`` of each its own."""
+    """``process.json``. ``run`` is the same for all processes of a capture, ``process`` of each its own. ``made_by`` is
+    the command that captured for its own ends, empty where it was for the user to read."""
 
     version: int = FORMAT_VERSION
     run: Name = ""
+    made_by: Name = ""
     process: Name = ""
     pid: Annotated[int, Meta(ge=0, lt=1 << 32)]
     rank: Annotated[int, Meta(ge=0, lt=1 << 31)] | None = None
@@ -111,6 +113,7 @@ class ProcessRecord(Struct, frozen=True, kw_only=True):
     device_names: tuple[Name, ...] = ()
     device_uuids: tuple[Name, ...] = ()
     mode: ModeRecord | None = None
+    kernel: Name = ""
     launches: Name = ""
     max_bytes: Count = 0
     max_launches: Count = 0

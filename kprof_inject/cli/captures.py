@@ -31,12 +31,14 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:
-    """Which capture it is: its folder, its program and its age. Empty if neither of these is known."""
+    """Which capture it is: its folder, its program and its age, and what made it if that was not to be read. Empty if
+    neither program nor age is known."""
     argv = next((process.info.argv for process in capture.processes if process.info.argv), ())
     captured_ns = max((launch.host_ns for launch in capture.launches), default=0)
     facts = [shlex.join(argv)] if argv else []
     if captured_ns:
-        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}")
+        by = f" by {capture.made_by}" if capture.made_by else ""
+        facts.append(f"captured {age_text((now_ns - captured_ns) / _SECOND_NS)}{by}")
     return f"{capture.folder}: {', '.join(facts)}" if facts else ""
 
 

@@ -180,7 +180,7 @@ def _recorded(
     """The same places with records: how often each is executed, and what it takes; None where nothing was recorded. And
     the program's exit code."""
     try:
-        folder, exit_code = run(workspace, choice, Mode(), program, program_input, say)
+        folder, exit_code = run(workspace, choice, Mode(), program, program_input, say, made_by="causal")
     except KprofError as error:
         say(f"no records, so execution counts come from the kernel's arguments alone: {error.what}")
         return None, 0

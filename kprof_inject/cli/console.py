@@ -39,6 +39,14 @@ def say(message: str) -> None:
         click.echo(printable_lines(f"kprof-inject: {message}"), err=True)
 
 
+def say_next_step(message: str) -> None:
+    """The same of what to do next, where the user is to do it."""
+    from kprof_inject.runtime.session import STEP_VARIABLE  # with it comes msgspec, which the help does without
+
+    if STEP_VARIABLE not in os.environ:
+        say(f"next: {message}")
+
+
 def print_error(error: KprofError) -> None:
     with suppress(OSError):
         click.echo(printable_lines(error.render()), err=True)

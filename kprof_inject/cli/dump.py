@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, kernel_option, program_argument, workspace_option
 from kprof_inject.pipeline.programs import dump
 from kprof_inject.runtime.program import own_input, require_startable
@@ -25,5 +25,5 @@ def command(ctx: click.Context, workspace: Path, kernel: str, program: tuple[str
     with held(workspace, say):
         exit_code = dump(Workspace.begin(workspace), kernel, program, own_input(), say)
     where = named(workspace)
-    say(f"next: kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
+    say_next_step(f"kprof-inject insert{where}; what can be selected: kprof-inject list{where}")
     ctx.exit(exit_code)

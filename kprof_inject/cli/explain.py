@@ -18,7 +18,6 @@ from kprof_inject.report.explanation.evidence import explanation
 from kprof_inject.report.explanation.questions import CHANGED, FORMS, Question, parse_question
 from kprof_inject.report.explanation.schema import Answer
 from kprof_inject.timeline.choice import Choice
-from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import DEFAULT_WORKSPACE, is_workspace
 
 
@@ -52,18 +51,15 @@ def command(place: Path, budget: int, question_text: str | None, choice: Choice,
 
 def _answer(question: Question, place: Path, choice: Choice, names_path: Path | None) -> Answer:
     if question.form is CHANGED:
-        a, b = (_timelines(Path(side), choice, names_path) for side in question.arguments)
+        a, b = (decode_capture(open_capture(Path(side), names_path), say, choice) for side in question.arguments)
         return answer_on_change(question, a, b)
     return answer(question, overview(_reports(place, choice, names_path))[0].typical)
 
 
 def _reports(place: Path, choice: Choice, names_path: Path | None) -> list[LaunchReport]:
-    experiments = experiments_at(place)
-    return [report_on(timeline, experiments) for timeline in _timelines(place, choice, names_path)]
-
-
-def _timelines(place: Path, choice: Choice, names_path: Path | None) -> list[Timeline]:
-    return decode_capture(open_capture(place, names_path), say, choice)
+    capture, experiments = open_capture(place, names_path), experiments_at(place)
+    captured = capture.launches
+    return [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
 
 
 def _workspace(place: Path) -> str:

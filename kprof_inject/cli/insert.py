@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.cli.console import print_diff, read_input, say, write_result
+from kprof_inject.cli.console import print_diff, read_input, say, say_next_step, write_result
 from kprof_inject.cli.options import at_option, json_option, path_type, place_argument, tag_option
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
@@ -60,7 +60,7 @@ def command(
                 write_insertions(workspace, kernels)
         say_kernels(kernels, wanted)
         if writes:
-            say(f"next: kprof-inject run{named(place)} -- PROG")
+            say_next_step(f"kprof-inject run{named(place)} -- PROG")
         done = [kernel.insertion for kernel in kernels if kernel.insertion is not None]
     else:
         if plan_path and str(plan_path) == "-":

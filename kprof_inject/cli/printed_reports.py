@@ -10,14 +10,17 @@ from shlex import quote
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import overview
+from kprof_inject.analysis.overview import glob_of, overview
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.workspace import Workspace, into, is_workspace, named
 
 
 def print_json(reports: Sequence[LaunchReport]) -> None:
-    click.echo(json.dumps([report.to_json() for report in reports], indent=1))
+    """The launches in their order, each with what its kernel is in the program."""
+    kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
+    launches = [{**report.to_json(), "program": kernels[report.summary.kernel]} for report in reports]
+    click.echo(json.dumps(launches, indent=1))
 
 
 def print_report(reports: Sequence[LaunchReport]) -> None:
@@ -42,7 +45,9 @@ def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
     if len(kernels) == 1:
         of_workspace = is_workspace(place)
         changed = f"; what changed: kprof-inject diff{where}" if of_workspace and _has_two(place) else ""
-        say(f"what matters: kprof-inject causal{into(place) if of_workspace else ''} -- PROG{changed}")
+        glob = glob_of(kernels[0], reports)
+        of_kernel = f" --kernel {quote(glob)}" if glob else ""
+        say(f"what matters: kprof-inject causal{into(place) if of_workspace else ''}{of_kernel} -- PROG{changed}")
 
 
 def _has_two(workspace: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -22,7 +23,7 @@ from kprof_inject.cli.options import (
     scope_names_option,
 )
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
 from kprof_inject.quantities import size_text
 from kprof_inject.timeline.choice import Choice
 
@@ -59,8 +60,10 @@ def command(
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)
-    experiments = experiments_at(place)
-    reports = [report_on(timeline, experiments) for timeline in decode_capture(capture, say, choice)]
+    if (folder := passed_over(place, capture)) is not None:
+        say(f"what profile captured: kprof-inject report {quote(str(folder))}")
+    experiments, captured = experiments_at(place), capture.launches
+    reports = [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
     if as_json:

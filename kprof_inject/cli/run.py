@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.cli.console import say
+from kprof_inject.cli.console import say, say_next_step
 from kprof_inject.cli.options import PROGRAM_SETTINGS, path_type, program_argument
 from kprof_inject.cli.recording_options import capture_options
 from kprof_inject.cli.workspace_first import WorkspaceOrDefault
@@ -43,5 +43,5 @@ def command(
     step, program_input = (run_and_fit, kept_input(workspace)) if fit else (run, own_input())
     with held(workspace, say):
         _, exit_code = step(opened, choice, mode, program, program_input, say)
-    say(f"next: kprof-inject report{named(workspace)}")
+    say_next_step(f"kprof-inject report{named(workspace)}")
     ctx.exit(exit_code)

@@ -8,8 +8,10 @@ import click
 
 from kprof_inject.cli.console import read_input, write_result
 from kprof_inject.cli.options import path_type
+from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
+from kprof_inject.workspace import named_alike
 
 
 @click.command("strip")
@@ -17,5 +19,7 @@ from kprof_inject.ttgir.parser import parse
 @click.option("-o", "--output", type=path_type(), help="Where to write the result. [default: stdout]")
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin)."""
+    if str(file) != "-" and not file.exists():
+        raise KprofError(f"{file} does not exist", hint=f"{named_alike(file)}name a .ttgir file, or - for stdin")
     stripped = strip(parse(*read_input(file)))
     write_result(output, stripped)

@@ -6,6 +6,7 @@ Launches are decoded and written beside each other, as far as there are cores an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -87,6 +88,18 @@ def _refuse(given: object, place: Path, what: str, hint: str) -> None:
     """Raises ``KprofError`` if something was ``given`` that is for other places."""
     if given is not None:
         raise KprofError(f"{what}, but {place} is not one", hint=hint, exit_code=2)
+
+
+def passed_over(place: Path, capture: Capture) -> Path | None:
+    """The last capture of a workspace that was made to be read, where its last one, ``capture``, was not. None if there
+    is none, or ``place`` is no workspace."""
+    if not capture.made_by or not is_workspace(place):
+        return None
+    for folder in reversed(Workspace.open(place).capture_folders()):
+        with suppress(KprofError):
+            if not read_capture(folder).made_by:
+                return folder
+    return None
 
 
 def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:

@@ -61,11 +61,13 @@ def run(
     program: Sequence[str],
     program_input: ProgramInput,
     say: Say,
+    made_by: str = "",
 ) -> tuple[Path, int]:
-    """Rerun the program with the planned records, save its launches, and measure what a record costs. Returns the
-    capture's folder and the program's exit code. Raises ``KprofError`` if no launch was saved."""
+    """Rerun the program with the planned records, save its launches, and measure what a record costs. ``made_by`` is
+    the command that does this for its own ends. Returns the capture's folder and the program's exit code. Raises
+    ``KprofError`` if no launch was saved."""
     folder = workspace.new_capture_folder()
-    exit_code, reports = capture(workspace, folder, choice, mode, program, program_input)
+    exit_code, reports = capture(workspace, folder, choice, mode, program, program_input, made_by)
     for state in reports.kernels:
         if state.state == "left alone":
             say(f"{state.name} ran unchanged: {state.reason}")
@@ -130,6 +132,7 @@ def capture(
     mode: Mode,
     program: Sequence[str],
     program_input: ProgramInput,
+    made_by: str = "",
 ) -> tuple[int, Reports]:
     """Rerun the program with the planned records and save its launches into ``folder``. Returns the program's exit code
     and what its processes reported. Raises ``KprofError`` if no launch was saved."""
@@ -140,6 +143,7 @@ def capture(
         str(reports_folder.resolve()),
         kernel=choice.kernel,
         capture=str(folder.resolve()),
+        made_by=made_by,
         launches=choice.launches.text,
         max_bytes=choice.max_bytes,
         max_launches=choice.max_launches,

@@ -19,6 +19,7 @@ from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.quantities import listed, size_text
+from kprof_inject.runtime.session import STEP_VARIABLE
 from kprof_inject.timeline.fit import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, is_workspace
@@ -148,7 +149,8 @@ def _larger_buffer(captures: Sequence[Path], say: Say) -> tuple[str, ...]:
 def _run(side: Side, words: Sequence[str]) -> None:
     # The answer alone is for stdout: the program's own output goes where progress goes.
     command = [side.python, "-m", "kprof_inject", *words]
-    code = subprocess.run(command, env=side.variables(), stdout=sys.stderr, check=False).returncode
+    variables = {**side.variables(), STEP_VARIABLE: "1"}
+    code = subprocess.run(command, env=variables, stdout=sys.stderr, check=False).returncode
     if code:
         raise KprofError(
             f"{side.name} ended with exit code {code}", hint="its own messages are above", exit_code=max(code, 1)

@@ -14,6 +14,8 @@ from kprof_inject.files import write_json
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, ReplayChoice
 
 SESSION_VARIABLE = "KPROF_INJECT_SESSION"
+STEP_VARIABLE = "KPROF_INJECT_STEP"
+"""Set for a command that another one of ours runs as one of its steps: what comes next is not the user's to do."""
 
 TORCH_TRACE = "torch_trace.{process}.json.gz"
 """Beside the reports: the trace of ``torch.profiler`` of a process, by its number."""
@@ -24,14 +26,16 @@ class Session:
     """What the command line tells the processes of the program: one JSON file, named in the environment.
 
     ``step`` is ``dump``, ``run`` or ``causal``; ``kernel`` a glob; ``launches`` a launch specification; paths are
-    absolute. ``torch_trace`` has each process trace itself with ``torch.profiler``. ``experiment`` is the folder for
-    what ``causal`` finds out, and ``seconds`` what it takes for each kernel at most."""
+    absolute. ``made_by`` is as ``ProcessRecord`` has it. ``torch_trace`` has each process trace itself with
+    ``torch.profiler``. ``experiment`` is the folder for what ``causal`` finds out, and ``seconds`` what it takes for
+    each kernel at most."""
 
     step: str
     workspace: str
     reports: str
     kernel: str = "*"
     capture: str = ""
+    made_by: str = ""
     launches: str = "last"
     max_bytes: int = 1 << 30
     max_launches: int = 0

@@ -180,7 +180,7 @@ class Choice:
         for glob in self.kernels:
             _require_name("--kernel", "kernels", glob, fnmatchcase, [launch.kernel.name for launch in launches])
         left = [launch for launch in launches if self._keeps_kernel(launch)]
-        _require_number("--launch", "launches", self.launches, left, _index)
+        _require_number("--launch", "launches", self.launches, left, _index, _how_kept)
         left = [launch for launch in left if self.launches is None or launch.index in self.launches]
         names = [scope.name for launch in left for scope in launch.kernel.scopes.scopes]
         for glob in self.scopes:
@@ -252,16 +252,32 @@ def _sms(ctas: Sequence[NDArray[np.void]]) -> NumberSet:
 
 
 def _require_number(
-    option: str, what: str, chosen: NumberSet | None, launches: Sequence[Launch], has: Callable[[Launch], NumberSet]
+    option: str,
+    what: str,
+    chosen: NumberSet | None,
+    launches: Sequence[Launch],
+    has: Callable[[Launch], NumberSet],
+    why: Callable[[Sequence[Launch]], str] = lambda _: "",
 ) -> None:
-    """Raise if none of the numbers that the launches have is chosen, and say for each kernel which it has."""
+    """Raise if none of the numbers that the launches have is chosen, and say for each kernel which it has, and ``why``
+    no others."""
     if chosen is None or any(chosen.meets(has(launch)) for launch in launches):
         return
     by_kernel: dict[str, list[NumberSet]] = {}
     for launch in launches:
         by_kernel.setdefault(launch.kernel.name, []).append(has(launch))
     known = [f"{NumberSet.union(sets)} of {kernel}" for kernel, sets in by_kernel.items()]
-    raise KprofError(f"{option} {chosen} matches nothing", hint=f"there are {what} {listed(known, _MOST_NAMES)}")
+    hint = f"there are {what} {listed(known, _MOST_NAMES)}{why(launches)}"
+    raise KprofError(f"{option} {chosen} matches nothing", hint=hint)
+
+
+def _how_kept(launches: Sequence[Launch]) -> str:
+    """Why others are not there, where the capture tells."""
+    kept = {launch.process.launches for launch in launches if launch.process and launch.process.launches}
+    if not kept:
+        return ""
+    which = "only the last launch was" if kept == {"last"} else f"those of --launches {', '.join(sorted(kept))} were"
+    return f"; {which} kept: capture others with --launches"
 
 
 def _require_name(option: str, what: str, glob: str, matches: Callable[[str, str], bool], names: Sequence[str]) -> None:

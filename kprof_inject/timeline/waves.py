@@ -13,8 +13,11 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.model import Launch
+from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.columns import largest
+from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -186,6 +189,16 @@ class _Residence:
 def launch_duration_ns(timeline: Timeline) -> int:
     """From the first CTA's begin to the last one's end of work; 0 if none ran."""
     return _residence(timeline.ctas).duration_ns if timeline.ctas.size else 0
+
+
+def recorded_duration_ns(launch: Launch) -> int | None:
+    """The same of a launch that is not decoded, from its CTAs' headers alone. None where no timer was read, no CTA ran,
+    or the buffer is damaged."""
+    try:
+        raw = read_raw(launch)
+    except KprofError:
+        return None
+    return max(int(raw.pre_final_ns.max() - raw.init_ns.min()), 0) if raw.timed and raw.cta.size else None
 
 
 def waves_of(timeline: Timeline) -> Waves | None:

@@ -42,6 +42,7 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
     assert kernel["structure"] == {"parts": [], "unexplained": None} or kernel["structure"]["parts"] == []
     assert ended.stderr.count("the program's own output") == 4
     assert "kprof-inject: A: round 1 of 1" in ended.stderr and "kprof-inject: B: round 1 of 1" in ended.stderr
+    assert "next: " not in ended.stderr
     assert "--fail-above 5%: scale is slower by more than 5 %" in ended.stderr
     assert sorted(path.name for path in (tmp_path / "kprof_compare").iterdir()) == ["A", "B"]
 

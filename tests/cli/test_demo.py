@@ -48,7 +48,7 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 6.9 %" in first
     assert "\nmatmul_kernel #29   14.7 µs on the device, 17.2 µs by events without records   256 CTAs in " in second
     assert "\nLIMIT  the tensor cores (at least 72.5 % of peak, 85.9 % in loop[0])" in second
-    assert "\nB is 31.3 % ± 3.4 faster; run time 25.344 µs → 17.152 µs without records\n" in changed
+    assert "\nB is 31.3 % ± 3.4 faster; median run time 25.344 µs → 17.152 µs without records\n" in changed
     # The loop has waits of the same name as one outside of it.
     assert "\n  loop[0]: 124.9 % of the change\n    load: now pipelined" in changed
 

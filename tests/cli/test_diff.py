@@ -81,7 +81,7 @@ def test_the_same_kernel_twice_is_no_difference(kprof: CommandLine, before: Path
         "kprof-inject: A: before",
         "kprof-inject: B: after",
     ]
-    assert ended.stdout.startswith("no difference: span 200.")
+    assert ended.stdout.startswith("no difference: median span 200.")
 
 
 def test_a_slower_loop_is_told_and_fails_the_gate(kprof: CommandLine, before: Path) -> None:

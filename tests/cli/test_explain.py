@@ -15,6 +15,7 @@ from buffers import SM_CLOCK_HZ, Cta, Scope, buffer_words, end, kernel_json, sav
 from command_line import CommandLine
 from pages import files_of
 from programs.child import REPO
+from several_kernels import save_kernels, three_kernels
 
 from kprof_inject.workspace import Workspace
 
@@ -70,6 +71,25 @@ def test_kernel_and_launch_can_be_named(kprof: CommandLine) -> None:
     ended = kprof("explain", CAPTURE, "--kernel", "other")
     assert ended.exit_code == 1
     assert ended.errors() == ["error: --kernel other matches nothing"]
+
+
+@pytest.mark.parametrize("chosen", [(), ("--kernel", "long"), ("--launch", "1")])
+def test_what_is_of_the_program_is_of_the_whole_capture(kprof: CommandLine, chosen: tuple[str, ...]) -> None:
+    three_kernels(kprof.folder / "capture")
+    kernel = explained(kprof, "capture", *chosen)["kernel"]
+    assert (kernel["name"], kernel["share_of_program"]) == ("long", 0.6)
+    assert (kernel["launches_in_program"], kernel["launches_captured"]) == (10, 2)
+
+
+def test_what_the_user_chose_is_in_the_next_command(kprof: CommandLine) -> None:
+    three_kernels(kprof.folder / "capture")
+    assert explained(kprof, "capture", "--kernel", "short")["next"]["command"].startswith(
+        "kprof-inject profile --kernel short "
+    )
+    folder = save_kernels(kprof.folder / "one", {"short": (3000, 5)})
+    for path in folder.glob("*/process.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"kernel": "sh*", "launches": "5:9"}))
+    assert explained(kprof, "one")["next"]["command"].startswith("kprof-inject profile --kernel 'sh*' --launches 5:9 ")
 
 
 def test_questions_have_one_figure_each(kprof: CommandLine) -> None:

@@ -140,11 +140,14 @@ def test_a_later_stage_given_by_mistake_is_pointed_at(kprof: CommandLine) -> Non
     ]
 
 
-@pytest.mark.parametrize("command", ["insert", "strip"])
-def test_a_missing_file(kprof: CommandLine, command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [("insert", "name a workspace, a capture or a file"), ("strip", "name a .ttgir file, or - for stdin")],
+)
+def test_a_missing_file(kprof: CommandLine, command: str, hint: str) -> None:
     ended = kprof(command, "gone.ttgir", "-o", "out.ttgir")
     assert ended.exit_code == 1
-    assert ended.stderr == "error: gone.ttgir does not exist\nhint: name a workspace, a capture or a file\n"
+    assert ended.stderr == f"error: gone.ttgir does not exist\nhint: {hint}\n"
     assert not (kprof.folder / "out.ttgir").exists()
 
 

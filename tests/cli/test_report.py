@@ -14,9 +14,11 @@ import pytest
 from command_line import CommandLine
 from known_launch import known_launch
 from programs.child import REPO, run_child
+from several_kernels import three_kernels
 
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.cli.printed_reports import say_next
+from kprof_inject.workspace import Workspace
 
 TIMES_NS = [1000 * us for us in (13_990, 13_994, 14_000, 14_003, 14_010, 14_012, 14_020)]
 
@@ -64,6 +66,30 @@ def test_of_several_kernels_the_first_is_the_one_to_look_at(tmp_path: Path, caps
     longer = replace(reports[1], summary=replace(reports[1].summary, kernel="long", duration_ns=9000))
     say_next(tmp_path / "ws", [reports[0], longer])
     assert capsys.readouterr().err.splitlines()[0].endswith(" --kernel long")
+
+
+def test_a_capture_that_causal_made_says_so_and_where_that_of_profile_is(kprof: CommandLine) -> None:
+    workspace = Workspace.create(kprof.folder / "ws").folder
+    for number in ("001", "002", "003"):
+        three_kernels(workspace / "captures" / number)
+    for path in workspace.glob("captures/00[23]/*/process.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"made_by": "causal"}))
+    origin, profiled, *others = kprof("report", "ws", "--kernel", "short").stderr.splitlines()
+    assert origin.startswith("kprof-inject: ws/captures/003: captured ") and origin.endswith(" ago by causal")
+    assert profiled == "kprof-inject: what profile captured: kprof-inject report ws/captures/001"
+    # The advice is for this kernel: the program has others.
+    assert others[-1].startswith("kprof-inject: what matters: kprof-inject causal -o ws --kernel short -- PROG; ")
+    assert "by causal" not in kprof("report", "ws/captures/001").stderr
+
+
+def test_json_tells_of_each_launch_what_its_kernel_is_in_the_program(kprof: CommandLine) -> None:
+    three_kernels(kprof.folder / "capture")
+    for chosen, names in (((), {"short", "long", "other"}), (("--kernel", "short"), {"short"})):
+        launches = json.loads(kprof("report", "capture", "--json", *chosen).stdout)
+        shares = {launch["kernel"]: launch["program"]["share"] for launch in launches}
+        assert len(launches) == 2 * len(names) and shares.keys() == names
+        assert shares["short"] == 0.3
+    assert launches[0]["program"] == {"share": 0.3, "launches": 100, "launches_captured": 2}
 
 
 def test_in_detail_the_launches_then_the_verdicts(kprof: CommandLine, capture: Path) -> None:
@@ -135,6 +161,7 @@ def test_one_launch_can_be_named(kprof: CommandLine, capture: Path) -> None:
 def test_nothing_but_its_clock_limits_the_demo(kprof: CommandLine, capture: Path) -> None:
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
     assert [finding["rule"] for finding in launch["findings"]] == ["throttled"]
+    assert "its load suggests the power limit" in launch["findings"][0]["text"]
     assert launch["limit"]["units"] == ["tensor cores"]
     # What its CTAs need before and after their loops, and the SMs at the end: the room for the thresholds.
     assert launch["phases"]["before_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.08, abs=0.005)

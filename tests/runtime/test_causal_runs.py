@@ -11,6 +11,8 @@ import pytest
 from fake_gpu.gpu import SLACK_CYCLES
 from fake_runs import LAUNCHES, FakeRuns
 
+from kprof_inject.capture.reader import read_capture
+
 
 @pytest.fixture(scope="module")
 def causal(
@@ -52,6 +54,7 @@ def test_a_workspace_alone_shows_its_last_results(causal: tuple[FakeRuns, Any, l
     runs, _, found = causal
     shown = runs.kprof("causal", runs.workspace, "--json")
     assert json.loads(shown.stdout) == found
+    assert read_capture(runs.workspace / "captures/001").made_by == "causal"
     table = runs.kprof("causal", runs.workspace, "--csv", runs.folder / "slopes.csv").stdout
     assert "stores@" in table
     assert (runs.folder / "slopes.csv").read_text().count("\n") == 1 + sum(len(one["places"]) for one in found)

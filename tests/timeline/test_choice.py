@@ -13,6 +13,7 @@ from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_jso
 
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.columns import CTA_COLUMNS
@@ -180,6 +181,16 @@ def test_what_finds_nothing_is_told_what_there_is(
     launches: Sequence[Launch], choice: Choice, what: str, hint: str
 ) -> None:
     assert complaint(launches, choice) == (what, hint)
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [("last", "only the last launch was kept"), ("0:2", "those of --launches 0:2 were kept")],
+)
+def test_why_a_launch_is_not_there_is_told(launches: Sequence[Launch], kept: str, why: str) -> None:
+    found = [replace(launch, process=ProcessRecord(pid=1, launches=kept)) for launch in launches[:1]]
+    _, hint = complaint(found, Choice(launches=numbers("7")))
+    assert hint.endswith(f"; {why}: capture others with --launches")
 
 
 def test_of_many_names_some_are_listed(launches: Sequence[Launch]) -> None:

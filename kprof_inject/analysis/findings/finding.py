@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 Figures = dict[str, float | int | str]
@@ -22,6 +22,13 @@ class Finding:
     """What to look at next."""
     figures: Figures
     """Those of the text, as numbers."""
+    doubt: str = field(default="", kw_only=True)
+    """What is missing of the records that it rests on, so that it may be off; empty if nothing is."""
+
+    @property
+    def sentence(self) -> str:
+        """The text, and what makes it doubtful."""
+        return f"{self.text} (doubtful: {self.doubt})" if self.doubt else self.text
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

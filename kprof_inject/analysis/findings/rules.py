@@ -21,7 +21,7 @@ from kprof_inject.analysis.findings.throttled import throttled
 from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
 from kprof_inject.timeline.timeline import Timeline
 
 Said = Iterator[Finding | Unjudged]
@@ -50,6 +50,9 @@ RULES: dict[str, Rule] = {
     "second-cta": second_cta,
     "throttled": throttled,
 }
+
+_WITHOUT_RECORDS = ("low-fill", "tail", "uneven-ctas", "throttled")
+"""What they find rests on the headers of CTAs and on the clock: no record that is missing makes it doubtful."""
 
 RULES_ON_EXPERIMENTS: dict[str, Rule] = {"pace": pace}
 """They judge launches whose kernels were delayed; of others, they are not asked."""
@@ -91,7 +94,12 @@ def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     rules = RULES if evidence.slopes is None else {**RULES, **RULES_ON_EXPERIMENTS}
     if not evidence.summary.ctas:
         return tuple(Judgement(rule, (), _NO_CTA) for rule in rules)
-    judgements = tuple(_judgement(name, list(rule(evidence))) for name, rule in rules.items())
+    timeline = evidence.timeline
+    missing = missing_records(timeline) or unpaired_records(timeline)
+    judgements = tuple(
+        _judgement(name, list(rule(evidence)), None if name in _WITHOUT_RECORDS else missing)
+        for name, rule in rules.items()
+    )
     return tuple(map(_without_remedy, judgements)) if evidence.summary.is_foreign else judgements
 
 
@@ -102,8 +110,10 @@ def _without_remedy(judgement: Judgement) -> Judgement:
     return replace(judgement, unjudged=replace(judgement.unjudged, remedy=""))
 
 
-def _judgement(rule: str, said: Sequence[Finding | Unjudged]) -> Judgement:
-    findings = tuple(one for one in said if isinstance(one, Finding))
+def _judgement(rule: str, said: Sequence[Finding | Unjudged], missing: Unjudged | None) -> Judgement:
+    """``missing`` is what makes its findings doubtful."""
+    doubt = missing.reason if missing else ""
+    findings = tuple(replace(one, doubt=doubt) for one in said if isinstance(one, Finding))
     unjudged = next((one for one in said if isinstance(one, Unjudged)), None)
     # What was found is there, whatever else may be.
     return Judgement(rule, findings, None if findings else unjudged)

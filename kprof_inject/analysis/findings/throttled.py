@@ -28,7 +28,9 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     roofs = evidence.light.roofs
     hungry = any(roof.parts.get(unit, 0) >= least for roof in roofs[:1] for unit, least in _POWER_HUNGRY.items())
     why = (
-        "most likely the power limit" if hungry else "the power limit, or a clock that had not ramped up after a pause"
+        "its load suggests the power limit"
+        if hungry
+        else "perhaps the power limit, or a clock that had not ramped up after a pause"
     )
     yield Finding(
         rule="throttled",
@@ -36,7 +38,7 @@ def throttled(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         share=share,
         text=f"the SMs ran at {summary.clock_mhz:.0f} of {summary.nominal_mhz:.0f} MHz, {percent(share)} below "
         f"their nominal clock: {why}",
-        advice="raise the power limit, or move fewer bytes for the same result, which takes less power; compare "
+        advice="check the power limit, or move fewer bytes for the same result, which takes less power; compare "
         "variants by cycles, not by time",
         figures={"clock_mhz": summary.clock_mhz, "nominal_mhz": summary.nominal_mhz},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -180,6 +180,10 @@ class Sides:
     def duration_ns(self) -> Both:
         return self.both(_duration_ns)
 
+    @cached_property
+    def duration_cycles(self) -> Both:
+        return self.both(_duration_cycles)
+
     def both(self, value: _Value) -> Both:
         return Both(_median(self.a, value), _median(self.b, value))
 
@@ -312,16 +316,32 @@ class Grown:
 
 
 def explanation(
-    sides: Sides, matches: Sequence[Match], b: Sequence[ScopeIdentity], launch: Judged, took_ns: float | None
+    sides: Sides,
+    matches: Sequence[Match],
+    b: Sequence[ScopeIdentity],
+    launch: Judged,
+    recorded: Judged,
+    took_ns: float | None,
 ) -> Explanation | None:
     """Of a launch that took ``took_ns`` in A, with records or without. None if it did not change for sure, or what its
-    scopes grew by is not known."""
+    scopes grew by is not known.
+
+    Scopes are timed with records: where the launch changed by as much with them as without, so far as can be told,
+    their parts are those of its change with records."""
     duration_ns, cta_ns = sides.duration_ns.a, _median(sides.a, lambda one: one.cta_ns)
     if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
         return None
     grown = [_grown(sides, match) for match in matches]
     # CTAs run beside each other: as many as in A take so much of the launch's time for each ns of all of theirs.
-    return explained(matches, b, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
+    found = explained(matches, b, grown, launch.change, 100 * duration_ns / cta_ns / took_ns)
+    if found is None or recorded.change is None or not (recorded.changed and _overlap(recorded.change, launch.change)):
+        return found
+    with_records = explained(matches, b, grown, recorded.change, 100 / cta_ns)
+    return with_records and replace(with_records, percent=found.percent)
+
+
+def _overlap(one: Change, other: Change) -> bool:
+    return one.low_percent <= other.high_percent and other.low_percent <= one.high_percent
 
 
 def explained(

@@ -135,10 +135,20 @@ class KernelDiff:
     def by_clean_times(self) -> bool:
         return self.launch is self.clean
 
+    @property
+    def worth_ns(self) -> float:
+        """By how much all launches of it in B's program take longer or shorter than as many of A: whether that is
+        chance says the verdict. 0 if a side has no time."""
+        times_ns = self.clean_ns if self.by_clean_times else self.duration_ns
+        if not times_ns.a or not times_ns.b:
+            return 0.0
+        return abs(times_ns.b - times_ns.a) * self.b.launches_in_program
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptureDiff:
-    """All kernels that are in both, and those of one side alone."""
+    """All kernels that are in both, and those of one side alone. Kernels that changed come first, and of these and of
+    the others that whose change is worth most."""
 
     kernels: tuple[KernelDiff, ...]
     only_a: tuple[KernelRuns, ...]
@@ -196,7 +206,7 @@ class MeasuredPair:
         clean_ns = Both(_median_ns(clean_a), _median_ns(clean_b))
         answer = decisive(recorded, clean)
         took_ns = (clean_ns if answer is clean else sides.duration_ns).a
-        why = explanation(sides, self.matching.matches, self.identities_b, answer, took_ns)
+        why = explanation(sides, self.matching.matches, self.identities_b, answer, recorded, took_ns)
         return KernelDiff(
             a=self.a,
             b=self.b,
@@ -322,8 +332,9 @@ def diff_captures(
     for glob in scopes:
         _require_scope(glob, measured)
     comparisons = max(sum(pair.comparisons for pair in measured), 1)
-    kernels = tuple(pair.judged(len(measured), comparisons) for pair in measured)
-    return CaptureDiff(kernels, pairing.only_a, pairing.only_b)
+    kernels = [pair.judged(len(measured), comparisons) for pair in measured]
+    kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
+    return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
 
 
 def _require_scope(glob: str, pairs: Sequence[MeasuredPair]) -> None:

@@ -39,6 +39,13 @@ class KernelRuns:
     def grid(self) -> tuple[int, int, int]:
         return self.timelines[0].launch.grid
 
+    @property
+    def launches_in_program(self) -> float:
+        """How often a process launched it, on average; if that is not known, how many of these were captured."""
+        processes = {timeline.launch.kernel.folder: timeline.launch.kernel.launches for timeline in self.timelines}
+        counts = [count for count in processes.values() if count is not None]
+        return sum(counts) / len(counts) if counts else len(self.timelines)
+
     def clean_times_ns(self) -> list[NDArray[np.float64]]:
         """The times without records, an array for each process that took some. Several captures may have been made with
         those of one."""

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, Position, printable
-from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time
 from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
@@ -19,12 +19,17 @@ from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
 from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
+    change_in_cycles,
     change_text,
+    clean_times,
     first_sentence,
     kernel_sentence,
+    launch_change_text,
     launch_counts,
+    spans,
     took_no_time,
 )
+from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
 from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.comparison import CONFIDENCE
@@ -54,8 +59,8 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
         yield (
-            f"without records: run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)}, "
-            f"{change_text(diff.clean, diff.clean_ns)}, of {launch_counts(*diff.clean_launches)}: "
+            f"without records: {clean_times(diff)}, {launch_change_text(diff.clean, diff.clean_ns)}, "
+            f"of {launch_counts(*diff.clean_launches)}: "
             f"{diff.clean.verdict.value}"
         )
     elif diff.same_clean_times:
@@ -66,8 +71,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
-        f"with records: span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)}, "
-        f"{change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
+        f"with records: {spans(diff)}, {launch_change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
         f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
@@ -76,9 +80,8 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
 
 
 def _clock(diff: KernelDiff) -> Iterator[str]:
-    cycles = diff.recorded.cycles
     if diff.clocks.differ:
-        yield f"clock {diff.clocks}: in cycles the change is {change_words(cycles) if cycles else 'unknown'}"
+        yield f"clock {diff.clocks}: in cycles the change is {change_in_cycles(diff)}"
     elif diff.clocks.a_hz is None or diff.clocks.b_hz is None:
         yield "clock: not measured on both sides; a change of the clock would look like a change of the kernel"
     if not all(launch.timed for launch in diff.sides.launches):
@@ -166,24 +169,48 @@ _DROPPED_FIRST = ("p50", "share", "count", "mean", "source")
 """Where there is too little room, in this order; the rest says what changed."""
 
 
+_MOST_KERNELS = 10
+"""Nobody reads on, though each says why it changed."""
+
+
 def print_diff_tables(diff: CaptureDiff, console: Console) -> None:
-    """Print the answer, then a table for each kernel and under it what bounds the answer."""
+    """Print the answer, then a table for each kernel and under it what bounds the answer: of the kernels whose change
+    is worth most, and on a terminal of as many as it has room for."""
     say(first_sentence(diff), console)
-    for kernel in diff.kernels:
-        console.print()
-        if len(diff.kernels) > 1:
-            say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
-        say(title_of(kernel), console)
-        layouts = _layouts(kernel)
-        printed = print_fitted(layouts, console)
-        if left_out := [column.title for column in layouts[0] if column not in printed]:
-            say(f"columns left out: {', '.join(left_out)}; --html, --json or a wider terminal shows them", console)
-        for line in structure_lines(structure_of(kernel), kernel):
-            say(line, console)
-        for note in kernel_notes(kernel):
-            say(note, console)
-    for line in unpaired_lines(diff):
+    unpaired = unpaired_lines(diff)
+    room = Room.on(console).below(1 + min(len(unpaired), _MOST_KERNELS))
+    shown = 0
+    for kernel in diff.kernels[:_MOST_KERNELS]:
+        with console.capture() as captured:
+            _print_kernel(kernel, console, is_alone=len(diff.kernels) == 1)
+        text = captured.get()
+        room = room.below(text.count("\n"))
+        if shown and not room.holds(0):
+            break
+        console.file.write(text)
+        shown += 1
+    if more := len(diff.kernels) - shown:
+        say("", console)
+        say(f"{counted(more, 'kernel')} more, whose changes are worth less: --kernel GLOB, --html or --json", console)
+    for line in unpaired[:_MOST_KERNELS]:
         say(line, console)
+    if len(unpaired) > _MOST_KERNELS:
+        say(f"and {len(unpaired) - _MOST_KERNELS} more in one of the two: --html or --json", console)
+
+
+def _print_kernel(kernel: KernelDiff, console: Console, *, is_alone: bool) -> None:
+    console.print()
+    if not is_alone:
+        say(f"{kernel.b.kernel.name}: {kernel_sentence(kernel)}", console)
+    say(title_of(kernel), console)
+    layouts = _layouts(kernel)
+    printed = print_fitted(layouts, console)
+    if left_out := [column.title for column in layouts[0] if column not in printed]:
+        say(f"columns left out: {', '.join(left_out)}; --html, --json or a wider terminal shows them", console)
+    for line in structure_lines(structure_of(kernel), kernel):
+        say(line, console)
+    for note in kernel_notes(kernel):
+        say(note, console)
 
 
 def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
@@ -285,7 +312,11 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "differences": {one.what: [one.a, one.b] for one in diff.differences},
         "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
         "without_records": diff.clean and {**diff.clean.to_json(), "median_ns": asdict(diff.clean_ns)},
-        "with_records": {**diff.recorded.to_json(), "median_ns": asdict(diff.duration_ns)},
+        "with_records": {
+            **diff.recorded.to_json(),
+            "median_ns": asdict(diff.duration_ns),
+            "median_cycles": asdict(diff.sides.duration_cycles),
+        },
         "compared_warps": diff.warps,
         "first_launches_left_out": diff.left_out,
         "scopes": [_scope(scope) for scope in diff.scopes],

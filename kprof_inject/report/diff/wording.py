@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.errors import printable
-from kprof_inject.quantities import counted, listed, percent, short_time, time_text
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, time_text
 from kprof_inject.report.diff.changes import ONE_SIDED, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
@@ -69,6 +69,7 @@ _MUCH = 0.25
 _LEAST_BY_SCOPES, _MOST_BY_SCOPES = 0.5, 1.2
 """Scopes that explain less of a change, or more, are not what it comes of, or not alone."""
 
+_CHANGED = "→"
 _TOLD = "occupancy"  # by the driver: a source of the slots
 
 _ONE_SIDED = {ChangeVerdict.SLOWER: ChangeVerdict.NEW, ChangeVerdict.FASTER: ChangeVerdict.GONE}
@@ -119,13 +120,15 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
     at_once = diff.sides.both(_at_once)
     if not (at_once.a and at_once.b and diff.duration_ns.a and diff.duration_ns.b):
         return ""
-    if abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a)):
+    counts = before_and_after(f"{at_once.a:.1f}", f"{at_once.b:.1f}")
+    is_little = abs(math.log(at_once.a / at_once.b)) < _MOST * abs(math.log(diff.duration_ns.b / diff.duration_ns.a))
+    if is_little or _CHANGED not in counts:
         return ", and the rest is outside these scopes"
     takes = diff.sides.both(lambda launch: launch.cta_ns / max(launch.ctas, 1))
     return ", ".join(
         [
-            f": a CTA takes {short_time(takes.a)} → {short_time(takes.b)}",
-            f"but {at_once.a:.1f} → {at_once.b:.1f} CTAs run at once on average",
+            f": a CTA takes {before_and_after(short_time(takes.a), short_time(takes.b))}",
+            f"but {counts} CTAs run at once on average",
             *_why_at_once(diff),
         ]
     )
@@ -146,7 +149,9 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
     yield from differ
     tail = _of_waves(diff, lambda waves: waves.tail.duration_ns)
     if not differ and tail.a is not None and tail.b is not None:
-        yield f"and the first SM runs out of work {short_time(tail.a)} → {short_time(tail.b)} before the end"
+        times = before_and_after(short_time(tail.a), short_time(tail.b))
+        if _CHANGED in times:
+            yield f"and the first SM runs out of work {times} before the end"
 
 
 def _if_told(waves: Waves, value: float) -> float | None:
@@ -183,9 +188,15 @@ def change_text(judged: Judged | None, figures: Both) -> str:
         return "-"
     if judged.change is not None:
         return change_words(judged.change)
+    by_medians = _by_medians(figures)
+    return f"{by_medians} ± ?" if by_medians else "-"
+
+
+def _by_medians(figures: Both) -> str:
+    """By how much B's is more; empty if a side has none."""
     if not figures.a or figures.b is None:
-        return "-"
-    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} % ± ?"
+        return ""
+    return f"{round(100 * (figures.b / figures.a - 1), 1) + 0.0:+.1f} %"
 
 
 def launch_counts(a: int, b: int) -> str:
@@ -200,6 +211,15 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
         for scope in diff.scopes
         if scope.judged and scope.judged.changed and scope.judged.change
     ]
+
+
+def change_in_cycles(diff: KernelDiff) -> str:
+    """That of a launch with records; without its interval where the launches are too few for one."""
+    cycles = diff.recorded.cycles
+    if cycles is not None:
+        return change_words(cycles)
+    estimate = _by_medians(diff.sides.duration_cycles)
+    return f"{estimate} ± ?, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
 
 
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:
@@ -218,7 +238,17 @@ def faster_by(change: Change) -> str:
 
 
 def _changed(diff: KernelDiff, change: Change) -> str:
-    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}"
+    return f"B is {faster_by(change)}{cause(diff, change)}; {_times(diff)}{_untested_clock(diff, change)}"
+
+
+def _untested_clock(diff: KernelDiff, change: Change) -> str:
+    """Where all of the ``change`` may be the clock's, but the launches are too few to tell."""
+    cycles = diff.sides.duration_cycles
+    if not diff.clocks.differ or diff.recorded.cycles is not None or not cycles.a or not cycles.b:
+        return ""
+    if (cycles.b - cycles.a) * change.log_ratio > 0:
+        return ""
+    return f". But the clock rate differed ({diff.clocks}): in cycles the change is {change_in_cycles(diff)}"
 
 
 def _same(diff: KernelDiff, change: Change) -> str:
@@ -251,9 +281,31 @@ _SENTENCES: dict[ChangeVerdict, Callable[[KernelDiff, Change], str]] = {
 
 
 def _times(diff: KernelDiff) -> str:
-    if diff.by_clean_times:
-        return f"run time {time_text(diff.clean_ns.a)} → {time_text(diff.clean_ns.b)} without records"
-    return f"span {time_text(diff.duration_ns.a)} → {time_text(diff.duration_ns.b)} with records"
+    return f"{clean_times(diff)} without records" if diff.by_clean_times else f"{spans(diff)} with records"
+
+
+def clean_times(diff: KernelDiff) -> str:
+    """Without records."""
+    return _medians("run time", diff.clean_ns, diff.clean_launches)
+
+
+def spans(diff: KernelDiff) -> str:
+    """With records."""
+    return _medians("span", diff.duration_ns, (len(diff.sides.a), len(diff.sides.b)))
+
+
+def _medians(what: str, times_ns: Both, launches: tuple[int, int]) -> str:
+    median = "median " if max(launches) > 1 else ""
+    return f"{median}{what} {time_text(times_ns.a)} → {time_text(times_ns.b)}"
+
+
+def launch_change_text(judged: Judged, medians: Both) -> str:
+    """A launch's change beside its median times. The change is of trimmed means: what the medians give is told where
+    whoever divides them would wonder."""
+    text, by_medians = change_text(judged, medians), _by_medians(medians)
+    if judged.change is None or not by_medians or text.startswith(f"{by_medians} "):
+        return text
+    return f"{text} (by trimmed means; by medians {by_medians})"
 
 
 def _smallest(change: Change) -> str:

@@ -10,7 +10,7 @@ from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import KernelOverview, overview
+from kprof_inject.analysis.overview import KernelOverview, glob_of, overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel, sources_of
 from kprof_inject.errors import KprofError
@@ -46,7 +46,10 @@ def explanation(reports: Sequence[LaunchReport], workspace: str = "") -> Explana
     default one."""
     first, *others = overview(reports)
     report = first.typical
-    options = Options.of(workspace, first.name if others else "")
+    process = report.launch.process
+    # What another command captured for its own ends, the user did not ask for.
+    launches = process.launches if process and not process.made_by else ""
+    options = Options.of(workspace, glob_of(first, reports), launches)
     return Explanation(
         schema=SCHEMA_VERSION,
         kernel=_subject(first),
@@ -89,7 +92,7 @@ def _subject(kernel: KernelOverview) -> Subject:
         name=short_name(kernel.name),
         variant=short_name(summary.variant),
         launch=summary.launch,
-        launches_captured=len(kernel.reports),
+        launches_captured=kernel.captured,
         launches_in_program=kernel.launches,
         share_of_program=known_figure(kernel.share),
         time_ns=summary.duration_ns,
@@ -148,7 +151,7 @@ def _finding(finding: Finding) -> FindingEvidence:
         rule=finding.rule,
         scope=None if finding.scope is None else short_name(finding.scope),
         share=figure(finding.share),
-        text=short_text(finding.text),
+        text=short_text(finding.sentence),
         advice=short_text(finding.advice),
         figures={
             short_name(name): figure(value)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
+from kprof_inject.analysis.answer import fewer_records
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import percent
@@ -14,6 +15,7 @@ from kprof_inject.report.explanation.shortening import short_name, short_text
 from kprof_inject.timeline.trust import Level
 
 _PROGRAM = " -- PROG"
+_DEFAULT_LAUNCHES = "last"
 # What `diff` needs to tell a change from chance, and some to spare.
 _LAUNCHES = " --launches 0:20"
 _REPLAYS = " --replay 50"
@@ -21,21 +23,32 @@ _REPLAYS = " --replay 50"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What stands in each command: the workspace where it is not the default one, and the kernel of several. Each is
-    empty, or begins with a blank."""
+    """What stands in each command: the workspace where it is not the default one, and the kernel of several; and which
+    launches were kept, where that is not the default. Each is empty, or begins with a blank."""
 
     workspace: str = ""
     kernel: str = ""
+    launches: str = ""
 
     @classmethod
-    def of(cls, workspace: str, kernel: str) -> Options:
-        """``workspace`` is empty for the default one, ``kernel`` for the only one. One with too long a name is left to
-        the reader to fill in."""
+    def of(cls, workspace: str, kernel: str, launches: str = "") -> Options:
+        """``workspace`` is empty for the default one, ``kernel`` for the only one, ``launches`` is as ``run`` takes
+        them. A workspace with too long a name is left to the reader to fill in."""
         at = workspace if short_name(workspace) == workspace else "WORKSPACE"
-        return cls(f" -o {quote(at)}" if workspace else "", f" --kernel {quote(_glob_of(kernel))}" if kernel else "")
+        return cls(
+            f" -o {quote(at)}" if workspace else "",
+            f" --kernel {quote(_glob_of(kernel))}" if kernel else "",
+            f" --launches {quote(launches)}" if launches not in ("", _DEFAULT_LAUNCHES) else "",
+        )
 
     def profile(self, options: str) -> str:
-        return f"kprof-inject profile{self.workspace}{self.kernel}{options}{_PROGRAM}"
+        """The same launches again."""
+        return f"kprof-inject profile{self.workspace}{self.kernel}{self.launches}{options}{_PROGRAM}"
+
+    def to_compare(self) -> str:
+        """As many launches as a comparison needs: where a range of them was kept, that again."""
+        is_range = self.launches.endswith(" all") or ":" in self.launches
+        return self.profile("") if is_range else replace(self, launches=_LAUNCHES).profile("")
 
     def causal(self) -> str:
         return f"kprof-inject causal{self.workspace}{self.kernel}{_PROGRAM}"
@@ -52,7 +65,7 @@ def next_step(report: LaunchReport, options: Options) -> Next:
         found = step(report, options)
         if found is not None:
             return Next(found.command, short_text(found.why))
-    return Next(options.profile(_LAUNCHES), "after a change; then kprof-inject diff says whether it helped")
+    return Next(options.to_compare(), "after a change; then kprof-inject diff says whether it helped")
 
 
 def _keep_all_records(report: LaunchReport, options: Options) -> Next | None:
@@ -63,11 +76,14 @@ def _keep_all_records(report: LaunchReport, options: Options) -> Next | None:
 
 
 def _record_less(report: LaunchReport, options: Options) -> Next | None:
-    kinds = {scope.kind for scope in report.timeline.table.scopes}
-    if report.verdict.level is not Level.UNRELIABLE or kinds <= {ScopeKind.FUNCTION}:
+    if report.verdict.level is not Level.UNRELIABLE:
         return None
-    fewer = " --at func" if kinds <= {ScopeKind.FUNCTION, ScopeKind.LOOP} else " --at func --at loop"
-    return Next(options.profile(fewer), f"the records disturb the kernel; use fewer: {report.verdict.text}")
+    if fewer := fewer_records(report):
+        return Next(options.profile(f" {fewer}"), f"the records disturb the kernel; use fewer: {report.verdict.text}")
+    if report.slopes is None:
+        return Next(options.causal(), f"the records disturb the kernel, and this needs none: {report.verdict.text}")
+    why = "the records disturb the kernel: after a change, diff compares its times without them"
+    return Next(options.to_compare(), why)
 
 
 def _time_it(report: LaunchReport, options: Options) -> Next | None:
@@ -82,7 +98,7 @@ def _change_it(report: LaunchReport, options: Options) -> Next | None:
     if not report.findings:
         return None
     why = "after the change that the first finding advises; then kprof-inject diff says whether it helped"
-    return Next(options.profile(_LAUNCHES), why)
+    return Next(options.to_compare(), why)
 
 
 def _judge_the_rest(report: LaunchReport, options: Options) -> Next | None:

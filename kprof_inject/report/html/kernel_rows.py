@@ -7,7 +7,7 @@ from typing import Any
 
 from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
-from kprof_inject.analysis.overview import KernelOverview, overview
+from kprof_inject.analysis.overview import overview
 from kprof_inject.errors import printable
 
 
@@ -23,14 +23,10 @@ def kernel_rows(reports: Sequence[LaunchReport]) -> list[dict[str, Any]]:
             "launches": kernel.known_launches,
             "time_ns": kernel.time_ns,
             "share": kernel.share,
-            "others": [_row(report, index_of) for report in _slowest_first(kernel)],
+            "others": [_row(report, index_of) for report in kernel.slowest_first],
         }
         for kernel in overview(reports)
     ]
-
-
-def _slowest_first(kernel: KernelOverview) -> list[LaunchReport]:
-    return sorted(kernel.reports, key=lambda report: -report.summary.duration_ns)
 
 
 def _row(report: LaunchReport, index_of: dict[int, int]) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _number(value: Any) -> str:
 
 def launch_overview(report: LaunchReport) -> dict[str, Any]:
     """``facts`` are groups of label and value, ``builds`` the rows of a table of the kernel without records and with
-    them, both as texts. ``limit`` says what limits it, ``advice`` what to try, that which may win most first;
+    them, both as texts. ``limit`` says what limits it, ``advice`` what to try, as ``advice_on`` orders it;
     ``roofs`` are what part of its cycles each scope, by its index, needs at least for its busiest unit. ``findings``
     bear the index of their scope and the CTA that they are about, or None; ``doubts`` say what could not be judged, and
     why. ``slopes`` are the places of the kernel that were delayed, those that matter most first."""
@@ -143,7 +143,12 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
         "verdict": {"level": trust.level.value, "text": printable(trust.text)},
         "limit": printable(report.limit.answer),
         "advice": [
-            {"text": printable(one.text), "reason": printable(one.reason), "share": one.share}
+            {
+                "text": printable(one.text),
+                "reason": printable(one.reason),
+                "share": one.share,
+                "doubtful": one.is_doubtful,
+            }
             for one in advice_on(report)
         ],
         "roofs": [
@@ -155,7 +160,7 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
             {
                 "rule": finding.rule,
                 "share": finding.share,
-                "text": printable(finding.text),
+                "text": printable(finding.sentence),
                 "advice": printable(finding.advice),
                 "scope": None if finding.scope is None else index_of.get(finding.scope),
                 "cta": finding.figures.get("last_cta"),

@@ -107,7 +107,8 @@ def _advice_texts(advice: Sequence[Advice], console: Console, *, with_reasons: b
         yield shown("no finding: no rule found anything worth changing; causal shows which part sets the pace", console)
         return
     for one in advice[:_MOST_ADVICE]:
-        worth = "" if one.share is None else f" (worth up to {percent(one.share)})"
+        doubtful = ", but doubtful" if one.is_doubtful else ""
+        worth = "" if one.share is None else f" (worth up to {percent(one.share)}{doubtful})"
         yield shown(one.text + worth, console, "yellow" if one.share is None else "")
         if one.reason and with_reasons:
             yield shown(one.reason, console, "dim")
@@ -152,7 +153,8 @@ def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> str:
-    """How a CTA's time is split by its loops; empty if that is not known."""
+    """How a CTA's time is split by its loops, as recorded: the table's durations are without what records cost. Empty
+    if that is not known."""
     phases = summary.phases
     if phases is None:
         return ""
@@ -161,7 +163,8 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     # The loops' part is what the others leave, so that all add up to 100.
     percents = {"before": before, loop: 100 - before - after, "after": after}
     texts = {name: f" {name} {part} % " for name, part in percents.items() if part}
-    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
+    basis = ", as recorded" if summary.subtracted_ns else ""
+    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median{basis}" if summary.ending else ""
     width = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(texts)
     if sum(map(len, texts.values())) + len(median) > width:
         median = ""

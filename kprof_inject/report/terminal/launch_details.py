@@ -42,7 +42,7 @@ def _table(report: LaunchReport, console: Console) -> Table:
     table.add_column(overflow="fold")
     for number, finding in enumerate(report.findings, 1):
         share = shown(percent(finding.share), console, "bold")
-        table.add_row(f"  {number}.", share, shown(finding.text, console))
+        table.add_row(f"  {number}.", share, shown(finding.sentence, console))
         table.add_row("", "next:", shown(finding.advice, console))
     return table
 

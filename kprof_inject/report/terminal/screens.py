@@ -57,17 +57,19 @@ def answers_text(reports: Sequence[LaunchReport], width: int) -> str:
 
 
 def print_all(reports: Sequence[LaunchReport], console: Console) -> None:
-    """All that is known of each launch, and what the verdicts rest on."""
+    """All that is known of each launch, and what the verdicts rest on. The kernel that takes most of the time stands
+    first, and of its launches the slowest."""
     named, kernels = _Named(reports), overview(reports)
     if len(kernels) > 1:
         print_kernels(kernels, console)
         say("", console)
     elif len(reports) > 1:
         print_launches(reports, named.places, named.kernels, console)
-    for report in reports:
+    ordered = [report for kernel in kernels for report in kernel.slowest_first]
+    for report in ordered:
         print_first_screen(report, *named.of(report), console, Room(rest="below"))
         print_details(report, console)
-    print_trust([(report.launch, report.verdict) for report in reports], console)
+    print_trust([(report.launch, report.verdict) for report in ordered], console)
 
 
 class _Named:

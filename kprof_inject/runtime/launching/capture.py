@@ -235,6 +235,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
     rank = os.environ.get("RANK", "")
     return ProcessRecord(
         run=session.run,
+        made_by=session.made_by,
         tool=__version__,
         pid=os.getpid(),
         rank=int(rank) if rank.isdigit() else None,
@@ -248,6 +249,7 @@ def _process_info(session: Session, device: Device) -> ProcessRecord:
         device_names=tuple(device.names()),
         device_uuids=tuple(device.uuids()),
         mode=ModeRecord(*astuple(session.mode)),
+        kernel=session.kernel,
         launches=session.launches,
         max_bytes=session.max_bytes,
         max_launches=session.max_launches,

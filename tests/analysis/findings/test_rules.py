@@ -52,7 +52,7 @@ def test_shares_are_shares(tmp_path: Path) -> None:
 def test_the_json_form(tmp_path: Path) -> None:
     (finding,) = found_in(launched(tmp_path, Known(before_ns=3000)))
     read = json.loads(json.dumps(finding.to_json(), allow_nan=False))
-    assert set(read) == {"rule", "scope", "share", "text", "advice", "figures"}
+    assert set(read) == {"rule", "scope", "share", "text", "advice", "figures", "doubt"}
     assert read["rule"] == "prologue"
 
 

@@ -97,6 +97,18 @@ def test_what_was_found_stays_found_whatever_is_missing(tmp_path: Path) -> None:
     assert (judged["prologue"], judged["epilogue"]) == (Outcome.FOUND, Outcome.UNJUDGED)
 
 
+def test_what_rests_on_records_of_which_some_are_missing_is_doubtful(tmp_path: Path) -> None:
+    """A third of the SMs idles at the end, whatever was recorded."""
+    duration_ns = Known(before_ns=2000).duration_ns
+    ctas = [(sm, 0, duration_ns) for sm in range(8)] + [(0, duration_ns, 2 * duration_ns)]
+    lacking = launched(tmp_path, Known(before_ns=2000), ctas, kernel={"sm_count": 8}, records_lost=74)
+    prologue, tail = report_on(lacking).findings
+    assert (prologue.rule, prologue.doubt) == ("prologue", "74.0 % of the records were lost")
+    assert prologue.sentence.endswith(" (doubtful: 74.0 % of the records were lost)")
+    assert (tail.rule, tail.doubt, tail.sentence) == ("tail", "", tail.text)
+    assert [one.doubt for one in report_on(replace(lacking, records_lost=0)).findings] == ["", ""]
+
+
 def test_ctas_that_were_not_chosen(tmp_path: Path) -> None:
     timeline = whole(tmp_path)
     chosen = replace(timeline, launch=replace(timeline.launch, grid=(10, 1, 1)))

@@ -17,7 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.changes import ChangeVerdict, change_words
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange, diff_captures
-from kprof_inject.report.diff.table import kernel_notes
+from kprof_inject.report.diff.table import diff_json, kernel_notes
 from kprof_inject.report.diff.wording import MORE_LAUNCHES, first_sentence, kernel_sentence
 from kprof_inject.timeline.comparison import Change
 from kprof_inject.timeline.timeline import Timeline
@@ -46,7 +46,7 @@ def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
     assert kernel.launch.verdict is ChangeVerdict.SAME
     assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("no difference: span 190.") and "would have shown" in sentence
+    assert sentence.startswith("no difference: median span 190.") and "would have shown" in sentence
 
 
 def test_no_difference_holds_over_many_repeats(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_faster_iteration_is_named_as_what_explains_the_launch(tmp_path: Path)
     assert (
         sentence.startswith("B is 15.")
         and " faster: iter[0] (-20." in sentence
-        and ") explains all of it; span 190." in sentence
+        and ") explains all of it; median span 190." in sentence
     )
 
 
@@ -101,6 +101,14 @@ def test_times_without_records_are_what_the_answer_goes_by(tmp_path: Path) -> No
     sentence = kernel_sentence(kernel)
     assert sentence.startswith(("B is 10.", "B is 9.9")) and "without records" in sentence
     assert "of 100 and 100 launches: slower" in notes_of(kernel)
+
+
+def test_where_the_medians_give_another_figure_than_the_trimmed_means_it_is_told(tmp_path: Path) -> None:
+    # Six of ten launches of B take as long as those of A, which is the median; the mean is not.
+    slow = [170_000.0] * 6 + [180_000.0] * 4
+    kernel = compared(usual(tmp_path / "a", 1, clean_ns=[170_000.0] * 10), usual(tmp_path / "b", 2, clean_ns=slow))
+    assert "median run time 170.000 µs → 170.000 µs, +1.9 % ± " in notes_of(kernel)
+    assert " (by trimmed means; by medians +0.0 %), of 10 and 10 launches: " in notes_of(kernel)
 
 
 def test_times_of_one_dump_on_both_sides_say_nothing(tmp_path: Path) -> None:
@@ -144,6 +152,20 @@ def test_a_change_that_the_clock_hides_is_told(tmp_path: Path) -> None:
     assert "in cycles the change is +18." in sentence
 
 
+def test_of_one_launch_each_the_change_in_cycles_is_an_estimate(tmp_path: Path) -> None:
+    clean = around(170_000, 5, 100), around(187_000, 6, 100)
+    a = side(tmp_path / "a", [HEAD_NS], [ITER_NS], clock_ghz=2.0, clean_ns=clean[0])
+    b = side(tmp_path / "b", [1.1 * HEAD_NS], [1.1 * ITER_NS], clock_ghz=1.6, clean_ns=clean[1])
+    kernel = compared(a, b)
+    assert kernel.recorded.cycles is None
+    assert "clock 2.00 GHz vs 1.60 GHz: in cycles the change is -12.0 % ± ?, of one launch each" in notes_of(kernel)
+    assert kernel_sentence(kernel).startswith("B is 10.") and "in cycles the change is -12.0 % ± ?" in kernel_sentence(
+        kernel
+    )
+    cycles = diff_json(diff_captures(a, b))["kernels"][0]["with_records"]["median_cycles"]
+    assert cycles["b"] / cycles["a"] == pytest.approx(0.88, abs=0.001)
+
+
 def test_times_without_records_may_be_of_another_clock_too(tmp_path: Path) -> None:
     clean = around(170_000, 5, 100), around(187_000, 6, 100)
     a = usual(tmp_path / "a", 1, clock_ghz=1.75, clean_ns=clean[0])
@@ -159,7 +181,8 @@ def test_of_too_few_launches_nothing_is_told_but_how_to_get_more(tmp_path: Path,
     )
     assert set(verdicts(kernel).values()) == {ChangeVerdict.UNKNOWN}
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("cannot tell: span 190.") and "--launches all" in sentence
+    median = "median " if launches > 1 else ""
+    assert sentence.startswith(f"cannot tell: {median}span 190.") and "--launches all" in sentence
     assert ("one launch each" in sentence) == (launches == 1)
 
 
@@ -185,7 +208,7 @@ def test_of_launches_shorter_than_a_step_of_the_timer_that_is_said(tmp_path: Pat
 
     kernel = compared(short(usual(tmp_path / "a", 1)), short(usual(tmp_path / "b", 2)))
     sentence = kernel_sentence(kernel)
-    assert sentence.startswith("cannot tell: span 0 ns → 0 ns with records: 40 of 40 launches took 0 ns")
+    assert sentence.startswith("cannot tell: median span 0 ns → 0 ns with records: 40 of 40 launches took 0 ns")
     assert "by a timer with 32 ns steps" in sentence and "--launches" not in sentence
     assert "scopes: no change can be computed where a launch, or the scope in it, took 0 ns" in notes_of(kernel)
 
@@ -339,7 +362,7 @@ def test_several_kernels_have_one_answer(tmp_path: Path) -> None:
         ]
 
     diff = diff_captures(two("a", 1, ITER_NS), two("b", 3, 1.5 * ITER_NS))
-    assert [kernel.launch.verdict for kernel in diff.kernels] == [ChangeVerdict.SAME, ChangeVerdict.SLOWER]
+    assert [kernel.launch.verdict for kernel in diff.kernels] == [ChangeVerdict.SLOWER, ChangeVerdict.SAME]
     assert first_sentence(diff).startswith("1 of 2 kernels changed: mul 39.")
     same = diff_captures(two("a", 1, ITER_NS), two("c", 5, ITER_NS))
     assert first_sentence(same) == "no difference in 2 of 2 kernels"

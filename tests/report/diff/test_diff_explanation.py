@@ -122,6 +122,17 @@ def test_a_longer_tail_is_told(tmp_path: Path) -> None:
     )
 
 
+def test_what_shows_no_change_is_not_told_as_one(tmp_path: Path) -> None:
+    """The second of two CTAs begins later, in B alone: of those that run at once 1.0 are left."""
+    a, b = (on_sms(usual(tmp_path / name, seed, ctas=2), 2, 1) for seed, name in enumerate("ab", 1))
+    for launch in b:
+        for time in ("init_ns", "pre_final_ns", "post_final_ns"):
+            launch.ctas[time][1] += 18_000
+    sentence = kernel_sentence(compared(a, b))
+    assert " slower: by its scopes alone it would be 0." in sentence
+    assert ", and the rest is outside these scopes" in sentence and "at once" not in sentence
+
+
 def test_scopes_that_change_more_than_the_launch_are_told_of_too(tmp_path: Path) -> None:
     a = on_sms(usual(tmp_path / "a", 1, ctas=8), 8, 8)
     b = on_sms(usual(tmp_path / "b", 2, 0.4 * HEAD_NS, 0.4 * ITER_NS, ctas=8), 8, 4)

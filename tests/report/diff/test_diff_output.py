@@ -22,6 +22,7 @@ from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import axis_percent, interval_bar, write_diff_page
 from kprof_inject.report.diff.table import diff_json, print_diff_tables
 from kprof_inject.timeline.comparison import Change
+from kprof_inject.timeline.timeline import Timeline
 
 STAGES: list[dict[str, Any]] = [
     {"metadata": {"num_warps": 2, "num_stages": count}, "variant": f"v{count}"} for count in (2, 4)
@@ -42,11 +43,22 @@ def printed(diff: CaptureDiff, width: int = 300) -> list[str]:
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(diff: CaptureDiff, height: int) -> list[str]:
+    out = Terminal()
+    print_diff_tables(diff, Console(file=out, width=200, height=height, color_system=None))
+    return out.getvalue().splitlines()
+
+
 def test_the_answer_comes_first_and_then_the_table(tmp_path: Path) -> None:
     lines = printed(faster(tmp_path))
     assert re.fullmatch(
         r"B is 11\.\d % ± [01]\.\d faster: iter\[0\] \(-1[45]\.\d % ± 1\.\d\) explains all of it; "
-        r"run time (169|170)\.\d+ µs → 151\.\d+ µs without records",
+        r"median run time (169|170)\.\d+ µs → 151\.\d+ µs without records",
         lines[0],
     )
     assert lines[2] == "kernel, A → B: grid 1x1x1, 20 and 20 launches"
@@ -114,6 +126,32 @@ def test_launches_are_counted_in_english(tmp_path: Path) -> None:
     of_one = "\n".join(printed(diff_captures(a[:1], b)))
     assert "kernel, A → B: grid 1x1x1, one launch each\n" in of_one
     assert "± ?, of one launch each: cannot tell" in of_one
+
+
+def many(folder: Path) -> CaptureDiff:
+    """Kernel n is slower by n %; of those that are slower, the shortest was launched most often."""
+    sides: list[list[Timeline]] = [[], []]
+    for number in range(12):
+        kernel = {"name": f"k{number}", "variant": f"k{number}", "launches": 1000 if number == 3 else 1}
+        for seed, mine in enumerate(sides):
+            factor = 1 + seed * number / 100
+            mine += usual(folder / f"{seed}{number}", seed, factor * HEAD_NS, factor * ITER_NS, kernel=kernel)
+    return diff_captures(*sides)
+
+
+def test_the_kernel_whose_change_is_worth_most_comes_first_and_the_list_is_bounded(tmp_path: Path) -> None:
+    diff = many(tmp_path)
+    names = [kernel.b.kernel.name for kernel in diff.kernels]
+    assert names[:9] == ["k3", *(f"k{number}" for number in range(11, 3, -1))]
+    assert [kernel["kernel"] for kernel in diff_json(diff)["kernels"]] == names
+    lines = printed(diff)
+    assert [line.partition(",")[0] for line in lines if ", A → B: grid" in line] == names[:10]
+    assert lines[-1] == "2 kernels more, whose changes are worth less: --kernel GLOB, --html or --json"
+    high, low = (on_terminal(diff, height) for height in (60, 24))
+    shown = [sum(", A → B: grid" in line for line in screen) for screen in (high, low)]
+    assert shown[1] == 1 < shown[0] < 10 and len(high) <= 60
+    assert low[-1].startswith("11 kernels more, ")
+    assert not any("\x1b[" in line for line in low)
 
 
 def test_names_are_neither_markup_nor_orders(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import click
 import pytest
 from known_reports import KINDS, delayed
 
+from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.cli.main import root
 from kprof_inject.report.explanation.next_step import Options, next_step
+from kprof_inject.timeline.trust import Level
 
 NO_WAIT = Unjudged("no wait was recorded", "add --at 'op(*wait*)'")
 
@@ -65,6 +67,45 @@ def test_what_no_option_helps_does_not_stop_it(trusted: LaunchReport) -> None:
 def test_where_all_is_known_a_change_comes_next(trusted: LaunchReport, tmp_path: Path) -> None:
     (other,) = delayed(tmp_path)
     assert command(replace(trusted, slopes=other.slopes)) == "kprof-inject profile --launches 0:20 -- PROG"
+
+
+@pytest.mark.parametrize(
+    ("launches", "again", "compared"),
+    [
+        ("last", "", " --launches 0:20"),
+        ("3", " --launches 3", " --launches 0:20"),
+        ("5:90", " --launches 5:90", " --launches 5:90"),
+        ("all", " --launches all", " --launches all"),
+    ],
+)
+def test_which_launches_were_kept_is_kept(launches: str, again: str, compared: str) -> None:
+    options = Options.of("", "", launches)
+    assert options.profile(" --fit") == f"kprof-inject profile{again} --fit -- PROG"
+    assert options.to_compare() == f"kprof-inject profile{compared} -- PROG"
+
+
+def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: LaunchReport) -> None:
+    """Whatever the findings advise, until nothing else can be measured."""
+    report = replace(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
+    table = report.timeline.table
+    assert report.findings and command(report) == "kprof-inject profile --at func --at loop -- PROG"
+    assert trust_in(report).text.endswith(" (record less: --at func --at loop)")
+
+    def of_kinds(count: int) -> LaunchReport:
+        timeline = replace(report.timeline, table=replace(table, scopes=table.scopes[:count]))
+        return replace(report, timeline=timeline)
+
+    assert command(of_kinds(2)) == "kprof-inject profile --at func -- PROG"
+    assert command(of_kinds(1)) == "kprof-inject profile --at func --warps 0 -- PROG"
+    kernel = of_kinds(1).launch.kernel
+    one_warp = replace(kernel, mode=replace(kernel.mode, warps=(0,)))
+    least = of_kinds(1)
+    least = replace(least, timeline=replace(least.timeline, launch=replace(least.launch, kernel=one_warp)))
+    assert command(least) == "kprof-inject causal -- PROG"
+    assert trust_in(least).text.endswith(" (causal needs no records)")
+    (other,) = delayed(tmp_path / "delayed")
+    found = next_step(replace(least, slopes=other.slopes), Options())
+    assert "compares its times without them" in found.why
 
 
 def test_what_did_not_help_is_not_asked_for_again(tmp_path: Path) -> None:

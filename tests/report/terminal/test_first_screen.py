@@ -120,6 +120,29 @@ def test_without_a_finding_it_says_so(report: LaunchReport) -> None:
     assert line.startswith("no finding: no rule found anything worth changing")
 
 
+def test_where_records_were_lost_keeping_them_comes_first(tmp_path: Path) -> None:
+    report = made(known_launch(tmp_path, records_lost=8), Judgement("tail", FINDINGS[:1], None))
+    fit = "use --fit, or a larger --buffer-bytes ("
+    assert advice(screen(report))[:2] == [
+        f"{fit}25.0 % of the records were lost)",
+        "mend the prologue (worth up to 20.0 %)",
+    ]
+    lost = Judgement(
+        "waiting", (), Unjudged("25.0 % of the records were lost", "use --fit, or a larger --buffer-bytes")
+    )
+    first, second, *_ = advice(screen(replace(report, judgements=(*report.judgements, lost))))
+    assert first == f"{fit}waiting could not be judged: 25.0 % of the records were lost)"
+    assert second.startswith("mend the prologue ")
+
+
+def test_a_doubtful_finding_is_marked(report: LaunchReport) -> None:
+    doubtful = replace(FINDINGS[0], doubt="2 records were damaged")
+    assert advice(screen(replace(report, judgements=(Judgement("prologue", (doubtful,), None),)))) == [
+        "mend the prologue (worth up to 20.0 %, but doubtful)",
+        "prologue was [seen] (doubtful: 2 records were damaged)",
+    ]
+
+
 def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> None:
     lost = Unjudged("74.0 % of the records were lost", "use --fit")
     judgements = tuple(Judgement(rule, (), lost) for rule in ("prologue", "waiting", "epilogue", "imbalanced-warps"))
@@ -135,6 +158,9 @@ def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchReport) -> None:
     assert bar.endswith("|   1.00 µs median")
     assert " before 15 % " in bar and " loop[0] 50 % " in bar and " after 35 % " in bar
     assert len(bar) == 100 and bar.count("█") == 20
+    subtracted = replace(report, summary=replace(report.summary, subtracted_ns=40))
+    (bar,) = (line for line in screen(subtracted, 100) if line.startswith("CTA"))
+    assert bar.endswith("|   1.00 µs median, as recorded") and len(bar) == 100
 
 
 def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from known_launch import known_launch
 from screens import WIDE, lines_shown
+from several_kernels import save_kernels
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.capture.reader import read_capture
 from kprof_inject.report.terminal.screens import print_all, print_answers
+from kprof_inject.timeline.timeline import decode_launch
 
 HEADINGS = ["kernel", "launches", "time", "of all", "limit", "trust"]
 
@@ -38,6 +41,20 @@ def test_without_the_numbers_of_launches_there_are_no_shares(tmp_path: Path) -> 
     lines = screen(made(tmp_path, "short", 1000), made(tmp_path, "long", 9000, launches=10))
     assert "of all" not in lines[0] and "%" not in lines[1] + lines[2]
     assert lines[1].startswith("long")
+
+
+def test_of_some_kernels_shares_are_of_the_whole_program(tmp_path: Path) -> None:
+    """What the others take is known from their times without records, or from the buffers' headers."""
+    clean = {"times_ns": [2000.0] * 3}
+    folder = save_kernels(save_kernels(tmp_path, {"a": (9000, 10)}, clean=clean), {"b": (7000, 10), "last": (1000, 10)})
+    captured = read_capture(folder).launches
+    some = [report_on(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"]
+    assert [" ".join(line.split()[:5]) for line in screen(*some)[1:3]] == ["b 10 7.00 µs 70.0", "last 10 1.00 µs 10.0"]
+    for path in folder.glob("*a/end.json"):
+        path.write_text('{"left_out": {}}')
+    captured = read_capture(folder).launches
+    uncounted = [report_on(decode_launch(launch), (), captured) for launch in captured if launch.kernel.name != "a"]
+    assert "of all" not in screen(*uncounted)[0]
 
 
 def two_variants(folder: Path) -> tuple[LaunchReport, LaunchReport]:
@@ -109,9 +126,9 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
 
 
 def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
-    reports = [made(tmp_path, "short", 1000), made(tmp_path, "long", 9000)]
+    reports = [made(tmp_path, name, duration_ns) for name, duration_ns in (("short", 10), ("long", 90), ("long", 95))]
     lines = lines_shown(lambda console: print_all(reports, console))
-    titles = [line.split()[0] for line in lines if " on the device   " in line]
-    assert titles == ["short", "long"]
-    assert sum(line.startswith("┃ scope") for line in lines) == 2
+    titles = [" ".join(line.split()[:4:2]) for line in lines if " on the device   " in line]
+    assert titles == ["long 95", "long 90", "short 10"]
+    assert sum(line.startswith("┃ scope") for line in lines) == 3
     assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))

@@ -5,12 +5,13 @@ import { formatShare } from "#format";
 
 /**
  * @param {HTMLElement} place
- * @param {Object} overview the section of that name: `limit`, `advice` (what may win most first), `verdict`
+ * @param {Object} overview the section of that name: `limit`, `advice` (what to do first stands first), `verdict`
  * @param {() => void} onOpen where all of it stands
  */
 export function showAnswer(place, { limit, advice, verdict }, onOpen) {
   const [first, ...others] = advice;
-  const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}` })] : [];
+  const doubtful = first?.doubtful ? ", but doubtful" : "";
+  const worth = first?.share ? [element("span", { text: `worth up to ${formatShare(first.share)}${doubtful}` })] : [];
   const text = first ? first.text : "no finding: no rule found anything worth changing";
   const more = element("button", { type: "button", class: "link", text: others.length ? `and ${others.length} more` : "why", on: { click: onOpen } });
   place.replaceChildren(
