@@ -114,11 +114,12 @@ class _Places:
         self._part_of_scope = [self._tables[1][loop].name if loop is not None else _OUTSIDE for loop in loops]
 
     def part_of(self, change: Change) -> str:
-        """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it."""
+        """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
+        several loops it is the one that explains most: one may be for the case that another has nothing to do."""
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
             found = [part for operation in operations if (part := self._part(side, operation)) != _OUTSIDE]
             if found:
-                return found[0]
+                return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
         return _OUTSIDE if change.operations_a or change.operations_b else _WHOLE
 
     def _part(self, side: int, operation: Operation) -> str:
