@@ -24,12 +24,17 @@ from kprof_inject.workspace import snapshot_beside
 _MOST_PLACES = 6
 _WHOLE = "the whole kernel"
 _OUTSIDE = "outside of loops"
-# What a build takes of the SM, and what is compiled into it from outside.
-_BUILD = ("registers", "spills", "shared bytes", "CTAs per SM")
+# What a build takes of the SM, what made it of the TTGIR, and what runs it.
+_BUILD = {
+    **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
+    "triton_version": "the TTGIR was compiled further by Triton {0.a} → {0.b}",
+}
+"""By what differs: how it is told."""
 # What of the kernel as a whole acts on code that is the same. More registers, or more shared memory, do so only by
 # fewer CTAs on an SM.
 _ACTS_EVERYWHERE = frozenset(
-    {"target", "num_warps", "num_ctas", "warp_size", "maxnreg", "partitions", "spills", "CTAs-per-SM"}
+    {"target", "num_warps", "num_ctas", "warp_size", "maxnreg", "partitions"}
+    | {"spills", "CTAs-per-SM", "device", "triton_version"}
 )
 
 
@@ -96,7 +101,7 @@ def changes_between(a: Path, b: Path) -> list[Change]:
 def _build_changes(diff: KernelDiff) -> Iterator[Change]:
     for one in diff.differences:
         if one.what in _BUILD:
-            yield Change(one.what.replace(" ", "-"), str(one))
+            yield Change(one.what.replace(" ", "-"), _BUILD[one.what].format(one))
 
 
 class _Places:
@@ -178,7 +183,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        yield "code: the compiler's output is the same on both sides"
+        yield "code: the TTGIR is the same on both sides"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -217,7 +222,7 @@ def _weighed(part: ChangedPart) -> str:
 def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Of changes that no times belong to."""
     if not changes:
-        yield "the compiler's output is the same"
+        yield "the TTGIR is the same"
     for text, places in _together(changes).items():
         yield f"{text}{_at(places)}"
 

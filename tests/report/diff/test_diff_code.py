@@ -40,15 +40,16 @@ FUNC, LOOP, ITER, PEELED = (1, len(LINES)), (BEGIN, END), (BEGIN + 1, END - 1), 
 
 
 def with_code(
-    timelines: Sequence[Timeline], text: str, registers: int, spills: int, places: Sequence[tuple[int, int]]
+    timelines: Sequence[Timeline], text: str, places: Sequence[tuple[int, int]], triton: str, **takes: int
 ) -> list[Timeline]:
     """The same launches, of a kernel with this text that takes so much, whose scopes go around these lines."""
     kernel = timelines[0].launch.kernel
     (kernel.folder / TTGIR_FILE).write_text(text)
     table = kernel.scopes
     scopes = tuple(replace(scope, lines=lines) for scope, lines in zip(table.scopes, places, strict=True))
-    clean = KernelResources(registers=registers, spills=spills, shared_bytes=1000)
-    kernel = replace(kernel, scopes=replace(table, scopes=scopes), clean=clean)
+    metadata = {**kernel.metadata, "triton_version": triton}
+    clean = KernelResources(**takes, shared_bytes=1000)
+    kernel = replace(kernel, scopes=replace(table, scopes=scopes), clean=clean, metadata=metadata)
     return [replace(one, launch=replace(one.launch, kernel=kernel)) for one in timelines]
 
 
@@ -58,12 +59,14 @@ def compared(
     *,
     registers: int = 100,
     spills: int = 0,
+    triton: str = "3.6.0",
     scopes: Sequence[Scope] = SCOPES,
     places: Sequence[tuple[int, int]] = (FUNC, LOOP, ITER),
 ) -> Structure:
     """B has this text, takes so much, and its iterations are a fifth longer."""
-    a = with_code(usual(folder / "a", 1, scopes=scopes), TEXT, 100, 0, places)
-    b = with_code(usual(folder / "b", 2, iter_ns=1.2 * ITER_NS, scopes=scopes), text, registers, spills, places)
+    a = with_code(usual(folder / "a", 1, scopes=scopes), TEXT, places, "3.6.0", registers=100, spills=0)
+    slower = usual(folder / "b", 2, iter_ns=1.2 * ITER_NS, scopes=scopes)
+    b = with_code(slower, text, places, triton, registers=registers, spills=spills)
     (kernel,) = diff_captures(a, b).kernels
     found = structure_of(kernel)
     assert found is not None
@@ -94,6 +97,13 @@ def test_spills_explain_what_is_lost_where_the_code_is_the_same(tmp_path: Path) 
 def test_spills_do_not_explain_what_a_changed_loop_lost(tmp_path: Path) -> None:
     found = told(compared(tmp_path, one_stage_less(limited(TEXT)), spills=40))
     assert found == {"loop[0]": pytest.approx(1, abs=0.05), "the whole kernel": pytest.approx(0, abs=0.05)}
+
+
+def test_another_triton_explains_what_is_lost_where_the_ttgir_is_the_same(tmp_path: Path) -> None:
+    found = compared(tmp_path, TEXT, triton="3.9.0")
+    assert told(found) == {"the whole kernel": pytest.approx(1, abs=0.05)}
+    ((change,),) = (part.changes for part in found.parts)
+    assert change.text == "the TTGIR was compiled further by Triton 3.6.0 → 3.9.0"
 
 
 def test_more_registers_alone_explain_nothing(tmp_path: Path) -> None:
