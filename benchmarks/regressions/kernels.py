@@ -1,10 +1,10 @@
-"""Five kernels to change: how each is compiled for an H100, and how it is launched. Only launching needs a GPU.
+"""Six kernels to compare: how each is compiled for an H100, and how it is launched. Only launching needs a GPU.
 
     python kernels.py NAME... [--launches N]
 
-Three are examples. The two others are a column sum, whose loads are pipelined without a dot, and a grouped matmul on
-single precision, which takes the tensor cores' smaller instructions. Each has at most one CTA for each SM, but for the
-softmax, so that a CTA that takes longer makes the launch longer.
+Four are examples. The two others are a column sum, whose loads are pipelined without a dot, and a grouped matmul on
+single precision, which takes the tensor cores' smaller instructions. Those with dots, and the column sum, have at most
+one CTA for each SM: one that takes longer makes the launch longer.
 """
 
 from __future__ import annotations
@@ -81,14 +81,23 @@ def example(name: str) -> ModuleType:
 
 
 @dataclass(frozen=True)
+class Call:
+    """What one launch takes: all arguments that are not constant, by name. ``out`` is the one that it writes."""
+
+    grid: tuple[int, ...]
+    values: Mapping[str, Any]
+    out: str
+
+
+@dataclass(frozen=True)
 class Kernel:
     """``signature`` has the types of the arguments that are not constant, ``:16`` behind those that 16 divides.
-    ``prepare`` makes the arguments on the GPU, and returns what launches it."""
+    ``call`` makes them on the GPU."""
 
     function: Any
     signature: Mapping[str, str]
     constants: Mapping[str, Any]
-    prepare: Callable[[], Callable[[], object]]
+    call: Callable[[], Call]
     options: Mapping[str, Any] = field(default_factory=lambda: {"num_warps": 4, "num_stages": 3})
 
     def compiled(self, **changed: Any) -> Any:
@@ -105,6 +114,15 @@ class Kernel:
         options = {name: changed.get(name, value) for name, value in self.options.items()}
         return triton.compile(source, target=HOPPER, options=options)
 
+    def signature_order(self) -> list[str]:
+        """The arguments that are not constant, as the compiled function takes them."""
+        return [name for name in self.function.arg_names if name in self.signature]
+
+    def launcher(self) -> Callable[[], object]:
+        """Launches it as programs do."""
+        call = self.call()
+        return lambda: self.function[call.grid](**call.values, **self.constants, **self.options)
+
     def line(self, code: str) -> int:
         """The number of the first line of its file that reads so."""
         lines = Path(self.function.fn.__code__.co_filename).read_text().splitlines()
@@ -115,40 +133,50 @@ def _halves(*shape: int) -> torch.Tensor:
     return torch.randn(shape, device="cuda", dtype=torch.float16)
 
 
-def _matmul() -> Callable[[], object]:
-    a, b = _halves(1024, 4096), _halves(4096, 2048)
-    return lambda: example("matmul").matmul(a, b)
+def _singles(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, device="cuda")
 
 
-def _attention() -> Callable[[], object]:
-    q, k, v = (_halves(1, 8, 2048, 64) for _ in range(3))
-    return lambda: example("attention").attention(q, k, v, False)
+def _matmul() -> Call:
+    m, n, k = 1024, 2048, 4096
+    matrices = {"a_ptr": _halves(m, k), "b_ptr": _halves(k, n), "c_ptr": _halves(m, n)}
+    strides = {"stride_am": k, "stride_bk": n, "stride_cm": n}
+    return Call((m // 128 * (n // 128),), {**matrices, "M": m, "N": n, "K": k, **strides}, "c_ptr")
 
 
-def _softmax() -> Callable[[], object]:
-    x = _halves(8192, 2048)
-    return lambda: example("softmax").softmax(x)
+def _attention() -> Call:
+    heads, length, dims = 8, 2048, 64
+    tensors = {name: _halves(heads, length, dims) for name in ("q_ptr", "k_ptr", "v_ptr", "out_ptr")}
+    sizes = {"stride_head": length * dims, "stride_row": dims, "seq_len": length}
+    return Call((length // 128, heads), {**tensors, **sizes, "scale": dims**-0.5}, "out_ptr")
 
 
-COLUMN_SUMS = {"ROWS": 16, "COLUMNS": 128, "STAGES": 3}
+def _softmax() -> Call:
+    rows, columns = 8192, 2048
+    programs = 4 * torch.cuda.get_device_properties("cuda").multi_processor_count
+    matrices = {"x_ptr": _halves(rows, columns), "out_ptr": _halves(rows, columns)}
+    return Call((programs,), {**matrices, "rows": rows, "columns": columns, "stride_row": columns}, "out_ptr")
 
 
-def _column_sums() -> Callable[[], object]:
-    rows, columns = 2048, 128 * COLUMN_SUMS["COLUMNS"]
-    x, out = torch.randn(rows, columns, device="cuda"), torch.empty(columns, device="cuda")
-    return lambda: column_sums_kernel[(128,)](x, out, rows, columns, **COLUMN_SUMS, num_warps=4, num_stages=3)
+def _layer_norm() -> Call:
+    rows, columns = 2048, 4096
+    matrices = {"x_ptr": _halves(rows, columns), "out_ptr": _halves(rows, columns)}
+    vectors = {"weight_ptr": _singles(columns), "bias_ptr": _singles(columns)}
+    sizes = {"columns": columns, "stride_row": columns, "epsilon": 1e-5}
+    return Call((rows,), {**matrices, **vectors, **sizes}, "out_ptr")
 
 
-GROUPED = {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "PRECISION": "tf32"}
+def _column_sums() -> Call:
+    rows, columns = 2048, 16384
+    arrays = {"x_ptr": _singles(rows, columns), "out_ptr": _singles(columns)}
+    return Call((columns // 128,), {**arrays, "rows": rows, "columns": columns}, "out_ptr")
 
 
-def _grouped_matmul() -> Callable[[], object]:
-    groups, n, k = 8, 1024, 2048
-    a, b = (torch.randn(groups, *shape, device="cuda") for shape in ((32, k), (k, n)))
-    c = torch.empty(groups, 32, n, device="cuda")
+def _grouped_matmul() -> Call:
+    groups, m, n, k = 8, 32, 1024, 2048
+    arrays = {"a_ptr": _singles(groups, m, k), "b_ptr": _singles(groups, k, n), "c_ptr": _singles(groups, m, n)}
     depths = torch.tensor([k - 128 * group for group in range(groups)], device="cuda", dtype=torch.int32)
-    grid = (n // 64, groups)
-    return lambda: grouped_matmul_kernel[grid](a, b, c, depths, n, k, **GROUPED, num_warps=4, num_stages=3)
+    return Call((n // 64, groups), {**arrays, "depths_ptr": depths, "N": n, "K": k}, "c_ptr")
 
 
 def _of(kind: str, *names: str) -> dict[str, str]:
@@ -178,16 +206,25 @@ KERNELS = {
         {"BLOCK": 2048},
         _softmax,
     ),
+    "layer_norm": Kernel(
+        example("layer_norm").layer_norm_kernel,
+        _of("*fp16:16", "x_ptr", "out_ptr")
+        | _of("*fp32:16", "weight_ptr", "bias_ptr")
+        | _of("i32:16", "columns", "stride_row")
+        | {"epsilon": "fp32"},
+        {"BLOCK": 1024, "EVEN": True},
+        _layer_norm,
+    ),
     "column_sums": Kernel(
         column_sums_kernel,
         _of("*fp32:16", "x_ptr", "out_ptr") | _of("i32:16", "rows", "columns"),
-        COLUMN_SUMS,
+        {"ROWS": 16, "COLUMNS": 128, "STAGES": 3},
         _column_sums,
     ),
     "grouped_matmul": Kernel(
         grouped_matmul_kernel,
         _of("*fp32:16", "a_ptr", "b_ptr", "c_ptr") | _of("i32:16", "N", "K") | {"depths_ptr": "*i32:16"},
-        GROUPED,
+        {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "PRECISION": "tf32"},
         _grouped_matmul,
     ),
 }
@@ -200,7 +237,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     for name in options.names or KERNELS:
-        launch = KERNELS[name].prepare()
+        launch = KERNELS[name].launcher()
         for _ in range(options.launches):
             launch()
     torch.cuda.synchronize()

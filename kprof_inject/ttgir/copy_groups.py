@@ -40,13 +40,14 @@ class CopyPipeline:
         """How many iterations ahead copies are asked for, at least; with 0, an iteration waits for its own."""
         return min(group.iterations_ago for group in self.awaited)
 
-    def depth_of(self, copy: Operation) -> int | None:
-        """The same of one copy; None if it is in no group of the loop's own."""
+    def waits_for(self, copy: Operation) -> list[tuple[Operation, int]]:
+        """The waits, each with how many iterations ahead of it one copy is asked for; none if the copy is in no group
+        of the loop's own."""
         commit = next((one for one in self.commits if one.start > copy.start), None)
         if commit is None or copy.block is not commit.block:
-            return None
+            return []
         # Of a group that is committed behind the awaited one, the one before is complete.
-        return min(group.iterations_ago + (commit.start > group.commit.start) for group in self.awaited)
+        return [(group.wait, group.iterations_ago + (commit.start > group.commit.start)) for group in self.awaited]
 
 
 def copy_pipelines(module: Module) -> Iterator[CopyPipeline]:

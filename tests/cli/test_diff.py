@@ -236,7 +236,7 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
     assert ended.stdout == "load: issued 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n"
     (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)
     assert (first["id"], first["kind"], first["loop"], first["line"]) == ("ahead", "load", "loop[0]", 49)
-    assert kprof("diff", a, a).stdout == "the compiler's output is the same\n"
+    assert kprof("diff", a, a).stdout == "the TTGIR is the same\n"
     assert kprof("diff", a, "b.ttgir", "--fail-above", "5%").exit_code == 2
     (kprof.folder / "broken.ttgir").write_text("module {")
     assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kprof_inject.analysis.structure.features import (
+    ADDRESSES,
     AHEAD,
     BITS,
     INSTRUCTION,
+    LANES,
     PREDICATED,
     WAY,
     CodeOf,
@@ -97,17 +99,21 @@ def _follows(change: Change, changes: Sequence[Change]) -> bool:
 _EXACT: tuple[Callable[[Feature], Hashable], ...] = (
     lambda one: (one.kind, one.line.identity, one.operand),
     lambda one: (one.kind, one.line.identity),
+    lambda one: (one.kind, one.line.own, one.loop, one.operand),
+    lambda one: (one.kind, one.line.own, one.operand),
     lambda one: (one.kind, one.loop, one.operand),
     lambda one: (one.kind, one.operand),
 )
 # The compiler moves these from line to line: what counts is how many a loop has.
 _MOVABLE: tuple[Callable[[Feature], Hashable], ...] = (
     lambda one: (one.kind, one.line.identity, one.operand),
+    lambda one: (one.kind, one.line.own, one.loop, one.operand),
     lambda one: (one.kind, one.loop, one.operand, one.times),
     lambda one: (one.kind, one.line.identity, one.loop),
     lambda one: (one.kind, one.loop, one.times),
+    lambda one: (one.kind, one.line.own, one.operand),
 )
-_KEYS = {Kind.CONVERSION: _MOVABLE, Kind.SHARED: _MOVABLE}
+_KEYS = dict.fromkeys((Kind.CONVERSION, Kind.SHARED, Kind.FENCE), _MOVABLE)
 
 
 def _matched(
@@ -213,7 +219,9 @@ def _predicated(before: Fact | None, after: Fact | None) -> str:
 _TOLD: dict[str, Callable[[Fact | None, Fact | None], str]] = {
     AHEAD: _ahead,
     WAY: lambda before, after: f"{before} → {after}",
+    ADDRESSES: lambda before, after: f"{before} → {after}",
     BITS: lambda before, after: f"{before} → {after} bits per thread and access",
+    LANES: lambda before, after: f"a warp's threads lie along dimension {before} → {after}",
     INSTRUCTION: lambda before, after: f"{before} → {after}",
     PREDICATED: _predicated,
 }

@@ -7,12 +7,13 @@ for all of them, and has the facts of those that run most often: the ones in the
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, layout_of
+from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, lanes_dimension, layout_of
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
@@ -33,6 +34,7 @@ class Kind(StrEnum):
     SPECIAL = "special function"
     CONVERSION = "layout conversion"
     SHARED = "shared memory access"
+    FENCE = "shared memory fence"
 
 
 Fact = str | int
@@ -47,6 +49,11 @@ class Line:
 
     source: SourcePoint | None
     identity: tuple[str, ...]
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The same without the lines that call it: of a call over several lines, compilers name different ones."""
+        return self.identity[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,8 @@ class Feature:
     operations: tuple[Operation, ...] = field(compare=False)
 
 
-WAY, AHEAD, BITS, MASKED, INSTRUCTION, PREDICATED = "way", "ahead", "bits", "masked", "instruction", "predicated"
+WAY, AHEAD, BITS, INSTRUCTION, PREDICATED = "way", "ahead", "bits", "instruction", "predicated"
+ADDRESSES, LANES = "addresses", "lanes"
 
 _COPY, _TMA, _PLAIN = "asynchronous copy", "TMA", "through registers"
 _WAYS = {
@@ -85,7 +93,10 @@ _WAYS = {
         _TMA,
     ),
 }
+_POINTERS, _BUFFER = "by pointers", "by buffer instructions"
+_BUFFER_ACCESS = re.compile(r"(?:amdg|amdgpu)\.buffer_")
 _SHARED = ("ttg.local_alloc", "ttg.local_store", "ttg.local_load")
+_FENCE = "ttng.fence_async_shared"
 
 
 def features_of(module: Module, code_of: CodeOf) -> list[Feature]:
@@ -113,6 +124,8 @@ def kind_of(operation: Operation) -> Kind | None:
         return Kind.SPECIAL
     if name == "ttg.convert_layout":
         return Kind.CONVERSION
+    if name == _FENCE:
+        return Kind.FENCE
     if name in _SHARED and any(one.kind == "tensor" for one in types_of(operation)):
         return Kind.SHARED
     return None
@@ -156,7 +169,8 @@ class _FunctionFeatures:
         loop = loops[place]
         facts = _FACTS_OF[key[0]](self._module, operations[place])
         if key[0] == Kind.LOAD and loop is not None:
-            facts[AHEAD] = iterations_ahead(loop, operations[place], operations)
+            ahead = iterations_ahead(loop, operations[place], operations)
+            facts |= {} if ahead is None else {AHEAD: ahead}
         if _is_predicated(operations[place]):
             facts[PREDICATED] = 1
         times = Counter(loops)[loop]
@@ -205,17 +219,14 @@ _MutableFacts = dict[str, Fact]
 
 def _access(module: Module, operation: Operation) -> _MutableFacts:
     facts: _MutableFacts = {WAY: _WAYS.get(operation.name, _PLAIN)}
+    if facts[WAY] != _TMA:
+        facts[ADDRESSES] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
     tensors = [one for one in types_of(operation) if one.kind == "tensor" and (one.is_pointer or one.shape)]
     if facts[WAY] != _TMA and tensors:
-        bits = _vector_bits(module, operation, tensors)
-        if bits is not None:
-            facts[BITS] = bits
+        one = next((tensor for tensor in tensors if tensor.is_pointer), tensors[0])
+        told = {BITS: access_bits(one, module.aliases), LANES: lanes_dimension(one, module.aliases)}
+        facts |= {name: fact for name, fact in told.items() if fact is not None}
     return facts
-
-
-def _vector_bits(module: Module, operation: Operation, tensors: Sequence[PrintedType]) -> int | None:
-    one = next((tensor for tensor in tensors if tensor.is_pointer), tensors[0])
-    return access_bits(one, module.aliases)
 
 
 def _dot(module: Module, operation: Operation) -> _MutableFacts:
@@ -242,4 +253,5 @@ _FACTS_OF: Mapping[Kind, Callable[[Module, Operation], _MutableFacts]] = {
     Kind.SPECIAL: _nothing,
     Kind.CONVERSION: _nothing,
     Kind.SHARED: _nothing,
+    Kind.FENCE: _nothing,
 }

@@ -17,6 +17,8 @@ MOST_ACCESS_BITS = 128
 _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _NUMBERS = r"\[([\d, -]*)\]"
+_PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
+_FIRST_LANE_BASIS = re.compile(rf"lane = \[{_NUMBERS}")
 _PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
 _ORDER = re.compile(rf"\border = {_NUMBERS}")
 _REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
@@ -76,6 +78,21 @@ def _linear_in_a_row(layout: str) -> int | None:
             run *= 2
         runs.append(run)
     return max(runs)
+
+
+def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
+    """Along which dimension of a tensor the neighbouring threads of a warp lie: the addresses that a warp accesses at
+    once. None if it has no second dimension, or the layout does not tell."""
+    layout = layout_of(printed, aliases)
+    if sum(size > 1 for size in printed.shape) < 2:
+        return None
+    if first := _FIRST_LANE_BASIS.search(layout):
+        return next((dim for dim, number in enumerate(first[1].split(",")) if int(number)), None)
+    per_warp, order = _PER_WARP.search(layout), _ORDER.search(layout)
+    if not (layout.startswith("#ttg.blocked") and per_warp and order):
+        return None
+    threads = [int(count) for count in per_warp[1].split(",")]
+    return next((dim for dim in map(int, order[1].split(",")) if threads[dim] > 1), None)
 
 
 _NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}

@@ -5,18 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kprof_inject.ttgir.copy_groups import pipeline_of
+from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.values import operand_names
+
+_READ = "ttg.local_load"
 
 
-def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int:
-    """0 if an iteration waits for what it asks for itself.
+def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
+    """0 if an iteration waits for what it asks for itself. None if that cannot be told: another partition waits for it.
 
     Where copies are committed in groups, the loop's wait tells. Elsewhere it is how many iterations' loads stand in
     front of the loop, for the compiler has peeled as many off; ``occurrences`` are all of the load's line."""
     pipeline = pipeline_of(loop) if load.traits.starts_async else None
-    if pipeline is not None and (depth := pipeline.depth_of(load)) is not None:
-        return depth
-    return sum(_is_peeled_off(loop, one) for one in occurrences)
+    if pipeline is not None and (waits := pipeline.waits_for(load)):
+        return min(iterations + _is_for_the_next(wait, loop) for wait, iterations in waits)
+    peeled_off = sum(_is_peeled_off(loop, one) for one in occurrences)
+    if not peeled_off and load.traits.starts_async and any(one.name == WARP_SPECIALIZE for one in load.owners()):
+        return None
+    return peeled_off
+
+
+def _is_for_the_next(wait: Operation, loop: Operation) -> bool:
+    """Whether all that is read behind a wait is used by the next iteration alone, as where the compiler reads a part of
+    the next tiles at an iteration's end."""
+    body = [one for block in loop.regions[-1].blocks for one in block.operations]
+    reads = [one for one in body if one.name == _READ and _result(wait) in operand_names(one)]
+    results = {_result(one) for one in reads}
+    users = [one for one in body if not results.isdisjoint(operand_names(one))]
+    return bool(reads) and all(one.traits.is_terminator for one in users)
+
+
+def _result(operation: Operation) -> str:
+    return operation.results.partition("=")[0].partition(":")[0].strip()
 
 
 def _is_peeled_off(loop: Operation, one: Operation) -> bool:

@@ -24,12 +24,17 @@ from kprof_inject.workspace import snapshot_beside
 _MOST_PLACES = 6
 _WHOLE = "the whole kernel"
 _OUTSIDE = "outside of loops"
-# What a build takes of the SM, and what is compiled into it from outside.
-_BUILD = ("registers", "spills", "shared bytes", "CTAs per SM")
+# What a build takes of the SM, what made it of the TTGIR, and what runs it.
+_BUILD = {
+    **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
+    "triton_version": "the TTGIR was compiled further by Triton {0.a} → {0.b}",
+}
+"""By what differs: how it is told."""
 # What of the kernel as a whole acts on code that is the same. More registers, or more shared memory, do so only by
 # fewer CTAs on an SM.
 _ACTS_EVERYWHERE = frozenset(
-    {"target", "num_warps", "num_ctas", "warp_size", "maxnreg", "partitions", "spills", "CTAs-per-SM"}
+    {"target", "num_warps", "num_ctas", "warp_size", "maxnreg", "partitions"}
+    | {"spills", "CTAs-per-SM", "device", "triton_version"}
 )
 
 
@@ -96,7 +101,7 @@ def changes_between(a: Path, b: Path) -> list[Change]:
 def _build_changes(diff: KernelDiff) -> Iterator[Change]:
     for one in diff.differences:
         if one.what in _BUILD:
-            yield Change(one.what.replace(" ", "-"), str(one))
+            yield Change(one.what.replace(" ", "-"), _BUILD[one.what].format(one))
 
 
 class _Places:
@@ -114,11 +119,12 @@ class _Places:
         self._part_of_scope = [self._tables[1][loop].name if loop is not None else _OUTSIDE for loop in loops]
 
     def part_of(self, change: Change) -> str:
-        """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it."""
+        """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
+        several loops it is the one that explains most: one may be for the case that another has nothing to do."""
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
             found = [part for operation in operations if (part := self._part(side, operation)) != _OUTSIDE]
             if found:
-                return found[0]
+                return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
         return _OUTSIDE if change.operations_a or change.operations_b else _WHOLE
 
     def _part(self, side: int, operation: Operation) -> str:
@@ -177,7 +183,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        yield "code: the compiler's output is the same on both sides"
+        yield "code: the TTGIR is the same on both sides"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -216,7 +222,7 @@ def _weighed(part: ChangedPart) -> str:
 def change_lines(changes: Sequence[Change]) -> Iterator[str]:
     """Of changes that no times belong to."""
     if not changes:
-        yield "the compiler's output is the same"
+        yield "the TTGIR is the same"
     for text, places in _together(changes).items():
         yield f"{text}{_at(places)}"
 

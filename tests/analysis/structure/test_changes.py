@@ -13,6 +13,7 @@ import pytest
 from golden import FIXTURES, fixtures, read
 
 from kprof_inject.analysis.structure.changes import Change, structural_changes
+from kprof_inject.analysis.structure.features import features_of
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.parser import parse
@@ -143,6 +144,26 @@ def test_an_unrolled_loop_is_one_change() -> None:
     assert [(one.id, one.text) for one in found] == [
         ("loop", "now in loop[1]: 2 loads, 2 dots, 2 reductions, 2 special functions")
     ]
+
+
+def test_a_call_is_the_same_though_another_of_its_lines_is_named() -> None:
+    """The older version also unrolls the loop of that call."""
+    found = changes(fixture("3.5.1/hip-gfx942/attention"), fixture("3.9.0/hip-gfx942/attention"))
+    assert [(one.id, one.text) for one in found if one.id != "addresses"] == [
+        (
+            "loop",
+            "now in loop[1]: 2 loads, 2 dots, 2 reductions, 2 special functions, 1 layout conversion, "
+            "2 shared memory accesses",
+        )
+    ]
+
+
+def test_how_far_ahead_another_partition_loads_is_not_told() -> None:
+    alone, apart = (
+        [one.facts.get("ahead") for one in features_of(parse(fixture(name), ""), unknown) if one.kind == "load"]
+        for name in ("3.6.0/cuda-100/tma_matmul", "3.6.0/cuda-100/ws_matmul")
+    )
+    assert alone == [3, 3] and apart == [None, None]
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, layout_of
+from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, lanes_dimension, layout_of
 from kprof_inject.ttgir.types import PrintedType
 
 BLOCKED = "#ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>"
@@ -34,6 +34,21 @@ ALIASES = {"#blocked": BLOCKED, "#columns": COLUMNS, "#linear": LINEAR, "#mma": 
 def test_a_thread_accesses_what_stands_in_a_row(element: str, layout: str, bits: int | None) -> None:
     rest = f", {layout}" if layout else ""
     assert access_bits(PrintedType("tensor", (128, 64), element, rest), ALIASES) == bits
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "dimension"),
+    [
+        ((128, 64), BLOCKED, 1),
+        ((128, 64), COLUMNS, 0),
+        ((128, 64), LINEAR, 1),
+        ((128, 64), COLUMNS.replace("[8, 4]", "[1, 32]"), 1),
+        ((128, 1), COLUMNS, None),
+        ((128, 64), "#mma", None),
+    ],
+)
+def test_a_warps_threads_lie_along_one_dimension(shape: tuple[int, ...], layout: str, dimension: int | None) -> None:
+    assert lanes_dimension(PrintedType("tensor", shape, "f16", f", {layout}"), ALIASES) == dimension
 
 
 WGMMA = "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 128, 16]}>"

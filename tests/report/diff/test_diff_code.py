@@ -28,28 +28,45 @@ def one_stage_less(text: str) -> str:
     return re.sub(r"(ttg\.async_wait .*)\{num = 2 : i32\}", r"\1{num = 0 : i32}", text)
 
 
+def narrower(text: str) -> str:
+    return text.replace("#ttg.blocked<{sizePerThread = [1, 8]", "#ttg.blocked<{sizePerThread = [1, 2]")
+
+
 def limited(text: str) -> str:
     return text.replace("module attributes {", 'module attributes {"ttg.maxnreg" = 96 : i32, ', 1)
 
 
-def with_code(timelines: Sequence[Timeline], text: str, registers: int, spills: int) -> list[Timeline]:
-    """The same launches, of a kernel with this text that takes so much, whose scopes stand around its loop."""
+FUNC, LOOP, ITER, PEELED = (1, len(LINES)), (BEGIN, END), (BEGIN + 1, END - 1), (BEGIN - 30, BEGIN - 1)
+
+
+def with_code(
+    timelines: Sequence[Timeline], text: str, places: Sequence[tuple[int, int]], triton: str, **takes: int
+) -> list[Timeline]:
+    """The same launches, of a kernel with this text that takes so much, whose scopes go around these lines."""
     kernel = timelines[0].launch.kernel
     (kernel.folder / TTGIR_FILE).write_text(text)
     table = kernel.scopes
-    lines = {"func": (1, len(LINES)), "loop": (BEGIN, END), "iter": (BEGIN + 1, END - 1)}
-    scopes = tuple(replace(scope, lines=lines[scope.kind]) for scope in table.scopes)
-    clean = KernelResources(registers=registers, spills=spills, shared_bytes=1000)
-    kernel = replace(kernel, scopes=replace(table, scopes=scopes), clean=clean)
+    scopes = tuple(replace(scope, lines=lines) for scope, lines in zip(table.scopes, places, strict=True))
+    metadata = {**kernel.metadata, "triton_version": triton}
+    clean = KernelResources(**takes, shared_bytes=1000)
+    kernel = replace(kernel, scopes=replace(table, scopes=scopes), clean=clean, metadata=metadata)
     return [replace(one, launch=replace(one.launch, kernel=kernel)) for one in timelines]
 
 
 def compared(
-    folder: Path, text: str, *, registers: int = 100, spills: int = 0, scopes: Sequence[Scope] = SCOPES
+    folder: Path,
+    text: str,
+    *,
+    registers: int = 100,
+    spills: int = 0,
+    triton: str = "3.6.0",
+    scopes: Sequence[Scope] = SCOPES,
+    places: Sequence[tuple[int, int]] = (FUNC, LOOP, ITER),
 ) -> Structure:
     """B has this text, takes so much, and its iterations are a fifth longer."""
-    a = with_code(usual(folder / "a", 1, scopes=scopes), TEXT, 100, 0)
-    b = with_code(usual(folder / "b", 2, iter_ns=1.2 * ITER_NS, scopes=scopes), text, registers, spills)
+    a = with_code(usual(folder / "a", 1, scopes=scopes), TEXT, places, "3.6.0", registers=100, spills=0)
+    slower = usual(folder / "b", 2, iter_ns=1.2 * ITER_NS, scopes=scopes)
+    b = with_code(slower, text, places, triton, registers=registers, spills=spills)
     (kernel,) = diff_captures(a, b).kernels
     found = structure_of(kernel)
     assert found is not None
@@ -82,6 +99,13 @@ def test_spills_do_not_explain_what_a_changed_loop_lost(tmp_path: Path) -> None:
     assert found == {"loop[0]": pytest.approx(1, abs=0.05), "the whole kernel": pytest.approx(0, abs=0.05)}
 
 
+def test_another_triton_explains_what_is_lost_where_the_ttgir_is_the_same(tmp_path: Path) -> None:
+    found = compared(tmp_path, TEXT, triton="3.9.0")
+    assert told(found) == {"the whole kernel": pytest.approx(1, abs=0.05)}
+    ((change,),) = (part.changes for part in found.parts)
+    assert change.text == "the TTGIR was compiled further by Triton 3.6.0 → 3.9.0"
+
+
 def test_more_registers_alone_explain_nothing(tmp_path: Path) -> None:
     found = compared(tmp_path, TEXT, registers=120)
     assert told(found) == {"the whole kernel": None}
@@ -92,3 +116,10 @@ def test_iterations_stand_for_a_loop_that_was_not_recorded(tmp_path: Path) -> No
     scopes = [SCOPES[0], replace(SCOPES[1], kind="iter", name="keys"), replace(SCOPES[2], kind="func", name="inner")]
     found = told(compared(tmp_path, one_stage_less(TEXT), scopes=scopes))
     assert found == {"keys": pytest.approx(1, abs=0.05)}
+
+
+def test_a_change_in_several_loops_is_told_where_it_explains_most(tmp_path: Path) -> None:
+    """What is peeled off the loop stands for another loop, which takes no time of its own."""
+    scopes = [SCOPES[0], replace(SCOPES[1], name="empty"), replace(SCOPES[2], kind="loop", name="hot")]
+    found = told(compared(tmp_path, narrower(TEXT), scopes=scopes, places=(FUNC, PEELED, LOOP)))
+    assert found == {"hot": pytest.approx(1, abs=0.05), "outside of loops": pytest.approx(0, abs=0.05)}
