@@ -81,8 +81,8 @@ def kprof_baseline(
 
 def _require_as_fast(stored: Path, prof: Profile, fail_above: str) -> None:
     import kprof_inject
+    from kprof_inject.report.diff.gate import crossings, parse_limit
     from kprof_inject.report.diff.kernel_diff import diff_captures
-    from kprof_inject.report.diff.table import crossings, parse_limit
     from kprof_inject.report.diff.wording import first_sentence
 
     limit = parse_limit(fail_above)

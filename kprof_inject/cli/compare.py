@@ -23,9 +23,10 @@ from kprof_inject.cli.options import (
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.sides import Rounds, Side, first_slower, profile_in_turn, require_usable
 from kprof_inject.report.diff.changes import ChangeVerdict
+from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
+from kprof_inject.report.diff.table import diff_json, print_diff_tables
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.program import require_startable
 from kprof_inject.select.selectors import parse_selectors

@@ -25,10 +25,11 @@ from kprof_inject.cli.options import (
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.quantities import counted
+from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.structure import change_json, change_lines, changes_between
-from kprof_inject.report.diff.table import crossings, diff_json, parse_limit, print_diff_tables
+from kprof_inject.report.diff.table import diff_json, print_diff_tables
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, into, is_workspace

@@ -1,18 +1,17 @@
-"""A comparison as tables for the terminal or a file, as JSON values, and as a limit for CI."""
+"""A comparison as tables for the terminal or a file, and as JSON values."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.errors import KprofError, Position, printable
+from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time
-from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict, Judged, change_words
+from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
@@ -31,7 +30,6 @@ from kprof_inject.report.diff.wording import (
 )
 from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import Column, print_fitted, say
-from kprof_inject.timeline.choice import matches_scope
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
@@ -347,62 +345,3 @@ def _scope(scope: ScopeChange) -> dict[str, Any]:
 
 def _unmatched(one: Unmatched) -> dict[str, Any]:
     return {"scope": one.scope.name, "kind": one.scope.kind, "source": one.scope.source, "why": one.why}
-
-
-_NUMBER = re.compile(r"\s*(\d{1,6}(?:\.\d{0,9})?|\.\d{1,9})\s*(%?)\s*")
-
-
-def parse_limit(text: str) -> float:
-    """``5%`` or ``0.05``, as a part of A's time. Raises a usage error for anything else."""
-    read = _NUMBER.fullmatch(text)
-    if read is None:
-        raise _unreadable(text, "write a percentage, 5%, or a fraction, 0.05")
-    value = float(read[1])
-    if read[2]:
-        return value / 100
-    if value >= 1:
-        raise _unreadable(text, f"write {read[1]}% or {value / 100:g}")
-    return value
-
-
-def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator[str]:
-    """Says of each launch, and each scope that one of the ``globs`` names, if it is slower by more than ``limit`` with
-    confidence, or has nothing in A that it could be compared to. What cannot be told, or is in A alone, is not let
-    through unseen: it is told as well."""
-    for kernel in diff.kernels:
-        name = printable(kernel.b.kernel.name)
-        yield from _crossing(name, kernel.launch, kernel, limit)
-        for scope in kernel.scopes if globs else ():
-            if scope.judged is not None:
-                yield from _crossing(f"{printable(scope.name)} of {name}", scope.judged, kernel, limit)
-        for side, alone in (("A", kernel.only_a), ("B", kernel.only_b)):
-            for one in alone:
-                if any(matches_scope(one.scope.name, glob) for glob in globs):
-                    yield _unknown(f"{printable(one.scope.name)} of {name}", limit, f": only {side} has it")
-    for runs in diff.only_a:
-        yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} only A has it")
-
-
-def _crossing(what: str, judged: Judged, kernel: KernelDiff, limit: float) -> Iterator[str]:
-    if judged.verdict is ChangeVerdict.UNKNOWN:
-        yield _unknown(what, limit)
-    elif judged.verdict is ChangeVerdict.NEW:
-        yield f"{what} is new: only B ran it"
-    elif judged.verdict is ChangeVerdict.SLOWER and judged.change and _sure_percent(judged, kernel) > 100 * limit:
-        yield f"{what} is slower by more than {100 * limit:g} %: {change_words(judged.change)}"
-
-
-def _unknown(what: str, limit: float, why: str = "") -> str:
-    return f"cannot tell whether {what} is slower by more than {100 * limit:g} %{why}"
-
-
-def _sure_percent(judged: Judged, kernel: KernelDiff) -> float:
-    """By how much it is slower at the least; where the clocks differ, in cycles as well."""
-    changes = (judged.change, judged.cycles if kernel.clocks.differ else None)
-    return min((change.low_percent for change in changes if change is not None), default=0.0)
-
-
-def _unreadable(text: str, hint: str) -> KprofError:
-    return KprofError(
-        f"cannot read the limit {text!r}", where=Position("--fail-above", 1, 1, text), hint=hint, exit_code=2
-    )
