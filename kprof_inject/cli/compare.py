@@ -19,6 +19,7 @@ from kprof_inject.cli.options import (
     kernel_option,
     path_type,
     program_argument,
+    source_option,
 )
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.sides import Rounds, Side, first_slower, profile_in_turn, require_usable
@@ -26,7 +27,7 @@ from kprof_inject.report.diff.changes import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.table import diff_json, print_diff_tables
+from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.runtime.launching.launches import parse_launches
 from kprof_inject.runtime.program import require_startable
 from kprof_inject.select.selectors import parse_selectors
@@ -88,6 +89,7 @@ _Setting = TypeVar("_Setting")
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
+@source_option
 @json_option
 @program_argument
 @click.pass_context
@@ -105,6 +107,7 @@ def command(
     launches: str,
     limit_text: str | None,
     html_path: Path | None,
+    with_source: bool,
     as_json: bool,
     program: tuple[str, ...],
 ) -> None:
@@ -128,6 +131,8 @@ def command(
             say(f"{b.name} is the first that is slower than {sides[0].name}; the one before it is {a.name}")
     diff = _compared(a, b, runs)
     _show(diff, (a.name, b.name), html_path, as_json=as_json)
+    if with_source and not as_json:
+        print_sources(diff, table_console())
     if limit is not None and (crossed := list(crossings(diff, limit, ()))):
         for crossing in crossed:
             say(f"--fail-above {100 * limit:g}%: {crossing}")

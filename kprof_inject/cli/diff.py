@@ -21,6 +21,7 @@ from kprof_inject.cli.options import (
     path_type,
     redact_option,
     scope_names_option,
+    source_option,
 )
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.pipeline.captures import decode_capture, open_capture
@@ -29,7 +30,7 @@ from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.structure import change_json, change_lines, changes_between
-from kprof_inject.report.diff.table import diff_json, print_diff_tables
+from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, into, is_workspace
@@ -54,6 +55,7 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
+@source_option
 @choice_options
 @scope_names_option
 @buffer_options
@@ -69,6 +71,7 @@ def command(
     renamed: tuple[str, ...],
     limit_text: str | None,
     html_path: Path | None,
+    with_source: bool,
     choice: Choice,
     names_path: Path | None,
     said: BufferDescription,
@@ -103,6 +106,8 @@ def command(
         click.echo(json.dumps(diff_json(diff), indent=1))
     else:
         print_diff_tables(diff, table_console())
+        if with_source:
+            print_sources(diff, table_console())
         if limit is None:
             say(f"where B's time goes: kprof-inject report {quote(str(other))}; as a page: diff --html FILE")
     if limit is not None and _crosses(diff, limit, choice):

@@ -290,6 +290,15 @@ def buffer_options(function: Function) -> Function:
     )
 
 
+def source_option(function: Function) -> Function:
+    return click.option(
+        "--source",
+        "with_source",
+        is_flag=True,
+        help="Also print the source of A and B side by side, where it or what the compiler made of it changed.",
+    )(function)
+
+
 def redact_option(function: Function) -> Function:
     return click.option(
         "--redact",

@@ -143,3 +143,22 @@ def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
     # The fake GPU runs one module, only for longer.
     assert ended.stdout.endswith("code: the TTGIR is the same on both sides\n")
     assert sorted(path.name for path in (tmp_path / "ws/captures").iterdir()) == ["001", "002"]
+
+
+def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: CommandLine) -> None:
+    ended = replayed("diff", "ws", "--source", "--html", "diff.html")
+    assert ended.exit_code == 0
+    (line,) = (line for line in ended.stdout.splitlines() if line.startswith("58 "))
+    load = "a = tl.load(a_ptrs)"
+    assert [cell.strip() for cell in line.split("  ") if cell.strip()] == [
+        "58",
+        load,
+        "58",
+        load,
+        "load: now pipelined: issued on use → 2 iterations ahead; load: through registers → asynchronous copy",
+    ]
+    page = replayed.read("diff.html")
+    row = page[page.index('<td class="number">59</td>') :]
+    changed = row[row.index('<td class="name changed">') : row.index("</tr>")]
+    assert "now pipelined: issued on use → 2 iterations ahead<br>load: through registers" in changed
+    assert '<pre class="code">code:\n  loop[0]: 124.9 % of the change\n' in page

@@ -11,6 +11,8 @@ from kprof_inject.files import write_text
 from kprof_inject.quantities import short_time
 from kprof_inject.report.diff.changes import ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff
+from kprof_inject.report.diff.source_columns import SourceLine, SourcePart, source_parts
+from kprof_inject.report.diff.structure import structure_lines, structure_of
 from kprof_inject.report.diff.table import (
     SCOPE_TITLES,
     kernel_notes,
@@ -95,6 +97,11 @@ td.source { color: var(--dim); }
 .same { color: var(--same); } .unknown { color: var(--unknown); }
 th .axis { display: flex; justify-content: space-between; font-weight: 400; color: var(--dim); }
 tr.launch td { background: var(--head); }
+table.sources { margin: .8rem 0; } .sources td { border: 0; padding: 0 .6rem; }
+.sources caption { text-align: left; font-weight: 600; padding: .2rem 0; }
+.sources td.number { color: var(--dim); } .sources code, pre.code { font: 12px/1.5 ui-monospace, monospace; }
+.sources code { white-space: pre; } .sources td.changed { color: var(--clock); white-space: normal; }
+.sources tr.edited code { font-weight: 600; } pre.code { white-space: pre-wrap; overflow-wrap: anywhere; }
 svg { display: block; } svg .bar { fill: currentColor; opacity: .35; }
 svg .whisker { stroke: currentColor; stroke-width: 1.6; fill: none; }
 svg .zero { stroke: var(--dim); stroke-width: 1; }
@@ -153,7 +160,33 @@ def _section(kernel: KernelDiff, *, alone: bool) -> Iterator[str]:
             scope.title, source_text(scope), scope.depth, scope.judged, change, axis, scope_cells(scope), "scope"
         )
     yield "</tbody></table></div>"
+    structure = structure_of(kernel)
+    yield from _code(list(structure_lines(structure, kernel)))
+    yield from _sources(source_parts(kernel, structure))
     yield from _list(list(kernel_notes(kernel)))
+
+
+def _code(lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield '<pre class="code">' + "\n".join(map(_shown, lines)) + "</pre>"
+
+
+def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
+    """Both sides' lines at which something changed, and what."""
+    for part in parts:
+        yield f'<div class="scroll"><table class="sources"><caption>{_shown(part.name)}</caption><thead><tr>'
+        yield '<th></th><th class="name">A</th><th></th><th class="name">B</th><th class="name">what changed</th>'
+        yield "</tr></thead><tbody>"
+        for row in part.rows:
+            kind = ' class="edited"' if row.is_edited else ""
+            changes = "<br>".join(map(_shown, row.changes))
+            yield f'<tr{kind}>{_line(row.a)}{_line(row.b)}<td class="name changed">{changes}</td></tr>'
+        yield "</tbody></table></div>"
+
+
+def _line(line: SourceLine | None) -> str:
+    number, text = (str(line.number), _shown(line.text)) if line else ("", "")
+    return f'<td class="number">{number}</td><td class="name"><code>{text}</code></td>'
 
 
 def _row(

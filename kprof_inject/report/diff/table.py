@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdic
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
+from kprof_inject.report.diff.source_columns import SourceLine, SourceRow, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
@@ -29,7 +30,7 @@ from kprof_inject.report.diff.wording import (
     took_no_time,
 )
 from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import Column, print_fitted, say
+from kprof_inject.report.terminal.tables import Column, print_fitted, print_plain, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
@@ -219,6 +220,31 @@ def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
             say(line, console)
 
 
+def print_sources(diff: CaptureDiff, console: Console) -> None:
+    """Print the lines of both sides' sources at which something changed, side by side."""
+    for kernel in diff.kernels:
+        for part in source_parts(kernel, structure_of(kernel)):
+            console.print()
+            say(f"{kernel.b.kernel.name}: {part.name}, A → B", console)
+            print_plain([_source_columns(part.rows)], console)
+
+
+def _source_columns(rows: Sequence[SourceRow]) -> list[Column]:
+    return [
+        *_side_columns("A", [row.a for row in rows]),
+        *_side_columns("B", [row.b for row in rows], ["bold" if row.is_edited else "" for row in rows]),
+        Column("what changed", ["; ".join(row.changes) for row in rows], ["yellow"] * len(rows), name=True),
+    ]
+
+
+def _side_columns(side: str, lines: Sequence[SourceLine | None], styles: Sequence[str] = ()) -> list[Column]:
+    indent = min((len(line.text) - len(line.text.lstrip()) for line in lines if line and line.text.strip()), default=0)
+    return [
+        Column("", [str(line.number) if line else "" for line in lines], ["dim"] * len(lines)),
+        Column(side, [line.text[indent:] if line else "" for line in lines], styles, name=True),
+    ]
+
+
 def unpaired_lines(diff: CaptureDiff) -> list[str]:
     """The kernels that are in one capture alone, by names that tell them from that capture's others."""
     lines = []
@@ -301,6 +327,7 @@ def diff_json(diff: CaptureDiff) -> dict[str, Any]:
 
 
 def _kernel(diff: KernelDiff) -> dict[str, Any]:
+    structure = structure_of(diff)
     return {
         "kernel": diff.b.kernel.name,
         "a": _runs(diff.a),
@@ -320,7 +347,8 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "scopes": [_scope(scope) for scope in diff.scopes],
         "only_a": [_unmatched(one) for one in diff.only_a],
         "only_b": [_unmatched(one) for one in diff.only_b],
-        "structure": structure_json(structure_of(diff)),
+        "structure": structure_json(structure),
+        "source": parts_json(source_parts(diff, structure)),
         "notes": list(kernel_notes(diff)),
     }
 
