@@ -148,17 +148,16 @@ def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
 def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: CommandLine) -> None:
     ended = replayed("diff", "ws", "--source", "--html", "diff.html")
     assert ended.exit_code == 0
-    (line,) = (line for line in ended.stdout.splitlines() if line.startswith("58 "))
-    load = "a = tl.load(a_ptrs)"
-    assert [cell.strip() for cell in line.split("  ") if cell.strip()] == [
-        "58",
-        load,
-        "58",
-        load,
-        "load: now pipelined: issued on use → 2 iterations ahead; load: through registers → asynchronous copy",
+    lines = ended.stdout.splitlines()
+    at = lines.index("matmul_kernel: matmul.py, A | B")
+    shown = {line[:4].strip(): line for line in lines[at:]}
+    load = "        a = tl.load(a_ptrs)"
+    assert [cell.rstrip() for cell in shown["58"].split(" | ")] == [f"  58 {load}", f"  58 {load}"]
+    assert lines[lines.index(shown["58"]) + 1 :][:2] == [
+        "     ^ load: now pipelined: issued on use → 2 iterations ahead",
+        "     ^ load: through registers → asynchronous copy",
     ]
     page = replayed.read("diff.html")
     row = page[page.index('<td class="number">59</td>') :]
-    changed = row[row.index('<td class="name changed">') : row.index("</tr>")]
-    assert "now pipelined: issued on use → 2 iterations ahead<br>load: through registers" in changed
+    assert "↑ load: now pipelined: issued on use → 2 iterations ahead</td></tr>" in row
     assert '<pre class="code">code:\n  loop[0]: 124.9 % of the change\n' in page

@@ -175,17 +175,18 @@ def _sources(parts: Sequence[SourcePart]) -> Iterator[str]:
     """Both sides' lines at which something changed, and what."""
     for part in parts:
         yield f'<div class="scroll"><table class="sources"><caption>{_shown(part.name)}</caption><thead><tr>'
-        yield '<th></th><th class="name">A</th><th></th><th class="name">B</th><th class="name">what changed</th>'
+        yield '<th></th><th class="name">A</th><th></th><th class="name">B</th>'
         yield "</tr></thead><tbody>"
         for row in part.rows:
             kind = ' class="edited"' if row.is_edited else ""
-            changes = "<br>".join(map(_shown, row.changes))
-            yield f'<tr{kind}>{_line(row.a)}{_line(row.b)}<td class="name changed">{changes}</td></tr>'
+            yield f"<tr{kind}>{_line(row.a, part.indent)}{_line(row.b, part.indent)}</tr>"
+            for change in row.changes:
+                yield f'<tr><td></td><td class="name changed" colspan="3">↑ {_shown(change)}</td></tr>'
         yield "</tbody></table></div>"
 
 
-def _line(line: SourceLine | None) -> str:
-    number, text = (str(line.number), _shown(line.text)) if line else ("", "")
+def _line(line: SourceLine | None, indent: int) -> str:
+    number, text = (str(line.number), _shown(line.text[indent:])) if line else ("", "")
     return f'<td class="number">{number}</td><td class="name"><code>{text}</code></td>'
 
 

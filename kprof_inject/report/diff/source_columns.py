@@ -14,6 +14,7 @@ from kprof_inject.report.diff.structure import Structure
 
 # Of what is the same, so many lines stand around what is not.
 _AROUND = 2
+_NUMBER_WIDTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,12 @@ class SourcePart:
 
     name: str
     rows: tuple[SourceRow, ...]
+
+    @property
+    def indent(self) -> int:
+        """By how much all of its lines are indented."""
+        texts = [line.text for row in self.rows for line in (row.a, row.b) if line and line.text.strip()]
+        return min((len(text) - len(text.lstrip()) for text in texts), default=0)
 
 
 def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePart]:
@@ -143,6 +150,21 @@ def _runs(numbers: Iterable[int]) -> list[list[int]]:
         else:
             runs.append([number])
     return runs
+
+
+def part_lines(part: SourcePart, most_letters: int | None) -> Iterator[str]:
+    """The rows as lines of text, of each side at most so many letters; edited ones have a star between the two."""
+    indent = part.indent
+    pairs = [tuple(_source_cell(line, indent, most_letters) for line in (row.a, row.b)) for row in part.rows]
+    width = max(len(a) for a, _ in pairs)
+    for row, (a, b) in zip(part.rows, pairs, strict=True):
+        yield f"{a:{width}} {'*' if row.is_edited else '|'} {b}".rstrip()
+        yield from (f"{'':{_NUMBER_WIDTH}} ^ {text}" for text in row.changes)
+
+
+def _source_cell(line: SourceLine | None, indent: int, most_letters: int | None) -> str:
+    text = f"{line.number:{_NUMBER_WIDTH}} {line.text[indent:]}" if line else ""
+    return text if most_letters is None or len(text) <= most_letters else f"{text[: most_letters - 1]}…"
 
 
 def parts_json(parts: Sequence[SourcePart]) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +15,7 @@ from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdic
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
-from kprof_inject.report.diff.source_columns import SourceLine, SourceRow, parts_json, source_parts
+from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
 from kprof_inject.report.diff.wording import (
     MORE_LAUNCHES,
@@ -30,7 +30,7 @@ from kprof_inject.report.diff.wording import (
     took_no_time,
 )
 from kprof_inject.report.terminal.room import Room
-from kprof_inject.report.terminal.tables import Column, print_fitted, print_plain, say
+from kprof_inject.report.terminal.tables import Column, print_fitted, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
@@ -221,28 +221,14 @@ def print_diff_answer(diff: CaptureDiff, console: Console) -> None:
 
 
 def print_sources(diff: CaptureDiff, console: Console) -> None:
-    """Print the lines of both sides' sources at which something changed, side by side."""
+    """Print the lines of both sides' sources at which something changed, side by side, and below each what changed. A
+    terminal shows as much of a line as half of it has room for."""
     for kernel in diff.kernels:
         for part in source_parts(kernel, structure_of(kernel)):
             console.print()
-            say(f"{kernel.b.kernel.name}: {part.name}, A → B", console)
-            print_plain([_source_columns(part.rows)], console)
-
-
-def _source_columns(rows: Sequence[SourceRow]) -> list[Column]:
-    return [
-        *_side_columns("A", [row.a for row in rows]),
-        *_side_columns("B", [row.b for row in rows], ["bold" if row.is_edited else "" for row in rows]),
-        Column("what changed", ["; ".join(row.changes) for row in rows], ["yellow"] * len(rows), name=True),
-    ]
-
-
-def _side_columns(side: str, lines: Sequence[SourceLine | None], styles: Sequence[str] = ()) -> list[Column]:
-    indent = min((len(line.text) - len(line.text.lstrip()) for line in lines if line and line.text.strip()), default=0)
-    return [
-        Column("", [str(line.number) if line else "" for line in lines], ["dim"] * len(lines)),
-        Column(side, [line.text[indent:] if line else "" for line in lines], styles, name=True),
-    ]
+            say(f"{kernel.b.kernel.name}: {part.name}, A | B", console)
+            for line in part_lines(part, console.width // 2 - 2 if console.file.isatty() else None):
+                say(line, console)
 
 
 def unpaired_lines(diff: CaptureDiff) -> list[str]:
