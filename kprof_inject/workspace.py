@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import msgspec
@@ -32,77 +31,13 @@ from kprof_inject.capture.schema import (
     ScopeTableRecord,
     TimedResources,
 )
-from kprof_inject.errors import KprofError, did_you_mean
+from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, read_regular, write_bytes, write_json, write_text
+from kprof_inject.places import MARK_FILE, how_to_make, into, named, require_no_links, require_ours, where_to_look
 
 WORKSPACE_VERSION = 1
 
-DEFAULT_WORKSPACE = Path("kprof_out")
-"""What commands read and write if no other workspace is named."""
-
-_MARK = "workspace.json"
 _DUMP_AGAIN = "dump again: kprof-inject dump"
-LOCK_FILE = "workspace.lock"
-"""See ``workspace_lock``."""
-
-
-def named(workspace: Path) -> str:
-    """What stands behind a command that reads this workspace: nothing for the default one."""
-    return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
-
-
-def into(workspace: Path) -> str:
-    """The same behind a command that makes it."""
-    return "" if workspace == DEFAULT_WORKSPACE else f" -o {quote(str(workspace))}"
-
-
-def is_meant(place: Path) -> bool:
-    """Whether a place that a user named is a workspace, or lacks one, rather than a file."""
-    return place.is_dir() or place == DEFAULT_WORKSPACE
-
-
-def where_to_look(missing: Path) -> str:
-    """What to do about a place that a user named and that does not exist: those beside it with such a name, and how to
-    make a workspace."""
-    meant = named_alike(missing)
-    around = next((parent for parent in missing.parents if is_workspace(parent)), None)
-    if around is not None:
-        return f"{meant}the last capture of a workspace: kprof-inject report{named(around)}"
-    # What has an ending was to be a file.
-    if missing.suffix:
-        return f"{meant}name a workspace, a capture or a file"
-    if missing != DEFAULT_WORKSPACE and is_workspace(DEFAULT_WORKSPACE):
-        meant = meant or f"did you mean {DEFAULT_WORKSPACE}? "
-    return meant + _how_to_make(missing)
-
-
-def named_alike(missing: Path) -> str:
-    """A question for what lies beside a place that does not exist, and has such a name; empty if nothing has."""
-    beside = [path for path in missing.parent.glob("*") if not path.name.startswith(".")]
-    return did_you_mean(missing.name, (path.name for path in beside), 1, lambda name: str(missing.parent / name))
-
-
-def _how_to_make(workspace: Path) -> str:
-    where = into(workspace)
-    return f"make one: kprof-inject profile{where} -- PROG; without a GPU: kprof-inject demo{where}"
-
-
-def require_ours(folder: Path) -> None:
-    """Raise ``KprofError`` if a folder is not for us to write to: it is neither empty nor a workspace."""
-    if folder.exists() and not (folder / _MARK).exists() and any(path.name != LOCK_FILE for path in folder.iterdir()):
-        raise KprofError(
-            f"{folder} is not empty and not a kprof-inject workspace",
-            hint="name another folder with -o",
-        )
-    _require_no_links(folder)
-
-
-def _require_no_links(folder: Path) -> None:
-    """Raise ``KprofError`` if what is written to a workspace would land elsewhere. What lies deeper is emptied before
-    anything is written there."""
-    for path in (*folder.glob("*"), *folder.glob("*/*")):
-        if path.is_symlink():
-            raise KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +92,7 @@ class Workspace:
         Raises ``KprofError`` for a folder that holds anything else.
         """
         require_ours(folder)
-        write_json(folder / _MARK, {"version": WORKSPACE_VERSION})
+        write_json(folder / MARK_FILE, {"version": WORKSPACE_VERSION})
         return cls(folder)
 
     @classmethod
@@ -198,26 +133,26 @@ class Workspace:
         """What to do about a folder that is no workspace."""
         if not folder.exists():
             return where_to_look(folder)
-        around = next((parent for parent in folder.resolve().parents if (parent / _MARK).exists()), None)
+        around = next((parent for parent in folder.resolve().parents if (parent / MARK_FILE).exists()), None)
         if around is not None:
             return f"it is inside one: {around}"
         if folder.exists() and any(folder.iterdir()):
             return "name a workspace or a capture, such as kprof_out or kprof_out/captures/001"
-        return _how_to_make(folder)
+        return how_to_make(folder)
 
     @classmethod
     def open(cls, folder: Path) -> Workspace:
         """An existing workspace. Raises ``KprofError`` if it is none or of another version."""
-        if not (folder / _MARK).exists():
+        if not (folder / MARK_FILE).exists():
             what = "is not a workspace" if folder.exists() else "does not exist"
             raise KprofError(f"{folder} {what}", hint=cls._where_to_look(folder))
-        version = decode(read_json(folder / _MARK, folder), _Mark, str(folder / _MARK), _DUMP_AGAIN).version
+        version = decode(read_json(folder / MARK_FILE, folder), _Mark, str(folder / MARK_FILE), _DUMP_AGAIN).version
         if version != WORKSPACE_VERSION:
             raise KprofError(
                 f"{folder} has workspace version {version}, this program uses {WORKSPACE_VERSION}",
                 hint=f"dump again: kprof-inject dump{into(folder)} -- PROG",
             )
-        _require_no_links(folder)
+        require_no_links(folder)
         return cls(folder)
 
     @property
@@ -383,11 +318,6 @@ class Workspace:
 
 def _write(path: Path, record: Any) -> None:
     write_bytes(path, msgspec.json.format(encode(record), indent=1) + b"\n")
-
-
-def is_workspace(folder: Path) -> bool:
-    """Whether a folder is one, of whatever version."""
-    return (folder / _MARK).is_file()
 
 
 def _numbered(folder: Path) -> Iterator[Path]:

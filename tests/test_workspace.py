@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
-from kprof_inject.workspace import DumpedKernel, Workspace, where_to_look
+from kprof_inject.places import where_to_look
+from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_lock import held
 
 INFO = DumpedKernelRecord(name="gemm", override_key="KEY", file_name="gemm_file")

@@ -18,6 +18,7 @@ import click
 
 from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.files import decode_text, read_text, write_text
+from kprof_inject.places import where_to_look
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,7 +142,5 @@ def read_input(file: Path) -> tuple[str, str]:
             raise KprofError("stdin is closed", hint="name a file instead of -")
         return decode_text(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
     if not file.exists():
-        from kprof_inject.workspace import where_to_look  # with it comes msgspec, which the help does without
-
         raise KprofError(f"{file} does not exist", hint=where_to_look(file))
     return read_text(file), str(file)

@@ -21,12 +21,13 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_module, view_of
+from kprof_inject.places import named
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import print_diff_answer
 from kprof_inject.runtime.devices.device import has_gpu
 from kprof_inject.runtime.packages import install_command, is_installed, missing_to_run
 from kprof_inject.select.selectors import parse_selectors
-from kprof_inject.workspace import Workspace, named
+from kprof_inject.workspace import Workspace
 from kprof_inject.workspace_lock import held
 
 _PACKAGE = Path(__file__).parents[1]

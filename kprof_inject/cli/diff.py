@@ -25,6 +25,7 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.pipeline.captures import decode_capture, open_capture
+from kprof_inject.places import DEFAULT_WORKSPACE, into, is_workspace
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
@@ -33,7 +34,7 @@ from kprof_inject.report.diff.structure import change_json, change_lines, change
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import DEFAULT_WORKSPACE, Workspace, into, is_workspace
+from kprof_inject.workspace import Workspace
 
 _SIDES = ("A", "B")
 _MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."

@@ -11,6 +11,7 @@ from kprof_inject.analysis.overview import overview
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import launch_options, place_argument, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
+from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, answer_text, explanation_text
 from kprof_inject.report.explanation.change import answer_on_change
@@ -18,7 +19,6 @@ from kprof_inject.report.explanation.evidence import explanation
 from kprof_inject.report.explanation.questions import CHANGED, FORMS, Question, parse_question
 from kprof_inject.report.explanation.schema import Answer
 from kprof_inject.timeline.choice import Choice
-from kprof_inject.workspace import DEFAULT_WORKSPACE, is_workspace
 
 
 @click.command("explain")

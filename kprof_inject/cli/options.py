@@ -18,9 +18,9 @@ from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
 from kprof_inject.files import read_text
+from kprof_inject.places import DEFAULT_WORKSPACE
 from kprof_inject.select.tags import OPTION
 from kprof_inject.timeline.choice import Choice, NumberSet
-from kprof_inject.workspace import DEFAULT_WORKSPACE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

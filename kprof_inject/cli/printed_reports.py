@@ -12,8 +12,9 @@ import click
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.overview import glob_of, overview
 from kprof_inject.cli.console import say, table_console
+from kprof_inject.places import into, is_workspace, named
 from kprof_inject.report.terminal.screens import print_all, print_answers
-from kprof_inject.workspace import Workspace, into, is_workspace, named
+from kprof_inject.workspace import Workspace
 
 
 def print_json(reports: Sequence[LaunchReport]) -> None:

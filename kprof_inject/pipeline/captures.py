@@ -20,11 +20,12 @@ from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import is_format
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
+from kprof_inject.places import is_meant, is_workspace, where_to_look
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import Workspace, is_meant, is_workspace, read_experiments, where_to_look
+from kprof_inject.workspace import Workspace, read_experiments
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.

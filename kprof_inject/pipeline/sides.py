@@ -18,11 +18,12 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.places import is_workspace
 from kprof_inject.quantities import listed, size_text
 from kprof_inject.runtime.session import STEP_VARIABLE
 from kprof_inject.timeline.fit import fitted_buffer
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.workspace import Workspace, is_workspace
+from kprof_inject.workspace import Workspace
 
 Say = Callable[[str], None]
 

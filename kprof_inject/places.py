@@ -1,0 +1,85 @@
+"""Where a workspace is: what tells its folder, how commands name it, and where to look for one that is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from kprof_inject.errors import KprofError, did_you_mean
+
+DEFAULT_WORKSPACE = Path("kprof_out")
+"""What commands read and write if no other workspace is named."""
+
+MARK_FILE = "workspace.json"
+"""Tells a workspace, and its version."""
+LOCK_FILE = "workspace.lock"
+"""See ``workspace_lock``."""
+
+
+def is_workspace(folder: Path) -> bool:
+    """Whether a folder is one, of whatever version."""
+    return (folder / MARK_FILE).is_file()
+
+
+def named(workspace: Path) -> str:
+    """What stands behind a command that reads this workspace: nothing for the default one."""
+    return "" if workspace == DEFAULT_WORKSPACE else f" {quote(str(workspace))}"
+
+
+def into(workspace: Path) -> str:
+    """The same behind a command that makes it."""
+    return "" if workspace == DEFAULT_WORKSPACE else f" -o {quote(str(workspace))}"
+
+
+def is_meant(place: Path) -> bool:
+    """Whether a place that a user named is a workspace, or lacks one, rather than a file."""
+    return place.is_dir() or place == DEFAULT_WORKSPACE
+
+
+def where_to_look(missing: Path) -> str:
+    """What to do about a place that a user named and that does not exist: those beside it with such a name, and how to
+    make a workspace."""
+    meant = named_alike(missing)
+    around = next((parent for parent in missing.parents if is_workspace(parent)), None)
+    if around is not None:
+        return f"{meant}the last capture of a workspace: kprof-inject report{named(around)}"
+    # What has an ending was to be a file.
+    if missing.suffix:
+        return f"{meant}name a workspace, a capture or a file"
+    if missing != DEFAULT_WORKSPACE and is_workspace(DEFAULT_WORKSPACE):
+        meant = meant or f"did you mean {DEFAULT_WORKSPACE}? "
+    return meant + how_to_make(missing)
+
+
+def named_alike(missing: Path) -> str:
+    """A question for what lies beside a place that does not exist, and has such a name; empty if nothing has."""
+    beside = [path for path in missing.parent.glob("*") if not path.name.startswith(".")]
+    return did_you_mean(missing.name, (path.name for path in beside), 1, lambda name: str(missing.parent / name))
+
+
+def how_to_make(workspace: Path) -> str:
+    """The commands that do."""
+    where = into(workspace)
+    return f"make one: kprof-inject profile{where} -- PROG; without a GPU: kprof-inject demo{where}"
+
+
+def require_ours(folder: Path) -> None:
+    """Raise ``KprofError`` if a folder is not for us to write to: it is neither empty nor a workspace."""
+    if (
+        folder.exists()
+        and not (folder / MARK_FILE).exists()
+        and any(path.name != LOCK_FILE for path in folder.iterdir())
+    ):
+        raise KprofError(
+            f"{folder} is not empty and not a kprof-inject workspace",
+            hint="name another folder with -o",
+        )
+    require_no_links(folder)
+
+
+def require_no_links(folder: Path) -> None:
+    """Raise ``KprofError`` if what is written to a workspace would land elsewhere. What lies deeper is emptied before
+    anything is written there."""
+    for path in (*folder.glob("*"), *folder.glob("*/*")):
+        if path.is_symlink():
+            raise KprofError(f"{path} is a symbolic link", hint="remove it, or use another workspace")
