@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import tempfile
 from pathlib import Path
@@ -22,7 +23,12 @@ Node = tuple[str, tuple[tuple[tuple[Any, ...], ...], ...]]
 
 def fixtures(version: str = "*") -> list[Path]:
     """The files that Triton printed, ``.ttgir`` or ``.ttgir.gz``: of one version, or of all."""
-    found = [*FIXTURES.glob(f"{version}/*/*.ttgir"), *FIXTURES.glob(f"{version}/*/*.ttgir.gz")]
+    return [path for path in _all_fixtures() if version in ("*", path.parts[-3])]
+
+
+@functools.cache
+def _all_fixtures() -> list[Path]:
+    found = [*FIXTURES.glob("*/*/*.ttgir"), *FIXTURES.glob("*/*/*.ttgir.gz")]
     return sorted(path for path in found if ".expected." not in path.name)
 
 

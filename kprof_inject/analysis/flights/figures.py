@@ -104,8 +104,8 @@ def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof])
     loop = _loop_around(timeline, groups, roofs)
     if len(blocked) < _LEAST_BLOCKED * len(groups) or loop is None or not loop.part:
         return None
-    latency_cycles = float(np.median(blocked["end_cycles"] - blocked["start_cycles"]))
-    return float(groups["bytes"].sum()) / (loop.sm_cycles * loop.part) * latency_cycles
+    latencies_cycles: NDArray[np.int64] = blocked["end_cycles"] - blocked["start_cycles"]
+    return float(groups["bytes"].sum()) / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
 
 
 def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof]) -> Roof | None:

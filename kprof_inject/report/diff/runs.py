@@ -236,6 +236,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     launch, clock = timeline.launch, timeline.clock
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
+    ctas_ns: NDArray[np.int64] = timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]
     return LaunchFigures(
         process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
@@ -244,7 +245,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         timed=clock.source != ClockSource.NOMINAL,
         timer_step_ns=clock.timer_step_ns,
         ctas=len(timeline.ctas),
-        cta_ns=int(np.maximum(timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"], 0).sum()),
+        cta_ns=int(np.maximum(ctas_ns, 0).sum()),
         waves=waves_of(timeline),
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
