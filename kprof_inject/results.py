@@ -15,7 +15,7 @@ from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
-from kprof_inject.export.hooks import Hook
+from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.quantities import counted, listed
@@ -81,15 +81,18 @@ class Results:
         write_html(Path(path), self._kept_reports(kernel))
         return Path(path)
 
-    def export(self, path: str | Path, hooks: Sequence[Hook] = ()) -> Path:
+    def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:
         """Write a trace of all launches; the ending says the format. ``hooks`` are functions of yours that add to it,
         decorated by those of ``kprof_inject.export``. Raises ``KprofError`` if there is no launch."""
-        trace = TraceFile.at(Path(path), hooks=hooks)
+        trace = TraceFile.at(Path(path), hooks=hooks_of(hooks))
         trace.write(self._kept())
         return trace.path
 
     def merge_into(
-        self, trace: str | Path | Sequence[str | Path], path: str | Path | None = None, hooks: Sequence[Hook] = ()
+        self,
+        trace: str | Path | Sequence[str | Path],
+        path: str | Path | None = None,
+        hooks: Hook | Sequence[Hook] = (),
     ) -> Path:
         """Write a trace of ``torch.profiler``, or those of several ranks as one, with all launches in it, each under
         its kernel; without ``path`` beside the first, with ``.kprof`` in its name. What could not be matched is warned
@@ -98,7 +101,7 @@ class Results:
 
         paths = [Path(trace)] if isinstance(trace, str | Path) else [Path(each) for each in trace]
         output = None if path is None else Path(path)
-        merged = merge_into(paths, self._kept(), output, hooks=hooks)
+        merged = merge_into(paths, self._kept(), output, hooks=hooks_of(hooks))
         for line in merged.refusal_lines():
             warnings.warn(line, stacklevel=2)
         return merged.path

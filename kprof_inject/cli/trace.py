@@ -47,10 +47,11 @@ from kprof_inject.timeline.choice import Choice
 @layout_option
 @click.option(
     "--hooks",
-    "hooks_path",
+    "hook_files",
     type=path_type(),
+    multiple=True,
     metavar="FILE",
-    help="A Python file with functions that add arguments, counters and arrows to the timeline.",
+    help="A Python file with functions that add arguments, counters and arrows to the timeline. Repeatable.",
 )
 @scope_names_option
 @buffer_options
@@ -63,7 +64,7 @@ def command(
     into: tuple[Path, ...],
     choice: Choice,
     layout: str | None,
-    hooks_path: Path | None,
+    hook_files: tuple[Path, ...],
     names_path: Path | None,
     said: BufferDescription,
     redact: bool,
@@ -73,7 +74,7 @@ def command(
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote."""
     beside = place.parent if place.is_file() else place
-    hooks = read_hooks(hooks_path) if hooks_path else ()
+    hooks = [hook for file in hook_files for hook in read_hooks(file)]
     trace = None if into else trace_file(ctx, output or beside / "trace.json", layout, hooks)
     timelines = decode_capture(open_capture(place, names_path, said, redact=redact), say, choice)
     for line in loss_lines(timelines):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import linecache
 import runpy
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,16 +43,22 @@ class Hook:
         """What the function gives. Raises ``KprofError`` where it raises anything."""
         try:
             return self.function(*arguments)
-        except Exception as error:
-            file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
-            raise self.failure(f"{type(error).__name__}: {error}", _place_in(file, error)) from error
+        except (Exception, SystemExit) as error:
+            where = _place_in(self._place.file, error) if self._place else None
+            raise self.failure(f"{type(error).__name__}: {error}", where) from error
 
     def failure(self, what: str, where: Position | None = None) -> KprofError:
         return KprofError(
             f"the hook {self.name} failed: {what}",
-            where=where,
+            where=where or self._place,
             hint="call it by itself: kprof_inject.load(CAPTURE).timeline is a launch, and its scopes are the rows",
         )
+
+    @property
+    def _place(self) -> Position | None:
+        """Where it is defined."""
+        code = getattr(self.function, "__code__", None)
+        return _line_of(code.co_filename, code.co_firstlineno) if code else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,8 @@ def scope_args(function: ArgsFunction) -> ScopeArgs:
 def counters(unit: str) -> Callable[[CountersFunction], CounterValues]:
     """``function(launch)`` gives counters in ``unit``: for each name, times in nanoseconds of the device's globaltimer
     (as ``start_ns``), and the values from these times on."""
+    if not isinstance(unit, str):
+        raise KprofError("counters have a unit", hint='write @export.counters(unit="GB/s") above the function')
     return lambda function: CounterValues(function, unit)
 
 
@@ -92,32 +101,50 @@ def arrows(function: ArrowsFunction) -> ScopeArrows:
     return ScopeArrows(function)
 
 
+def hooks_of(given: Hook | Sequence[Hook]) -> Sequence[Hook]:
+    """One or several. Raises ``KprofError`` for anything else."""
+    hooks = (given,) if isinstance(given, Hook) else tuple(given)
+    for hook in hooks:
+        if not isinstance(hook, Hook):
+            raise KprofError(f"{getattr(hook, '__name__', repr(hook))} is not a hook", hint=_HOW)
+    return hooks
+
+
+_HOW = "decorate functions with kprof_inject.export.scope_args, counters(unit=...) or arrows"
+
+
 def read_hooks(path: Path) -> Sequence[Hook]:
     """The hooks that a Python file defines, in its order. Raises ``KprofError`` if it has none, or cannot be run."""
     try:
-        found = runpy.run_path(str(path))
+        path.open("rb").close()
     except OSError as error:
         raise KprofError(f"cannot read {path}: {error.strerror}", exit_code=2) from None
+    # As Python has it where it runs a file.
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        found = runpy.run_path(str(path))
     except SyntaxError as error:
-        where = Position(str(path), error.lineno or 1, error.offset or 1, (error.text or "").rstrip("\n"))
+        where = _line_of(error.filename or str(path), error.lineno or 1)
+        where = replace(where, column=error.offset or 1, text=where.text or (error.text or "").rstrip("\n"))
         raise KprofError(f"not Python: {error.msg}", where=where) from None
-    except Exception as error:
+    except KprofError as error:
+        raise KprofError(error.what, where=_place_in(str(path), error), hint=error.hint) from error
+    except (Exception, SystemExit) as error:
         raise KprofError(
             f"{path} failed: {type(error).__name__}: {error}", where=_place_in(str(path), error)
         ) from error
     hooks = list(dict.fromkeys(value for value in found.values() if isinstance(value, Hook)))
     if not hooks:
-        raise KprofError(
-            f"{path} defines no hook",
-            hint="decorate its functions with kprof_inject.export.scope_args, counters(unit) or arrows",
-        )
+        raise KprofError(f"{path} defines no hook", hint=_HOW)
     return hooks
 
 
-def _place_in(file: str, error: Exception) -> Position | None:
+def _place_in(file: str, error: BaseException) -> Position | None:
     """Where in this file it was raised, or what raised it was called."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    if not frames:
-        return None
-    text = linecache.getline(file, frames[-1].lineno or 1).rstrip("\n")
-    return Position(file, frames[-1].lineno or 1, 1 + len(text) - len(text.lstrip()), text)
+    return _line_of(file, frames[-1].lineno or 1) if frames else None
+
+
+def _line_of(file: str, number: int) -> Position:
+    text = linecache.getline(file, number).rstrip("\n")
+    return Position(file, number, 1 + len(text) - len(text.lstrip()), text)

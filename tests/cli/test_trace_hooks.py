@@ -26,7 +26,10 @@ def captured(kprof: CommandLine) -> CommandLine:
 
 def test_its_functions_add_to_a_timeline_and_not_to_a_table(captured: CommandLine) -> None:
     captured.write("hooks.py", HOOK)
-    assert captured("trace", "capture", "-o", "trace.json", "--hooks", "hooks.py").exit_code == 0
+    captured.write("helper.py", "from kprof_inject import export")
+    captured.write("others.py", "from helper import export\n@export.arrows\ndef none(launch):\n    return [], []")
+    hooks = ("--hooks", "hooks.py", "--hooks", "others.py")
+    assert captured("trace", "capture", "-o", "trace.json", *hooks).exit_code == 0
     events = json.loads(captured.read("trace.json"))["traceEvents"]
     assert [event["args"]["twice"] for event in events if event.get("cat") == "func"] == [0]
 
@@ -38,7 +41,7 @@ def test_its_functions_add_to_a_timeline_and_not_to_a_table(captured: CommandLin
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "error: hooks.py defines no hook\nhint: decorate its functions"),
+        ("", "error: hooks.py defines no hook\nhint: decorate functions with"),
         ("x = (", "hooks.py:1:5: error: not Python: '(' was never closed\n  x = (\n      ^"),
         (
             "\n  \nraise KeyError('k')",
@@ -48,10 +51,18 @@ def test_its_functions_add_to_a_timeline_and_not_to_a_table(captured: CommandLin
             "from kprof_inject import export\n@export.arrows\ndef a(launch):\n    return launch.b",
             "hooks.py:4:5: error: the hook a failed: AttributeError: 'Timeline' object has no attribute 'b'",
         ),
+        ("raise SystemExit", "hooks.py:1:1: error: hooks.py failed: SystemExit: \n  raise SystemExit\n  ^"),
+        ("open('flops.csv')", "hooks.py:1:1: error: hooks.py failed: FileNotFoundError: "),
+        ("import broken", "broken.py:2:1: error: not Python: "),
+        (
+            "from kprof_inject import export\n@export.counters\ndef a(launch):\n    return {}",
+            "hooks.py:2:1: error: counters have a unit\n  @export.counters\n  ^\nhint: write @export.counters(unit=",
+        ),
     ],
 )
 def test_errors_point_into_the_file(captured: CommandLine, text: str, said: str) -> None:
     captured.write("hooks.py", text)
+    captured.write("broken.py", "pass\n)")
     ended = captured("trace", "capture", "-o", "trace.json", "--hooks", "hooks.py")
     assert said in ended.stderr
     assert ended.exit_code == 1

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import drawn
+import numpy as np
 import pytest
 from drawn import ITER, LOAD
 
 import kprof_inject
 from kprof_inject.errors import KprofError
-from kprof_inject.export.hooks import Hook, read_hooks
+from kprof_inject.export.hooks import Hook, hooks_of, read_hooks
 from kprof_inject.export.registry import write_trace
+from kprof_inject.results import Results
 from kprof_inject.timeline.timeline import Timeline
 
 FILE = f"""
@@ -32,12 +36,14 @@ def rows(launch, scopes):
 @export.counters(unit="GB/s")
 def rate(launch):
     starts_ns = np.sort(launch.scopes["start_ns"])[:3]
-    return {{"read": (starts_ns, [0.5, 2.25, 0.0]), "written": (starts_ns[:1], [7])}}
+    return {{"read": (starts_ns, [0.5, 2.25, 0.0]), "written": (starts_ns[:1], [7]), "nothing": ([], [])}}
 
 @export.arrows
 def handed_on(launch):
     iterations = np.flatnonzero(launch.scopes["scope"] == {ITER})
-    return np.repeat(iterations[:1], 2), iterations[1:3]
+    # The second is told back in time, and the third is left out.
+    leave = np.ma.masked_array([iterations[0], iterations[2], iterations[0]], [False, False, True])
+    return leave, [iterations[1], iterations[0], iterations[1]]
 """
 
 # What each format has before the names of arguments, and where it keeps a counter's unit.
@@ -83,6 +89,10 @@ def test_what_hooks_give_is_drawn(timelines: list[Timeline], tmp_path: Path, end
     assert len({row["ts"] for row in flows}) == 4
 
 
+def of_counters(function: Callable[..., Any]) -> Hook:
+    return kprof_inject.export.counters("B")(function)
+
+
 def of_args(function: Callable[..., Any]) -> Hook:
     return kprof_inject.export.scope_args(function)
 
@@ -96,14 +106,24 @@ def of_args(function: Callable[..., Any]) -> Hook:
         (of_args(lambda launch, scopes: {"a": [{}] * len(scopes)}), "values of type object, not numbers or texts"),
         (of_args(lambda launch, scopes: scopes["nothing"]), "ValueError: no field of name nothing"),
         (of_args(lambda launch, scopes: 3), "it gave int, not a dict of columns by their names"),
-        (kprof_inject.export.counters("B")(lambda launch: {"a": 3}), "'a' is not a pair of times and values"),
         (
-            kprof_inject.export.counters("B")(lambda launch: {"a": ([0.5], [1])}),
-            "'a' needs a whole number of nanoseconds for each of its values",
+            of_args(lambda launch, scopes: {"a": [[1], [1, 2]]}),
+            "the argument 'a' is no column: setting an array element",
         ),
+        (of_args(lambda launch, scopes: sys.exit(0)), "SystemExit: 0"),
+        (of_args(lambda launch, scopes: scopes["start_ns"].sort()), "ValueError: sort array is read-only"),
+        (of_counters(lambda launch: {"a": 3}), "'a' is not a pair of times and values"),
+        (of_counters(lambda launch: {"a": ([1, 2], [1])}), "times and values: their lengths are 2 and 1"),
+        (of_counters(lambda launch: {"a": ([0.5], [1])}), "'a' needs a whole number of nanoseconds for each"),
+        (of_counters(lambda launch: {"a": ([30], [1])}), "'a' has times that are not within the launch: give those of"),
+        (of_counters(lambda launch: {"a": (np.array([2**64 - 1], "u8"), [1])}), "times that are not within the launch"),
         (kprof_inject.export.arrows(lambda launch: ([0], [77])), "rows of scopes are whole numbers from 0 to 47"),
-        (kprof_inject.export.arrows(lambda launch: ([0, 1], [1])), "arrows leave 2 scopes and point to 1"),
-        (kprof_inject.export.arrows(lambda launch: 3), "it did not give two columns of rows"),
+        (kprof_inject.export.arrows(lambda launch: ([0, 1], [1])), "point to: their lengths are 2 and 1"),
+        (kprof_inject.export.arrows(lambda launch: ([4], [4])), "an arrow leads from a scope to itself"),
+        (
+            kprof_inject.export.arrows(lambda launch: 3),
+            "not a pair of rows that arrows leave and rows that they point to",
+        ),
     ],
 )
 def test_what_a_hook_gives_wrongly_is_an_error_that_leaves_no_file(
@@ -113,8 +133,24 @@ def test_what_a_hook_gives_wrongly_is_an_error_that_leaves_no_file(
         write_trace(tmp_path / "trace.json", timelines[:1], hooks=[hook])
     assert said in raised.value.what
     assert "call it by itself" in raised.value.hint
+    assert raised.value.where is not None and raised.value.where.file == __file__
     assert not list(tmp_path.iterdir())
 
 
 def test_a_hook_is_still_a_function() -> None:
     assert kprof_inject.export.scope_args(lambda launch, scopes: launch + scopes)(1, 2) == 3
+
+
+def test_what_is_no_hook_is_refused(timelines: list[Timeline], tmp_path: Path) -> None:
+    def plain() -> None: ...
+
+    results = Results(timelines)
+    for given, name in ((plain, "plain"), ("x.py", "'x'")):
+        with pytest.raises(KprofError, match=f"{name} is not a hook"):
+            results.export(tmp_path / "trace.json", hooks=[plain] if given is plain else given)  # type: ignore[list-item,arg-type]
+    with pytest.raises(KprofError, match="counters have a unit"):
+        kprof_inject.export.counters(plain)  # type: ignore[arg-type]
+    lowest = of_args(lambda launch, scopes: {"lowest": np.full(len(scopes), -(2**63))})
+    write_trace(tmp_path / "trace.json", timelines[:1], hooks=hooks_of(lowest))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert {event["args"]["lowest"] for event in events if event.get("cat") == "iter"} == {-(2.0**63)}

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fake_gpu.kernels import n_of
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.timeline.timeline import decode_launch
+from kprof_inject.capture.scopes import ScopeInfo
+from kprof_inject.timeline.pairs import ScopeRules
+from kprof_inject.timeline.pairs import scopes_of as scopes_of_records
+from kprof_inject.timeline.records import read_raw, record_decoder
+from kprof_inject.timeline.timeline import _scope_of_id, decode_launch
 
 
 def launches_in(capture: Path, kernel: str = "*") -> list[Launch]:
@@ -22,16 +25,24 @@ def launches_in(capture: Path, kernel: str = "*") -> list[Launch]:
 
 
 def number_of(launch: Launch) -> int:
-    """The ``n`` of a launch, from its records: those of all warps must be there, and tell the same."""
-    # Each time it is asked for its scopes, a timeline reads its buffer anew.
-    scopes = decode_launch(launch).scopes
-    deepest = scopes[scopes["depth"] == scopes["depth"].max()]
-    cycles = set((deepest["end_cycles"] - deepest["start_cycles"]).tolist())
+    """The ``n`` of a launch, from its records: those of all warps must be there, and tell the same. No clock is fitted,
+    which takes most of a decoder's time."""
+    kernel, table = launch.kernel, launch.kernel.scopes
+    raw = read_raw(launch)
+    decoder = record_decoder(raw, _scope_of_id(kernel.scope_ids, table), clock_bits=kernel.mode.clock_bits)
+    (rows,) = decoder.blocks()
+    records, pairs = scopes_of_records(decoder.decode(rows), ScopeRules.of(table))
+    ran = Counter(zip(records.group[pairs.start_at].tolist(), pairs.scope.tolist(), strict=True))
+    expected = prod(launch.grid) * kernel.num_warps * len(table.scopes)
+    assert len(ran) == ran.total() == expected, f"launch {launch.index} lacks records"
+    innermost = pairs.scope == max(range(len(table.scopes)), key=lambda scope: _depth(table.scopes, scope))
+    cycles = set((records.cycles[pairs.end_at] - records.cycles[pairs.start_at])[innermost].tolist())
     assert len(cycles) == 1, f"launch {launch.index} has records of several: {cycles}"
-    recorded = np.unique(scopes[["cta", "warp", "scope"]])
-    expected = prod(launch.grid) * launch.kernel.num_warps * len(launch.kernel.scopes.scopes)
-    assert len(recorded) == len(scopes) == expected, f"launch {launch.index} lacks records"
     return n_of(cycles.pop())
+
+
+def _depth(scopes: Sequence[ScopeInfo], scope: int) -> int:
+    return 0 if scope < 0 else 1 + _depth(scopes, scopes[scope].parent)
 
 
 def numbers_in(capture: Path, kernel: str = "scale") -> list[tuple[int, int]]:

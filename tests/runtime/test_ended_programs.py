@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -135,9 +136,7 @@ def test_binaries_with_records_are_removed(endings: dict[str, tuple[Ended, Path]
 
 
 def _one_by_one(capture: Path) -> Iterator[Path]:
-    """A capture of each process alone."""
-    for process in sorted(path.parent for path in capture.glob("*/process.json")):
-        alone = capture.with_name(f"{capture.name}-{process.name}")
-        if not alone.exists():
-            shutil.copytree(process, alone / process.name)
-        yield alone
+    """A capture of each process alone, as it is now: one of them goes on for a while."""
+    with tempfile.TemporaryDirectory() as folder:
+        for process in sorted(path.parent for path in capture.glob("*/process.json")):
+            yield Path(shutil.copytree(process, Path(folder, process.name, process.name))).parent

@@ -34,6 +34,9 @@ class LaunchHooks:
         """The further arguments of these scopes. Raises ``KprofError`` if a hook fails, or if what it gives is no
         column for each scope, or has a name that is ``taken``."""
         names = set(taken)
+        # What one hook did to it, the next would see.
+        block = block.view()
+        block.flags.writeable = False
         for hook in self.hooks:
             if isinstance(hook, ScopeArgs):
                 for name, values in _named(hook, hook.answer(timeline, block)):
@@ -55,19 +58,27 @@ def hook_counters(
 ) -> Iterator[Counters]:
     """The counters of one hook. Raises ``KprofError`` if it fails, or gives anything but a time for each value."""
     for name, samples in _named(hook, hook.answer(placed.timeline)):
-        try:
-            at, values = (np.ma.atleast_1d(np.ma.asarray(column)) for column in samples)
-        except (TypeError, ValueError):
-            raise hook.failure(f"the counter {name!r} is not a pair of times and values") from None
-        if at.dtype.kind not in "iu" or values.dtype.kind not in "biuf" or at.shape != values.shape or at.ndim != 1:
-            raise hook.failure(f"the counter {name!r} needs a whole number of nanoseconds for each of its values")
-        known = ~np.ma.getmaskarray(at) & ~np.ma.getmaskarray(values) & np.isfinite(values.filled(0))
+        what = f"the counter {name!r}"
+        at, values = _two_columns(hook, what, "times and values", samples)
+        if at.size and (at.dtype.kind not in "iu" or values.dtype.kind not in "biuf"):
+            raise hook.failure(f"{what} needs a whole number of nanoseconds for each of its values, which are numbers")
+        known = ~np.ma.getmaskarray(at) & ~np.ma.getmaskarray(values)
+        known &= np.isfinite(values.filled(0).astype(np.float64))
+        _require_within(hook, what, placed.timeline, at.data[known])
         at_ns, known_values = at.data[known].astype(np.int64), _numbers(values.data[known])
         order = np.argsort(at_ns, kind="stable")
         # Of several values at one time the last counts.
         order = order[np.diff(at_ns[order], append=at_ns.max(initial=0) + 1) != 0]
         counter = np.zeros(len(order), dtype=np.int64)
         yield Counters(process.pid, [name], hook.unit, counter, placed.clock.on_axis(at_ns[order]), known_values[order])
+
+
+def _require_within(hook: Hook, what: str, timeline: Timeline, at_ns: NDArray[Any]) -> None:
+    ends = [timeline.last_ns, *timeline.ctas["post_final_ns"].tolist()]
+    if at_ns.size and (int(at_ns.min()) < timeline.first_ns or int(at_ns.max()) > max(ends)):
+        raise hook.failure(
+            f"{what} has times that are not within the launch: give those of the device's globaltimer, like start_ns"
+        )
 
 
 class HookArrows:
@@ -81,11 +92,13 @@ class HookArrows:
         first_id = (number + 1) * _ARROWS_OF_A_LAUNCH
         for hook in hooks:
             leave, arrive = _rows(hook, hook.answer(placed.timeline), len(starts_ns))
+            # No viewer draws one back in time.
+            back = starts_ns[arrive] < starts_ns[leave]
+            leave, arrive = np.where(back, arrive, leave), np.where(back, leave, arrive)
             ids = first_id + np.arange(len(leave))
             first_id += len(leave)
             self._ends.append((hook.name, False, leave, ids, starts_ns[leave]))
-            # None arrives before it leaves.
-            self._ends.append((hook.name, True, arrive, ids, np.maximum(starts_ns[arrive], starts_ns[leave])))
+            self._ends.append((hook.name, True, arrive, ids, starts_ns[arrive]))
 
     def of_rows(self, first: int, count: int) -> tuple[Arrows, ...]:
         """Those of so many rows of the launch's scopes: a scope with several arrows of a kind has one in each."""
@@ -114,10 +127,11 @@ def _named(hook: Hook, answer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _arg(hook: Hook, name: str, answer: Any, count: int) -> Arg:
-    values = np.ma.asarray(answer)
+    what = f"the argument {name!r}"
+    values = _column(hook, what, answer)
     if values.shape != (count,):
         shape = " x ".join(map(str, values.shape)) or "one value"
-        raise hook.failure(f"the argument {name!r} needs {count} values, one for each scope, and has {shape}")
+        raise hook.failure(f"{what} needs {count} values, one for each scope, and has {shape}")
     shown = ~np.ma.getmaskarray(values)
     match values.dtype.kind:
         case "b" | "i" | "u":
@@ -130,25 +144,45 @@ def _arg(hook: Hook, name: str, answer: Any, count: int) -> Arg:
             texts, index = np.unique(values.filled("").astype(str), return_inverse=True)
             column = Picked(texts.tolist(), index.astype(np.int64))
         case _:
-            raise hook.failure(f"the argument {name!r} has values of type {values.dtype}, not numbers or texts")
+            raise hook.failure(f"{what} has values of type {values.dtype}, not numbers or texts")
     return Arg(name, column, None if shown.all() else shown)
 
 
+def _column(hook: Hook, what: str, answer: Any) -> Any:
+    """A masked array."""
+    try:
+        return np.ma.asarray(answer)
+    except (TypeError, ValueError) as error:
+        raise hook.failure(f"{what} is no column: {error}") from None
+
+
+def _two_columns(hook: Hook, what: str, of: str, answer: Any) -> tuple[Any, Any]:
+    """Of equal lengths; ``of`` says of what."""
+    try:
+        one, other = answer
+    except (TypeError, ValueError):
+        raise hook.failure(f"{what} is not a pair of {of}") from None
+    first, second = (np.ma.atleast_1d(_column(hook, what, each)) for each in (one, other))
+    if first.shape != second.shape or first.ndim != 1:
+        raise hook.failure(f"{what} is not a pair of {of}: their lengths are {first.size} and {second.size}")
+    return first, second
+
+
 def _numbers(values: NDArray[Any]) -> Numbers | Reals:
-    """Whole numbers that do not fit into 64 bits with a sign are only known roughly."""
-    if values.dtype.kind == "f" or (values.dtype == np.uint64 and values.max(initial=0) > np.iinfo(np.int64).max):
+    """Whole numbers of more than 63 bits are only known roughly."""
+    most = np.iinfo(np.int64).max
+    if values.dtype.kind == "f" or (values.size and (int(values.max()) > most or int(values.min()) < -most)):
         return values.astype(np.float64)
     return values.astype(np.int64)
 
 
 def _rows(hook: Hook, answer: Any, count: int) -> tuple[Numbers, Numbers]:
-    try:
-        leave, arrive = (np.atleast_1d(np.asarray(rows)) for rows in answer)
-    except (TypeError, ValueError):
-        raise hook.failure("it did not give two columns of rows") from None
-    if leave.shape != arrive.shape or leave.ndim != 1:
-        raise hook.failure(f"arrows leave {leave.size} scopes and point to {arrive.size}")
+    leave, arrive = _two_columns(hook, "what it gave", "rows that arrows leave and rows that they point to", answer)
+    known = ~np.ma.getmaskarray(leave) & ~np.ma.getmaskarray(arrive)
+    leave, arrive = leave.data[known], arrive.data[known]
     for rows in (leave, arrive):
         if rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= count):
             raise hook.failure(f"rows of scopes are whole numbers from 0 to {count - 1}")
+    if (leave == arrive).any():
+        raise hook.failure("an arrow leads from a scope to itself")
     return leave.astype(np.int64), arrive.astype(np.int64)
