@@ -8,18 +8,22 @@ name in a comment (``# program.py``) is a file that the reader saves before anyt
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from programs.child import REPO, SMALL_TORCH, clean_environment, python_path
 
+from kprof_inject.places import DEFAULT_WORKSPACE
 from kprof_inject.viewing.site import offline_ui
 
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
@@ -28,6 +32,7 @@ _FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
 _FILE_NAME = re.compile(r"^# ([\w./-]+\.\w+)$")
 _NEEDS_GPU = "# needs a GPU"
 _OURS = re.compile(r"^\s*(\$ )?(kprof-inject|python3?|proton-viewer)(\s|$)")
+_DEMO = "kprof-inject demo"
 _OUR_SETTING = b"kprof-inject: settings of pyproject.toml: port\n"
 # It serves until someone ends it, from when it says at which address of this machine.
 _SERVES = re.compile(r"^kprof-inject view\b(?!.*--(once|help))")
@@ -158,6 +163,13 @@ class Reader:
 
     def run(self, command: Command) -> tuple[int, str]:
         """The exit code, and all that was printed, as a terminal shows it."""
+        if command.text == _DEMO and not command.needs_gpu and not (self.folder / DEFAULT_WORKSPACE).exists():
+            workspace, printed = _demo()
+            shutil.copytree(workspace, self.folder / DEFAULT_WORKSPACE)
+            return 0, printed
+        return self._run(command)
+
+    def _run(self, command: Command) -> tuple[int, str]:
         environment = dict(self._environment)
         if command.needs_gpu:
             environment["PYTHONPATH"] = python_path()
@@ -195,3 +207,13 @@ class Reader:
             shown = printed.replace(_OUR_SETTING, b"").replace(b":" + port, b":9001").replace(port + b":", b"9001:")
             return 0, shown.decode()
         return child.returncode, (printed + rest).decode()
+
+
+@cache
+def _demo() -> tuple[Path, str]:
+    """The workspace that the demo makes in an empty folder, and what it prints: many pages begin with it."""
+    folder = Path(tempfile.mkdtemp(prefix="demo"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    code, printed = Reader(folder)._run(Command(0, _DEMO, "", needs_gpu=False))
+    assert code == 0, printed
+    return folder / DEFAULT_WORKSPACE, printed
