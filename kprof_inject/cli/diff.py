@@ -30,7 +30,7 @@ from kprof_inject.quantities import counted
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.structure import change_json, change_lines, changes_between
+from kprof_inject.report.diff.structure import change_lines, changes_between, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
@@ -120,11 +120,11 @@ def _is_module(place: Path) -> bool:
 
 
 def _print_changes(a: Path, b: Path, as_json: bool) -> None:
-    changes = changes_between(a, b)
+    found = changes_between(a, b)
     if as_json:
-        click.echo(json.dumps([change_json(change) for change in changes], indent=1))
+        click.echo(json.dumps(changes_json(found), indent=1))
         return
-    for line in change_lines(changes):
+    for line in change_lines(found):
         click.echo(printable_lines(line))
 
 

@@ -234,9 +234,15 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
     ended = kprof("diff", a, "b.ttgir")
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert ended.stdout == "load: issued 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n"
-    (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)
+    (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)["changes"]
     assert (first["id"], first["kind"], first["loop"], first["line"]) == ("ahead", "load", "loop[0]", 49)
     assert kprof("diff", a, a).stdout == "the TTGIR is the same\n"
     assert kprof("diff", a, "b.ttgir", "--fail-above", "5%").exit_code == 2
+    (kprof.folder / "c.ttgir").write_text(a.read_text().replace("arith.constant 63 : i32", "arith.constant 31 : i32"))
+    assert kprof("diff", a, "c.ttgir").stdout == (
+        "none of the changes that diff looks for; the TTGIR differs in 1 line\n"
+    )
+    recorded = a.with_name("matmul.expected.ttgir")
+    assert kprof("diff", a, recorded).stdout == "the TTGIR is the same, apart from records\n"
     (kprof.folder / "broken.ttgir").write_text("module {")
     assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")

@@ -97,7 +97,7 @@ def _by_scope(diff: KernelDiff) -> str:
     verdict = diff.launch.verdict
     known = [
         (scope.explained, scope)
-        for scope in diff.scopes
+        for scope in diff.every_scope
         if scope.explained is not None and scope.judged and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
     ]
     part, scope = max(known, key=lambda one: one[0], default=(0.0, None))
@@ -208,7 +208,7 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
     """The scopes that are slower or faster, each with its change."""
     return [
         f"{printable(scope.name)} {change_words(scope.judged.change)}"
-        for scope in diff.scopes
+        for scope in diff.every_scope
         if scope.judged and scope.judged.changed and scope.judged.change
     ]
 
