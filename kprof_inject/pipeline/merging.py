@@ -211,8 +211,8 @@ def _captured(timeline: Timeline, trace: TorchTrace) -> Captured:
 
 
 def _ran(timeline: Timeline) -> Span | None:
-    """None where nobody read the device's clock, too."""
-    ctas = timeline.ctas
+    """When the whole launch did, whatever part of it is drawn. None where nobody read the device's clock, too."""
+    ctas = timeline.ctas_that_ran
     if not ctas.size or timeline.clock.source == ClockSource.NOMINAL:
         return None
     begin_ns = int(ctas["init_ns"].min())
