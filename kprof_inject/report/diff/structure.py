@@ -53,7 +53,7 @@ class ChangedPart:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """``unexplained`` is the part of the launch's change that lies where no change of the code was found, None as above;
+    """``unexplained`` is the part of the launch's change that lies where no code changed, None as above;
     ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them."""
 
     parts: tuple[ChangedPart, ...]
