@@ -135,6 +135,12 @@ class KernelDiff:
         return decisive(self.recorded, self.clean)
 
     @property
+    def is_of_one_capture(self) -> bool:
+        """Whether both sides are the same launches."""
+        a, b = ({(one.launch.folder.resolve(), one.launch.file) for one in side.timelines} for side in (self.a, self.b))
+        return a == b
+
+    @property
     def by_clean_times(self) -> bool:
         return self.launch is self.clean
 

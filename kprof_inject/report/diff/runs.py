@@ -36,6 +36,11 @@ class KernelRuns:
         return self.timelines[0].launch.kernel
 
     @property
+    def is_of_buffer(self) -> bool:
+        """Whether it is what a buffer alone tells, a launch in each: there are no files of its kernel."""
+        return not self.kernel.folder.is_dir()
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         return self.timelines[0].launch.grid
 
