@@ -69,6 +69,16 @@ def test_settings_that_cannot_be_are_refused_before_anything_runs(
     assert "it ran" not in ended.stderr and not (kprof.folder / "kprof_compare").exists()
 
 
+def test_a_side_that_fails_has_told_its_error_itself(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print(1)")
+    environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
+    command = [sys.executable, "-m", "kprof_inject", "compare", "--env", "LONGER=1", "--", "program.py"]
+    ended = run_child(command, tmp_path, env=environment)
+    assert ended.exit_code == 1
+    assert ended.errors() == ["error: the program never imported Triton"]
+    assert ended.stderr.splitlines()[-1] == "kprof-inject: A ended with exit code 1; its own messages are above"
+
+
 @pytest.mark.parametrize("first", range(1, 9))
 def test_halving_finds_the_first_slower_side(first: int) -> None:
     asked: list[int] = []
