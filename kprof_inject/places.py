@@ -36,6 +36,11 @@ def is_meant(place: Path) -> bool:
     return place.is_dir() or place == DEFAULT_WORKSPACE
 
 
+def is_module(place: Path) -> bool:
+    """Whether a file is called as Triton's GPU-level IR is."""
+    return place.suffix == ".ttgir" and not place.is_dir()
+
+
 def where_to_look(missing: Path) -> str:
     """What to do about a place that a user named and that does not exist: those beside it with such a name, and how to
     make a workspace."""

@@ -13,7 +13,7 @@ from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.analysis.overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array
+from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.export.registry import TraceFile
@@ -70,7 +70,10 @@ class Results:
 
     def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
         """What ``kprof-inject explain`` prints: JSON of at most so many tokens. Raises ``KprofError`` if there is no
-        launch, or none of ``kernel``, a glob; or too little room for what must be told."""
+        launch, or none of ``kernel``, a glob; or too little room for what must be told, or a budget that is no whole
+        number."""
+        if not isinstance(budget, int):
+            raise KprofError(f"the budget is {budget!r}, but tokens are a whole number", hint="such as budget=1000")
         return explanation_text(explanation(self._kept_reports(kernel)), budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
@@ -155,7 +158,7 @@ def read_buffer(
     buffer: Any,
     *,
     format: str | None = None,
-    names: Sequence[str] | Mapping[int, str] | None = None,
+    names: str | Sequence[str] | Mapping[int, str] | None = None,
     kernel: str | None = None,
     units: int | None = None,
     unit_name: str | None = None,
@@ -164,12 +167,20 @@ def read_buffer(
     saved.
 
     ``format`` is ``sm-profiler``, ``triton-distributed``, ``flashinfer``, ``cute`` or ``cute-compact``; ``names`` are
-    those of its events, by their numbers. ``units`` and ``unit_name`` are for the last two: ``num_units`` of the
-    buffer's allocation. Raises ``KprofError`` for what is no such buffer."""
-    named = dict(names) if isinstance(names, Mapping) else names if names is None else list(names)
+    those of its events, by their numbers, or one text with commas between. ``units`` and ``unit_name`` are for the last
+    two: ``num_units`` of the buffer's allocation. Raises ``KprofError`` for what is no such buffer."""
+    named = _event_names(names)
     said = BufferDescription(format=format, names=named, kernel=kernel, units=units, unit_name=unit_name)
     if isinstance(buffer, str | Path):
         capture = open_capture(Path(buffer), said=said)
     else:
         capture = read_buffer_array(buffer, said)
     return Results(decode_capture(capture, lambda told: None))
+
+
+def _event_names(names: str | Sequence[str] | Mapping[int, str] | None) -> list[str] | dict[int, str] | None:
+    if names is None:
+        return None
+    if isinstance(names, str):
+        return parse_names(names)
+    return dict(names) if isinstance(names, Mapping) else list(names)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from foreign_buffers import Mark, flashinfer
 from programs.child import REPO
 from several_kernels import save_kernels, three_kernels
 from torch_traces import Kernel, save_kineto
@@ -97,6 +100,22 @@ def test_what_is_no_capture_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(kprof_inject.KprofError) as refused:
         kprof_inject.load(tmp_path / "nowhere")
     assert "\nhint: make one: kprof-inject profile -o " in str(refused.value)
+
+
+def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -> None:
+    budget: Any = "3"
+    with pytest.raises(KprofError, match="the budget is '3', but tokens are a whole number\nhint: "):
+        loaded.explain(budget=budget)
+    with pytest.raises(KprofError, match="there is no trace to merge the launches into\nhint: "):
+        loaded.merge_into([])
+    with pytest.raises(KprofError, match=r"does not say which profiler wrote it\nhint: name .*: format=; one of sm-"):
+        kprof_inject.read_buffer(np.zeros(9, np.int64))
+
+
+def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
+    words = flashinfer(1, [[[Mark(0, 0, 100), Mark(1, 0, 120), Mark(1, 1, 150), Mark(0, 1, 200)]]], [5])
+    made = kprof_inject.read_buffer(words, format="flashinfer", names="whole, part")
+    assert [scope.name for scope in made.timeline.table.scopes] == ["whole", "part"]
 
 
 def test_without_a_launch_there_is_nothing_to_show(tmp_path: Path) -> None:

@@ -193,7 +193,8 @@ def explained(kernel: Mapping[str, Any]) -> Iterator[str]:
     """What the comparison says of the code, part by part."""
     structure = kernel["structure"]
     if structure is None or not structure["parts"]:
-        yield "the TTGIR is the same"
+        differing = structure["differing_lines"] if structure else 0
+        yield f"no change was found; {differing} lines of TTGIR differ" if differing else "the TTGIR is the same"
         return
     for part in structure["parts"]:
         share = "" if part["explained"] is None else f" ({100 * part['explained']:.0f} % of the change)"
@@ -203,7 +204,7 @@ def explained(kernel: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"{part['part']}{share}: {'; '.join(texts)}"
     if structure["unexplained"] is not None:
-        yield f"where the TTGIR is the same: {100 * structure['unexplained']:.0f} % of the change"
+        yield f"elsewhere: {100 * structure['unexplained']:.0f} % of the change"
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,7 +33,11 @@ _WORD_BYTES = 8
 _MOST_EVENTS = 1 << 12
 _MOST_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
-_HOW = f"name the profiler that wrote it: --buffer-format, or format in a .json file next to it; one of {_FORMATS}"
+_HOW = "name the profiler that wrote it: format="
+_HOW_OF_FILE = (
+    "name the profiler that wrote it: --buffer-format (format= of read_buffer in Python), or format in a .json file "
+    "next to it"
+)
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
 _UNKNOWN = "unknown"
 # What NumPy and what it reads with raise for damaged files. It reads a header as a Python literal, and one that is none
@@ -79,6 +83,11 @@ class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 NOTHING_SAID = BufferDescription()
 
 
+def parse_names(text: str) -> list[str]:
+    """Names of events as a user writes them, with commas between."""
+    return [name.strip() for name in text.split(",")]
+
+
 def is_saved_array(path: Path) -> bool:
     """Whether it is called as NumPy's files are."""
     return path.suffix in ENDINGS and path.is_file()
@@ -100,7 +109,8 @@ def read_saved_buffer(path: Path, said: BufferDescription = NOTHING_SAID) -> Cap
 def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = None) -> Capture:
     """The same of an array: of NumPy, or whatever NumPy makes one of. ``path`` is where it is from."""
     if said.format is None:
-        raise KprofError("an array does not say which profiler wrote it", hint=_HOW, exit_code=2)
+        how = _HOW_OF_FILE if path else _HOW
+        raise KprofError("an array does not say which profiler wrote it", hint=f"{how}; one of {_FORMATS}", exit_code=2)
     profiler = profiler_of(said.format)
     if not profiler.takes_units and (said.units is not None or said.unit_name is not None):
         raise KprofError(

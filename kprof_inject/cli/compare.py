@@ -22,7 +22,7 @@ from kprof_inject.cli.options import (
     source_option,
 )
 from kprof_inject.errors import KprofError
-from kprof_inject.pipeline.sides import Rounds, Side, first_slower, profile_in_turn, require_usable
+from kprof_inject.pipeline.sides import Rounds, Side, SideFailed, first_slower, profile_in_turn, require_usable
 from kprof_inject.report.diff.changes import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
@@ -121,15 +121,12 @@ def command(
     sides = _sides(folder, pythons, tritons, _variables(environment), arguments, bisect=bisect)
     require_usable(sides)
     runs = Rounds(rounds, selectors, kernel, launches, program)
-    a, b = sides[0], sides[-1]
-    if bisect:
-        found = first_slower(len(sides), lambda number: _is_slower(_compared(sides[0], sides[number], runs)))
-        if found is None:
-            say(f"{b.name} is not slower than {a.name}: there is nothing to find")
-        else:
-            a, b = sides[found - 1], sides[found]
-            say(f"{b.name} is the first that is slower than {sides[0].name}; the one before it is {a.name}")
-    diff = _compared(a, b, runs)
+    try:
+        a, b = _around_slower(sides, runs) if bisect else (sides[0], sides[-1])
+        diff = _compared(a, b, runs)
+    except SideFailed as failed:
+        say(f"{failed}; its own messages are above")
+        ctx.exit(failed.exit_code)
     _show(diff, (a.name, b.name), html_path, as_json=as_json)
     if with_source and not as_json:
         print_sources(diff, table_console())
@@ -137,6 +134,18 @@ def command(
         for crossing in crossed:
             say(f"--fail-above {100 * limit:g}%: {crossing}")
         ctx.exit(1)
+
+
+def _around_slower(sides: Sequence[Side], runs: Rounds) -> tuple[Side, Side]:
+    """The first side that is slower than the first of all, and the one before it; the first and the last if none is."""
+    first, last = sides[0], sides[-1]
+    found = first_slower(len(sides), lambda number: _is_slower(_compared(first, sides[number], runs)))
+    if found is None:
+        say(f"{last.name} is not slower than {first.name}: there is nothing to find")
+        return first, last
+    before, slower = sides[found - 1], sides[found]
+    say(f"{slower.name} is the first that is slower than {first.name}; the one before it is {before.name}")
+    return before, slower
 
 
 def _compared(a: Side, b: Side, runs: Rounds) -> CaptureDiff:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
 import click
+from click.core import ParameterSource
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
@@ -25,18 +27,20 @@ from kprof_inject.cli.options import (
 )
 from kprof_inject.errors import KprofError, Position, printable_lines
 from kprof_inject.pipeline.captures import decode_capture, open_capture
-from kprof_inject.places import DEFAULT_WORKSPACE, into, is_workspace
+from kprof_inject.places import DEFAULT_WORKSPACE, into, is_module, is_workspace
 from kprof_inject.quantities import counted
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.structure import change_json, change_lines, changes_between
+from kprof_inject.report.diff.structure import change_lines, changes_between, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace
 
 _SIDES = ("A", "B")
+_OF_MODULES = ("place", "other", "as_json")
+"""What two .ttgir files are compared by; all other options are for captures."""
 _MORE = "Another capture of {side}, such as one of another process, to show the variation. Repeatable."
 
 
@@ -83,12 +87,11 @@ def command(
 
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
-    what the compiler generated for each source line."""
+    what the compiler generated for each source line; no option but --json is for them."""
     if other is None:
         place, other = _last_two(place)
-    if _is_module(place) and _is_module(other):
-        if limit_text is not None or html_path is not None:
-            raise click.UsageError("--fail-above and --html are for captures; .ttgir files have no times")
+    if is_module(place) and is_module(other):
+        _require_no_others(ctx, _OF_MODULES)
         _print_changes(place, other, as_json)
         return
     limit = None if limit_text is None else parse_limit(limit_text)
@@ -110,22 +113,44 @@ def command(
         if with_source:
             print_sources(diff, table_console())
         if limit is None:
-            say(f"where B's time goes: kprof-inject report {quote(str(other))}; as a page: diff --html FILE")
+            read = " ".join([quote(str(other)), *_reading_options(names_path, said)])
+            say(f"where B's time goes: kprof-inject report {read}; as a page: diff --html FILE")
     if limit is not None and _crosses(diff, limit, choice):
         ctx.exit(1)
 
 
-def _is_module(place: Path) -> bool:
-    return place.suffix == ".ttgir"
+def _require_no_others(ctx: click.Context, taken: Collection[str]) -> None:
+    """Raises a usage error that names the options of captures that were given for modules."""
+    others = [
+        option.opts[0]
+        for option in ctx.command.params
+        if option.name is not None
+        and option.name not in taken
+        and ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    ]
+    if others:
+        are = "is" if len(others) == 1 else "are"
+        raise click.UsageError(f"{', '.join(others)} {are} for captures; .ttgir files have no times")
 
 
 def _print_changes(a: Path, b: Path, as_json: bool) -> None:
-    changes = changes_between(a, b)
+    found = changes_between(a, b)
     if as_json:
-        click.echo(json.dumps([change_json(change) for change in changes], indent=1))
+        click.echo(json.dumps(changes_json(found), indent=1))
         return
-    for line in change_lines(changes):
+    for line in change_lines(found):
         click.echo(printable_lines(line))
+
+
+def _reading_options(names_path: Path | None, said: BufferDescription) -> Iterator[str]:
+    """The options that another command needs to read the same places."""
+    given = {
+        "--scope-names": names_path,
+        "--buffer-format": said.format,
+        "--names": ",".join(said.name_of().values()),
+        "--buffer-units": said.units,
+    }
+    return (f"{option} {quote(str(value))}" for option, value in given.items() if value)
 
 
 def _last_two(place: Path) -> tuple[Path, Path]:

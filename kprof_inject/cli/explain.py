@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.analysis.overview import overview
+from kprof_inject.capture.foreign_buffer import BufferDescription
+from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import launch_options, place_argument, scope_names_option
+from kprof_inject.cli.options import buffer_options, launch_options, place_argument, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer
@@ -40,24 +44,33 @@ from kprof_inject.timeline.choice import Choice
 )
 @launch_options
 @scope_names_option
-def command(place: Path, budget: int, question_text: str | None, choice: Choice, names_path: Path | None) -> None:
+@buffer_options
+def command(
+    place: Path,
+    budget: int,
+    question_text: str | None,
+    choice: Choice,
+    names_path: Path | None,
+    said: BufferDescription,
+) -> None:
     """Print what limits a launch as one line of JSON, for an agent that tunes kernels. Picks the kernel that takes
     the most time, and leaves out what matters least."""
+    opened = partial(open_capture, names_path=names_path, said=said)
     if question_text is not None:
-        click.echo(answer_text(_answer(parse_question(question_text), place, choice, names_path), budget))
+        click.echo(answer_text(_answer(parse_question(question_text), place, choice, opened), budget))
         return
-    click.echo(explanation_text(explanation(_reports(place, choice, names_path), _workspace(place)), budget))
+    click.echo(explanation_text(explanation(_reports(place, choice, opened), _workspace(place)), budget))
 
 
-def _answer(question: Question, place: Path, choice: Choice, names_path: Path | None) -> Answer:
+def _answer(question: Question, place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> Answer:
     if question.form is CHANGED:
-        a, b = (decode_capture(open_capture(Path(side), names_path), say, choice) for side in question.arguments)
+        a, b = (decode_capture(opened(Path(side)), say, choice) for side in question.arguments)
         return answer_on_change(question, a, b)
-    return answer(question, overview(_reports(place, choice, names_path))[0].typical)
+    return answer(question, overview(_reports(place, choice, opened))[0].typical)
 
 
-def _reports(place: Path, choice: Choice, names_path: Path | None) -> list[LaunchReport]:
-    capture, experiments = open_capture(place, names_path), experiments_at(place)
+def _reports(place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> list[LaunchReport]:
+    capture, experiments = opened(place), experiments_at(place)
     captured = capture.launches
     return [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
 

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.capture.foreign.registry import PROFILERS
-from kprof_inject.capture.foreign_buffer import BufferDescription
+from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
 from kprof_inject.capture.model import LEFT_OUT, STAYS
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
@@ -263,7 +263,7 @@ def buffer_options(function: Function) -> Function:
     def with_description(
         *args: Any, buffer_format: str | None, names: str | None, units: int | None, **others: Any
     ) -> Any:
-        named = None if names is None else [name.strip() for name in names.split(",")]
+        named = None if names is None else parse_names(names)
         said = BufferDescription(format=buffer_format, names=named, units=units)
         return function(*args, said=said, **others)
 

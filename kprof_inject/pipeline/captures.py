@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import NOTHING_SAID, BufferDescription, is_saved_array, read_saved_buffer
@@ -20,7 +21,7 @@ from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import is_format
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
-from kprof_inject.places import is_meant, is_workspace, where_to_look
+from kprof_inject.places import is_meant, is_module, is_workspace, where_to_look
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of
@@ -66,6 +67,12 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
     if not (place.exists() or is_meant(place)):
         raise KprofError(f"{place} does not exist", hint=where_to_look(place))
+    if is_module(place):
+        raise KprofError(
+            f"{place} is TTGIR, which has no times",
+            hint="compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; what can be timed in it: "
+            f"kprof-inject list {quote(str(place))}",
+        )
     if not is_meant(place):
         raise KprofError(f"{place} is not a Proton buffer", hint=_instead_of(place))
     _refuse(

@@ -111,7 +111,10 @@ def merge_into(
     hooks: Sequence[Hook] = (),
 ) -> Merged:
     """Write the first trace, with the other ones and all launches of theirs in it. Raises ``KprofError`` if nothing can
-    be matched, or ``output`` is one of the traces. ``layout`` is one of ``LAYOUT_NAMES``, None the usual one."""
+    be matched, if there is no trace, or if ``output`` is one of them. ``layout`` is one of ``LAYOUT_NAMES``, None the
+    usual one."""
+    if not paths:
+        raise KprofError("there is no trace to merge the launches into", hint="name one, or one of each rank")
     target = output or default_output(paths[0])
     _require_another(target, paths)
     traces = [read_torch_trace(path) for path in paths]
@@ -211,8 +214,8 @@ def _captured(timeline: Timeline, trace: TorchTrace) -> Captured:
 
 
 def _ran(timeline: Timeline) -> Span | None:
-    """None where nobody read the device's clock, too."""
-    ctas = timeline.ctas
+    """When the whole launch did, whatever part of it is drawn. None where nobody read the device's clock, too."""
+    ctas = timeline.ctas_that_ran
     if not ctas.size or timeline.clock.source == ClockSource.NOMINAL:
         return None
     begin_ns = int(ctas["init_ns"].min())

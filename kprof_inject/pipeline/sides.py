@@ -33,6 +33,14 @@ _MOST_KERNELS = 3
 _PACKAGE_ROOT = Path(__file__).parents[2]
 
 
+class SideFailed(Exception):
+    """A step of a side failed: whoever looks at stderr has been told why."""
+
+    def __init__(self, side: str, exit_code: int) -> None:
+        super().__init__(f"{side} ended with exit code {exit_code}")
+        self.exit_code = max(exit_code, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
     """One setting. ``name`` is how it is called in what is said, and the name of its workspace; ``triton`` a folder
@@ -113,7 +121,7 @@ class Rounds:
 def profile_in_turn(sides: Sequence[Side], rounds: Rounds, say: Say) -> list[list[Timeline]]:
     """Capture each side so often, one after the other, so that what the clock does falls on all of them. Where records
     of the first round were lost, it is recorded once more, and all sides have room for all records from then on.
-    Returns the launches of each. Raises ``KprofError`` if a side's program fails."""
+    Returns the launches of each. Raises ``SideFailed`` if a side's program fails."""
     captures: list[list[Path]] = [[] for _ in sides]
     for number in range(rounds.count):
         for side, captured in zip(sides, captures, strict=True):
@@ -153,9 +161,7 @@ def _run(side: Side, words: Sequence[str]) -> None:
     variables = {**side.variables(), STEP_VARIABLE: "1"}
     code = subprocess.run(command, env=variables, stdout=sys.stderr, check=False).returncode
     if code:
-        raise KprofError(
-            f"{side.name} ended with exit code {code}", hint="its own messages are above", exit_code=max(code, 1)
-        )
+        raise SideFailed(side.name, code)
 
 
 def first_slower(count: int, is_slower: Callable[[int], bool]) -> int | None:

@@ -207,10 +207,17 @@ class Timeline:
     """For each scope of ``table``, on how many lanes it stands, from that of ``lanes`` on, because it crosses others of
     its kind in a warp. None where none does: no warp of a Proton kernel is twice in one scope."""
     _choice: Choice = EVERYTHING
+    _ctas_that_ran: NDArray[np.void] | None = None
+    """Of a part of a launch, those of the whole."""
 
     def __repr__(self) -> str:
         kernel, ctas = self.launch.kernel.name, counted(len(self.ctas), "CTA")
         return f"<Timeline of {kernel} #{self.launch.index}: {counted(self.scope_count, 'scope')}, {ctas}>"
+
+    @property
+    def ctas_that_ran(self) -> NDArray[np.void]:
+        """``ctas``, those too that are not chosen."""
+        return self.ctas if self._ctas_that_ran is None else self._ctas_that_ran
 
     @property
     def columns(self) -> np.dtype[np.void]:
@@ -233,6 +240,7 @@ class Timeline:
             ctas=self.ctas[choice.keep_ctas(self.ctas)],
             incomplete=self.incomplete[choice.keep_warps(self.incomplete)],
             _choice=choice,
+            _ctas_that_ran=self.ctas_that_ran,
         )
         if choice.warps is not None:
             part = replace(part, partitions=tuple(one.among(part.warps) for one in self.partitions))

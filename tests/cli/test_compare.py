@@ -39,7 +39,7 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
     assert ended.exit_code == 1
     (kernel,) = json.loads(ended.stdout)["kernels"]
     assert (kernel["kernel"], kernel["verdict"]) == ("scale", "slower")
-    assert kernel["structure"] == {"parts": [], "unexplained": None} or kernel["structure"]["parts"] == []
+    assert (kernel["structure"]["parts"], kernel["structure"]["differing_lines"]) == ([], 0)
     assert ended.stderr.count("the program's own output") == 4
     assert "kprof-inject: A: round 1 of 1" in ended.stderr and "kprof-inject: B: round 1 of 1" in ended.stderr
     assert "next: " not in ended.stderr
@@ -67,6 +67,16 @@ def test_settings_that_cannot_be_are_refused_before_anything_runs(
     assert ended.exit_code in (1, 2)
     assert complaint in ended.stderr
     assert "it ran" not in ended.stderr and not (kprof.folder / "kprof_compare").exists()
+
+
+def test_a_side_that_fails_has_told_its_error_itself(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("print(1)")
+    environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
+    command = [sys.executable, "-m", "kprof_inject", "compare", "--env", "LONGER=1", "--", "program.py"]
+    ended = run_child(command, tmp_path, env=environment)
+    assert ended.exit_code == 1
+    assert ended.errors() == ["error: the program never imported Triton"]
+    assert ended.stderr.splitlines()[-1] == "kprof-inject: A ended with exit code 1; its own messages are above"
 
 
 @pytest.mark.parametrize("first", range(1, 9))

@@ -194,6 +194,8 @@ def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
     ended = kprof("diff", demo, demo)
     assert ended.exit_code == 0
     assert ended.stdout.startswith("cannot tell: span 14.048 µs → 14.048 µs with records, but from one launch each")
+    # More launches of the same capture would show no difference, either.
+    assert "capture more" not in ended.stdout and "give more" not in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -234,9 +236,23 @@ def test_two_modules_are_compared_by_what_the_compiler_made_of_each_line(kprof: 
     ended = kprof("diff", a, "b.ttgir")
     assert (ended.exit_code, ended.stderr) == (0, "")
     assert ended.stdout == "load: issued 2 → 1 iteration ahead (matmul.py:49, matmul.py:50)\n"
-    (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)
+    (first, _) = json.loads(kprof("diff", a, "b.ttgir", "--json").stdout)["changes"]
     assert (first["id"], first["kind"], first["loop"], first["line"]) == ("ahead", "load", "loop[0]", 49)
     assert kprof("diff", a, a).stdout == "the TTGIR is the same\n"
-    assert kprof("diff", a, "b.ttgir", "--fail-above", "5%").exit_code == 2
+    ended = kprof("diff", a, "b.ttgir", "--scope", "loop*", "--source", "--more-a", "c.ttgir", "--json")
+    assert ended.exit_code == 2
+    assert "--more-a, --source, --scope are for captures; .ttgir files have no times" in ended.stderr
+    capture = REPO / "tests/captures/matmul"
+    for pair in ((a, capture), (capture, a)):
+        hint = "compare it with another .ttgir file: kprof-inject diff A.ttgir B.ttgir; "
+        ended = kprof("diff", *pair)
+        assert ended.exit_code == 1
+        assert ended.stderr.startswith(f"error: {a} is TTGIR, which has no times\nhint: {hint}")
+    (kprof.folder / "c.ttgir").write_text(a.read_text().replace("arith.constant 63 : i32", "arith.constant 31 : i32"))
+    assert kprof("diff", a, "c.ttgir").stdout == (
+        "none of the changes that diff looks for; the TTGIR differs in 1 line\n"
+    )
+    recorded = a.with_name("matmul.expected.ttgir")
+    assert kprof("diff", a, recorded).stdout == "the TTGIR is the same, apart from records\n"
     (kprof.folder / "broken.ttgir").write_text("module {")
     assert kprof("diff", a, "broken.ttgir").stderr.startswith("broken.ttgir:1:9: error: ")

@@ -60,6 +60,22 @@ def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
     options = ("--buffer-format", "sm-profiler", "--names", "all,load", "--renamed", "a=b", "--json")
     compared = json.loads(kprof("diff", "a.npy", "b.npy", *options).stdout)
     assert "load" in json.dumps(compared)
+    ended = kprof("diff", "a.npy", "b.npy", *options[:-1])
+    answer = ended.stdout.splitlines()[0]
+    assert answer.endswith("; give more captures of each side (--more-a, --more-b)")
+    assert "--launches" not in ended.stdout
+    # What it says to run reads the buffer.
+    report = ended.stderr.split("kprof-inject report ")[1].split(";")[0]
+    assert report == "b.npy --buffer-format sm-profiler --names all,load"
+
+
+def test_a_buffer_is_explained(kprof: CommandLine) -> None:
+    save_sm_profiler(kprof, "a.npy", 320)
+    options = ("--buffer-format", "sm-profiler", "--names", "all,load")
+    assert json.loads(kprof("explain", "a.npy", *options).stdout)["kernel"]["name"] == "a"
+    (kprof.folder / "a.npy.json").write_text('{"format": "sm-profiler", "names": ["all", "load"]}')
+    answer = json.loads(kprof("explain", "a.npy", "--question", "share load").stdout)
+    assert 0.2 < answer["value"] < 0.3
 
 
 def test_what_does_not_fit_is_said(kprof: CommandLine) -> None:

@@ -16,6 +16,7 @@ from trace_processor.processor import query_many
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.merging import default_output, merge_into
+from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 UNIX_NS = 1_764_000_000_000_000_000
@@ -139,6 +140,18 @@ def test_every_cta_lies_in_its_kernels_bar(tmp_path: Path) -> None:
     assert sorted(row["sent"] for row in arrows) == sorted(row["came"] for row in arrows) == sorted(STEP * 3)
     assert all(row["same"] for row in arrows)
     assert calls == [{"arrows": 16}]
+
+
+def test_a_part_of_a_launch_is_matched_by_all_of_it(tmp_path: Path) -> None:
+    trace, timelines = save_kineto(tmp_path / "torch.json", kernels(range(2))), save_steps(tmp_path / "capture", [0, 1])
+    last_cta = [timeline.chosen(Choice(ctas=NumberSet.of([CTAS - 1]))) for timeline in timelines]
+    whole, part = (
+        json.loads(merged([trace], some, tmp_path / name)[0].read_text())["kprof_inject"]
+        for name, some in (("whole.json", timelines), ("part.json", last_cta))
+    )
+    assert part["devices"] == whole["devices"]
+    for name in ("matched", "outside_ns", "error_ns"):
+        assert [launch[name] for launch in part["launches"]] == [launch[name] for launch in whole["launches"]]
 
 
 def test_the_judge_sees_what_lies_outside(tmp_path: Path) -> None:

@@ -115,6 +115,9 @@ class KernelDiff:
     """By how much the launch would take longer if nothing but its scopes had changed; None if it did not change, or
     that cannot be told."""
     scopes: tuple[ScopeChange, ...]
+    """The chosen ones that are in both."""
+    every_scope: tuple[ScopeChange, ...]
+    """All that are in both, chosen or not: what the launch's change comes of."""
     only_a: tuple[Unmatched, ...]
     only_b: tuple[Unmatched, ...]
 
@@ -130,6 +133,12 @@ class KernelDiff:
     def launch(self) -> Judged:
         """What is said of the launch as a whole: by its times without records, if they can tell."""
         return decisive(self.recorded, self.clean)
+
+    @property
+    def is_of_one_capture(self) -> bool:
+        """Whether both sides are the same launches."""
+        a, b = ({(one.launch.folder.resolve(), one.launch.file) for one in side.timelines} for side in (self.a, self.b))
+        return a == b
 
     @property
     def by_clean_times(self) -> bool:
@@ -182,9 +191,8 @@ class MeasuredPair:
         )
         return cls(a, b, Sides(all_a, all_b), warps, identities_a, identities_b, matching, wanted)
 
-    @property
-    def comparisons(self) -> int:
-        return sum(self._takes_time(match) and all(self.sides.ran(match)) for match in self.wanted)
+    def comparisons(self, matches: Sequence[Match]) -> int:
+        return sum(self._takes_time(match) and all(self.sides.ran(match)) for match in matches)
 
     def _takes_time(self, match: Match) -> bool:
         return self.identities_b[match.b].kind != ScopeKind.INSTANT
@@ -195,8 +203,9 @@ class MeasuredPair:
             for match in self.matching.matches
         )
 
-    def judged(self, kernels: int, comparisons: int) -> KernelDiff:
-        """``kernels`` is how many launches are compared, ``comparisons`` how many scopes, of all pairs."""
+    def judged(self, kernels: int, chosen: int, comparisons: int) -> KernelDiff:
+        """``kernels`` is how many launches are compared, ``chosen`` how many of the chosen scopes, ``comparisons`` how
+        many scopes there are to compare, of all pairs."""
         sides = self.sides.without_first()
         recorded = sides.launch_change(kernels)
         clean_a, clean_b = comparable_clean_times_ns(self.a, self.b)
@@ -206,7 +215,9 @@ class MeasuredPair:
         clean_ns = Both(_median_ns(clean_a), _median_ns(clean_b))
         answer = decisive(recorded, clean)
         took_ns = (clean_ns if answer is clean else sides.duration_ns).a
-        why = explanation(sides, self.matching.matches, self.identities_b, answer, recorded, took_ns)
+        matches = self.matching.matches
+        why = explanation(sides, matches, self.identities_b, answer, recorded, took_ns)
+        scopes = self._scopes(sides, self.wanted, chosen, why)
         return KernelDiff(
             a=self.a,
             b=self.b,
@@ -220,22 +231,25 @@ class MeasuredPair:
             clean_launches=(sum(map(len, clean_a)), sum(map(len, clean_b))),
             same_clean_times=same,
             by_scopes_percent=why.percent if why else None,
-            scopes=tuple(self._scopes(sides, comparisons, why)),
+            scopes=scopes,
+            every_scope=scopes if self.wanted == matches else self._scopes(sides, matches, comparisons, why),
             only_a=self.matching.only_a,
             only_b=self.matching.only_b,
         )
 
-    def _scopes(self, sides: Sides, comparisons: int, why: Explanation | None) -> list[ScopeChange]:
+    def _scopes(
+        self, sides: Sides, wanted: Sequence[Match], comparisons: int, why: Explanation | None
+    ) -> tuple[ScopeChange, ...]:
         matches = self.matching.matches
         parts: Sequence[float | None] = why.parts if why else [None] * len(matches)
         scopes = [
             self._scope(sides, match, comparisons, part)
             for match, part in zip(matches, parts, strict=True)
-            if match in self.wanted
+            if match in wanted
         ]
         # Each partition's together, and else as they were.
         partitions = list(dict.fromkeys(scope.partition for scope in scopes))
-        return sorted(scopes, key=lambda scope: partitions.index(scope.partition))
+        return tuple(sorted(scopes, key=lambda scope: partitions.index(scope.partition)))
 
     def _scope(self, sides: Sides, match: Match, comparisons: int, explained: float | None) -> ScopeChange:
         mine, theirs = self.identities_a[match.a], self.identities_b[match.b]
@@ -321,9 +335,10 @@ def diff_captures(
 ) -> CaptureDiff:
     """Compare the launches of A to those of B, in order; each may come from several captures.
 
-    ``scopes`` are globs of the scopes that are compared, all if there is none. ``renamed`` are names of A's kernels, or
-    of variants, with what they are called in B. All scopes are one family of comparisons, the kernels' launches
-    another. Raises ``KprofError`` if no kernel is in both, or if a glob or a name matches nothing."""
+    ``scopes`` are globs of the scopes that are shown, all if there is none: what a launch's change comes of does not
+    depend on them. ``renamed`` are names of A's kernels, or of variants, with what they are called in B. All scopes
+    that are shown are one family of comparisons, the kernels' launches another. Raises ``KprofError`` if no kernel is
+    in both, or if a glob or a name matches nothing."""
     names = renamed or {}
     runs_a, runs_b = runs_of(a, names), runs_of(b, {name: name for name in names.values()})
     require_names(names, runs_a, runs_b)
@@ -331,8 +346,9 @@ def diff_captures(
     measured = [MeasuredPair.of(mine, theirs, scopes) for mine, theirs in pairing.pairs]
     for glob in scopes:
         _require_scope(glob, measured)
-    comparisons = max(sum(pair.comparisons for pair in measured), 1)
-    kernels = [pair.judged(len(measured), comparisons) for pair in measured]
+    chosen = max(sum(pair.comparisons(pair.wanted) for pair in measured), 1)
+    comparisons = max(sum(pair.comparisons(pair.matching.matches) for pair in measured), 1)
+    kernels = [pair.judged(len(measured), chosen, comparisons) for pair in measured]
     kernels.sort(key=lambda kernel: (not kernel.launch.changed, -kernel.worth_ns))
     return CaptureDiff(tuple(kernels), pairing.only_a, pairing.only_b)
 

@@ -36,6 +36,11 @@ class KernelRuns:
         return self.timelines[0].launch.kernel
 
     @property
+    def is_of_buffer(self) -> bool:
+        """Whether it is what a buffer alone tells, a launch in each: there are no files of its kernel."""
+        return not self.kernel.folder.is_dir()
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         return self.timelines[0].launch.grid
 
@@ -87,9 +92,6 @@ def _name(launch: Launch, renamed: Mapping[str, str]) -> str:
     return renamed.get(kernel.variant, renamed.get(kernel.name, own))
 
 
-_COMPILER = ("triton_version", "target")
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """``what`` is one thing in A and another in B; "-" where it is not known."""
@@ -128,11 +130,20 @@ def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
 def _metadata(name: str) -> Callable[[KernelRuns], str]:
     def text(runs: KernelRuns) -> str:
         value = runs.kernel.metadata.get(name)
-        if isinstance(value, dict):
-            value = " ".join(str(part) for part in value.values())
         return "" if value is None else str(value)
 
     return text
+
+
+def _target(runs: KernelRuns) -> str:
+    """As a module names it."""
+    target = runs.kernel.metadata.get("target")
+    return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else ""
+
+
+def _warp_size(runs: KernelRuns) -> str:
+    target = runs.kernel.metadata.get("target")
+    return str(target.get("warp_size", "")) if isinstance(target, dict) else ""
 
 
 def _cost(name: str) -> Callable[[KernelRuns], str]:
@@ -164,7 +175,9 @@ _SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "shared bytes": _cost("shared_bytes"),
     "CTAs per SM": _cost("ctas_per_sm"),
     "device": lambda runs: runs.timelines[0].launch.device_name,
-    **{name: _metadata(name) for name in _COMPILER},
+    "triton_version": _metadata("triton_version"),
+    "target": _target,
+    "warp size": _warp_size,
     "records": lambda runs: _mode(runs.kernel.mode),
     "recorded warps": _warps,
 }

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kprof_inject.analysis.structure.changes import Change, structural_changes
+from kprof_inject.analysis.structure.code_lines import differing_lines, records_differ
 from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of, without_folders
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
-from kprof_inject.quantities import listed, percent, short_time
+from kprof_inject.quantities import counted, listed, percent, short_time
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import code_of
 from kprof_inject.ttgir.locations import SourcePoint
@@ -52,10 +53,21 @@ class ChangedPart:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """``unexplained`` is the part of the launch's change that lies where nothing changed in the code; None as above."""
+    """``unexplained`` is the part of the launch's change that lies where no code changed, None as above;
+    ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them."""
 
     parts: tuple[ChangedPart, ...]
     unexplained: float | None
+    differing_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleChanges:
+    """What changed from one ``.ttgir`` file to another, and whether anything else did."""
+
+    changes: tuple[Change, ...]
+    differing_lines: int
+    records_differ: bool
 
 
 def structure_of(diff: KernelDiff) -> Structure | None:
@@ -76,7 +88,8 @@ def structure_of(diff: KernelDiff) -> Structure | None:
         for name, found in by_part.items()
     ]
     parts.sort(key=lambda part: -(part.explained or 0.0))
-    return Structure(tuple(parts), places.unexplained([part.explained for part in parts]))
+    unexplained = places.unexplained([part.explained for part in parts])
+    return Structure(tuple(parts), unexplained, differing_lines(modules[0], modules[1]))
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -91,11 +104,14 @@ def _code_at(text: SourceText, point: SourcePoint) -> str:
     return code_of(text, f"{point.file}:{point.line}")
 
 
-def changes_between(a: Path, b: Path) -> list[Change]:
-    """What changed from one ``.ttgir`` file to another. Raises ``KprofError`` if one cannot be read."""
+def changes_between(a: Path, b: Path) -> ModuleChanges:
+    """Raises ``KprofError`` if a file cannot be read."""
     modules = [parse(read_text(path), str(path)) for path in (a, b)]
     texts = [SourceText(snapshot_beside(path)) for path in (a, b)]
-    return structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
+    changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
+    return ModuleChanges(
+        tuple(changes), differing_lines(modules[0], modules[1]), records_differ(modules[0], modules[1])
+    )
 
 
 def _build_changes(diff: KernelDiff) -> Iterator[Change]:
@@ -112,7 +128,7 @@ class _Places:
         self._modules = a, b
         self._tables = diff.a.kernel.scopes.scopes, diff.b.kernel.scopes.scopes
         # A's loops by the names that they have in B.
-        matched = {change.index_a: change.name for change in diff.scopes}
+        matched = {change.index_a: change.name for change in diff.every_scope}
         self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0])]
         loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
         # By index: several scopes may have one name.
@@ -141,7 +157,7 @@ class _Places:
 
     def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
-        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope[scope.index_b] == part)
+        scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
     def rest(self, parts: Container[str], acts: bool) -> tuple[tuple[ScopeChange, ...], float | None]:
@@ -149,12 +165,12 @@ class _Places:
         no scope and nothing if it does not."""
         if not acts:
             return (), None
-        scopes = tuple(scope for scope in self._diff.scopes if self._part_of_scope[scope.index_b] not in parts)
+        scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] not in parts)
         return scopes, _sum([scope.explained for scope in scopes])
 
     def unexplained(self, weights: Sequence[float | None]) -> float | None:
         """How much of the launch's change no part explains: it lies elsewhere, or in no scope at all."""
-        known = _sum([scope.explained for scope in self._diff.scopes])
+        known = _sum([scope.explained for scope in self._diff.every_scope])
         return None if known is None else 1 - sum(weight or 0.0 for weight in weights)
 
 
@@ -183,7 +199,7 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        yield "code: the TTGIR is the same on both sides"
+        yield f"code: {_unlisted(structure.differing_lines) or 'the TTGIR is the same on both sides'}"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
@@ -191,7 +207,13 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
         for text, places in _together(part.changes).items():
             yield f"    {text}{_at(places)}"
     if structure.unexplained is not None:
-        yield f"  where the code is the same, or in what recording adds: {percent(structure.unexplained)} of the change"
+        yield f"  elsewhere, or in what recording adds: {percent(structure.unexplained)} of the change"
+
+
+def _unlisted(differing: int) -> str:
+    """What is told of lines that differ where no change was found; empty if none does."""
+    lines = counted(differing, "line")
+    return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
 
 
 def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
@@ -219,12 +241,22 @@ def _weighed(part: ChangedPart) -> str:
     return f": {'; '.join(told)}" if told else ""
 
 
-def change_lines(changes: Sequence[Change]) -> Iterator[str]:
+def change_lines(found: ModuleChanges) -> Iterator[str]:
     """Of changes that no times belong to."""
-    if not changes:
-        yield "the TTGIR is the same"
-    for text, places in _together(changes).items():
+    if not found.changes:
+        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
+        yield _unlisted(found.differing_lines) or same
+    for text, places in _together(found.changes).items():
         yield f"{text}{_at(places)}"
+
+
+def changes_json(found: ModuleChanges) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "changes": list(map(change_json, found.changes)),
+        "differing_lines": found.differing_lines,
+        "records_differ": found.records_differ,
+    }
 
 
 def change_json(change: Change) -> dict[str, Any]:
@@ -253,4 +285,5 @@ def structure_json(structure: Structure | None) -> dict[str, Any] | None:
             for part in structure.parts
         ],
         "unexplained": structure.unexplained,
+        "differing_lines": structure.differing_lines,
     }

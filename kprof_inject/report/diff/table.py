@@ -18,7 +18,6 @@ from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
 from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
 from kprof_inject.report.diff.wording import (
-    MORE_LAUNCHES,
     change_in_cycles,
     change_text,
     clean_times,
@@ -26,6 +25,7 @@ from kprof_inject.report.diff.wording import (
     kernel_sentence,
     launch_change_text,
     launch_counts,
+    more_launches,
     spans,
     took_no_time,
 )
@@ -151,7 +151,7 @@ def _tags(scope: ScopeChange) -> Iterator[str]:
 def _why_no_scope(diff: KernelDiff) -> str:
     """Why no scope's change is known."""
     if diff.recorded.change is None and not took_no_time(diff):
-        return f"too few launches to tell a change from noise; {MORE_LAUNCHES}"
+        return "; ".join(["too few launches to tell a change from noise", *more_launches(diff)[:1]])
     return "no change can be computed where a launch, or the scope in it, took 0 ns"
 
 

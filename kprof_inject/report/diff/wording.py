@@ -29,9 +29,10 @@ class CannotTell:
     reason: str
     """It follows the launch's times, and begins with what parts it from them."""
     remedies: tuple[str, ...]
+    """Empty if nothing would help."""
 
     def __str__(self) -> str:
-        return f"{self.reason}; {', or '.join(self.remedies)}"
+        return "; ".join([self.reason, *([", or ".join(self.remedies)] if self.remedies else [])])
 
 
 def why_cannot_tell(diff: KernelDiff) -> CannotTell:
@@ -39,10 +40,19 @@ def why_cannot_tell(diff: KernelDiff) -> CannotTell:
         return CannotTell(f": {_too_short(diff)}", (_MORE_WORK,))
     change = diff.launch.change
     if change is None:
-        return CannotTell(f", but from {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side", (MORE_LAUNCHES,))
+        reason = f", but from {_launches(diff)}, and it takes {MIN_LAUNCHES} on each side"
+        return CannotTell(reason, more_launches(diff)[:1])
+    return CannotTell(f", {change_words(change)}: launches and processes vary too much", more_launches(diff))
+
+
+def more_launches(diff: KernelDiff) -> tuple[str, ...]:
+    """How to have more launches to compare, the best way first; empty if more would not tell anything."""
+    if diff.is_of_one_capture:
+        return ()
+    if diff.a.is_of_buffer or diff.b.is_of_buffer:
+        return (_MORE_CAPTURES,)
     many = min(len(runs.timelines) for runs in (diff.a, diff.b)) >= _MANY_LAUNCHES
-    remedies = (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
-    return CannotTell(f", {change_words(change)}: launches and processes vary too much", remedies)
+    return (_MORE_CAPTURES,) if many else (MORE_LAUNCHES, _MORE_CAPTURES)
 
 
 def took_no_time(diff: KernelDiff) -> bool:
@@ -97,7 +107,7 @@ def _by_scope(diff: KernelDiff) -> str:
     verdict = diff.launch.verdict
     known = [
         (scope.explained, scope)
-        for scope in diff.scopes
+        for scope in diff.every_scope
         if scope.explained is not None and scope.judged and scope.judged.verdict in (verdict, _ONE_SIDED.get(verdict))
     ]
     part, scope = max(known, key=lambda one: one[0], default=(0.0, None))
@@ -208,7 +218,7 @@ def changed_scopes(diff: KernelDiff) -> list[str]:
     """The scopes that are slower or faster, each with its change."""
     return [
         f"{printable(scope.name)} {change_words(scope.judged.change)}"
-        for scope in diff.scopes
+        for scope in diff.every_scope
         if scope.judged and scope.judged.changed and scope.judged.change
     ]
 
@@ -319,7 +329,8 @@ def first_sentence(diff: CaptureDiff) -> str:
     told = [kernel for kernel in diff.kernels if kernel.launch.verdict is not ChangeVerdict.UNKNOWN]
     if not told:
         remedies = dict.fromkeys(remedy for kernel in diff.kernels for remedy in why_cannot_tell(kernel).remedies)
-        return f"cannot tell for any of the {len(diff.kernels)} kernels: {', or '.join(remedies)}"
+        answer = f"cannot tell for any of the {len(diff.kernels)} kernels"
+        return f"{answer}: {', or '.join(remedies)}" if remedies else answer
     unknown = len(diff.kernels) - len(told)
     untold = [f"cannot tell for {unknown}"] if unknown else []
     return "; ".join([*_answers(told, len(diff.kernels)), *_reservations(told), *untold])

@@ -101,6 +101,10 @@ def _waits_for(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     found = _waits_for_what(report, inside, what[0]) if what else _all_waits(report, inside, around)
     if not found.waits:
         return _Told(found.text)
+    unit, samples = f"share of the time of {short_name(around)}", _executions(summary, found.waits)
+    if {*found.waits}.issuperset(index for index in scopes if summary.scopes[index].total_ns is not None):
+        # Whatever its time is: it has no error to tell.
+        return _Told(f"{around}{_how_many(scopes)} is itself a wait", 1.0, unit, {}, samples, "waits")
     share = _total_ns(summary, found.waits) / whole_ns
     errors_ns = [_record_error_ns(summary, part) for part in (found.waits, scopes)]
     known = [error for error in errors_ns if error is not None]
@@ -109,9 +113,9 @@ def _waits_for(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     return _Told(
         f"warps spend {percent(share)} of {around}{_how_many(scopes)} in {found.text}",
         share,
-        f"share of the time of {short_name(around)}",
+        unit,
         {_RECORD_COST: error},
-        _executions(summary, found.waits),
+        samples,
         "waits",
     )
 

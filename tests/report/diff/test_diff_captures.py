@@ -303,6 +303,20 @@ def test_an_unmeasured_clock_is_told(tmp_path: Path) -> None:
     assert "clock: not measured on both sides" in notes and "no timer was read" in notes
 
 
+def test_targets_are_compared_by_their_parts(tmp_path: Path) -> None:
+    targets = [
+        {"backend": "cuda", "arch": 90, "warp_size": 32},
+        {"warp_size": 32, "arch": 90, "backend": "cuda"},
+        {"backend": "cuda", "arch": 100, "warp_size": 32},
+    ]
+    first, same, other = (
+        usual(tmp_path / str(seed), seed, kernel={"metadata": {"num_warps": 2, "target": target}})
+        for seed, target in enumerate(targets, 1)
+    )
+    assert compared(first, same).differences == ()
+    assert list(map(str, compared(first, other).differences)) == ["target cuda:90 → cuda:100"]
+
+
 def test_a_scope_that_never_ran_has_no_verdict(tmp_path: Path) -> None:
     scopes = [*SCOPES, Scope("tail", "loop", 0)]
     kernel = compared(usual(tmp_path / "a", 1, scopes=scopes), usual(tmp_path / "b", 2, scopes=scopes))

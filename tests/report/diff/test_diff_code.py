@@ -15,7 +15,8 @@ from known_sides import ITER_NS, SCOPES, usual
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.structure import Structure, structure_of
+from kprof_inject.report.diff.structure import Structure, structure_lines, structure_of
+from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.timeline import Timeline
 
 TEXT = (FIXTURES / "3.6.0/cuda-90/matmul.ttgir").read_text()
@@ -104,6 +105,27 @@ def test_another_triton_explains_what_is_lost_where_the_ttgir_is_the_same(tmp_pa
     assert told(found) == {"the whole kernel": pytest.approx(1, abs=0.05)}
     ((change,),) = (part.changes for part in found.parts)
     assert change.text == "the TTGIR was compiled further by Triton 3.6.0 → 3.9.0"
+
+
+def test_lines_that_no_listed_change_is_in_are_told(tmp_path: Path) -> None:
+    edited = TEXT.replace("arith.constant 63 : i32", "arith.constant 31 : i32")
+    a, b = (
+        with_code(usual(tmp_path / name, 1), text, (FUNC, LOOP, ITER), "3.6.0")
+        for name, text in (("a", TEXT), ("b", edited))
+    )
+    (kernel,) = diff_captures(a, b).kernels
+    assert list(structure_lines(structure_of(kernel), kernel)) == [
+        "code: none of the changes that diff looks for; the TTGIR differs in 1 line"
+    ]
+
+
+def test_chosen_scopes_leave_what_explains_the_change_as_it_is(tmp_path: Path) -> None:
+    a = with_code(usual(tmp_path / "a", 1), TEXT, (FUNC, LOOP, ITER), "3.6.0")
+    b = with_code(usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS), one_stage_less(TEXT), (FUNC, LOOP, ITER), "3.6.0")
+    (whole,), (chosen,) = (diff_captures(a, b, scopes=scopes).kernels for scopes in ((), ("func",)))
+    assert [scope.name for scope in chosen.scopes] == ["func"]
+    assert kernel_sentence(chosen) == kernel_sentence(whole)
+    assert list(structure_lines(structure_of(chosen), chosen)) == list(structure_lines(structure_of(whole), whole))
 
 
 def test_more_registers_alone_explain_nothing(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
     structure = Structure(
         (ChangedPart("loop[0]", (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None),),
         None,
+        0,
     )
     parts = source_parts(compared(tmp_path, A, B), structure)
     assert [part.name for part in parts] == ["k.py"] * 3

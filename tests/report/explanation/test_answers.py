@@ -113,6 +113,14 @@ def test_waits_of_a_loop(tmp_path: Path) -> None:
     assert asked("waits-for func", report)["value"] == pytest.approx(600 / 2160, rel=1e-3)
 
 
+@pytest.mark.parametrize("question", ["waits-for ttg.async_wait", "waits-for ttg.async_wait ttg.async_wait"])
+def test_a_wait_is_nothing_but_a_wait(tmp_path: Path, question: str) -> None:
+    report = report_on(looping(tmp_path, Known(wait_ns=dict.fromkeys(range(4), 30))))
+    found = asked(question, report)
+    assert (found["text"], found["value"], found["error"]) == ("ttg.async_wait is itself a wait", 1, 0)
+    assert (found["error_from"], found["samples"]) == ({}, 8 * 4 * 20)
+
+
 def copying(folder: Path) -> LaunchReport:
     """A loop of 4,600 ns, in which waits for copies take 1,040; another wait, of 600, stands behind it."""
     spans: list[Span] = [(0, 0, 0, 4600)]
