@@ -19,8 +19,8 @@ from kprof_inject.cli.options import (
     kernel_option,
     path_type,
     program_argument,
-    source_option,
 )
+from kprof_inject.cli.reading_options import source_option
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.sides import Rounds, Side, SideFailed, first_slower, profile_in_turn, require_usable
 from kprof_inject.report.diff.changes import ChangeVerdict

@@ -16,11 +16,10 @@ from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import (
+from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
-    json_option,
-    path_type,
     redact_option,
     scope_names_option,
     source_option,

@@ -13,7 +13,8 @@ from kprof_inject.analysis.overview import overview
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import buffer_options, launch_options, place_argument, scope_names_option
+from kprof_inject.cli.options import place_argument
+from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer

@@ -20,15 +20,13 @@ from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
     at_option,
     json_option,
-    layout_option,
     program_argument,
     tag_option,
-    trace_file,
-    trace_option,
     workspace_option,
 )
 from kprof_inject.cli.plans import say_in_short
 from kprof_inject.cli.printed_reports import print_json, print_report, say_next
+from kprof_inject.cli.reading_options import layout_option, trace_file, trace_option
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture

@@ -13,16 +13,9 @@ from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import (
-    buffer_options,
-    json_option,
-    launch_options,
-    path_type,
-    place_argument,
-    redact_option,
-    scope_names_option,
-)
+from kprof_inject.cli.options import json_option, path_type, place_argument
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
+from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
 from kprof_inject.quantities import size_text
 from kprof_inject.timeline.choice import Choice

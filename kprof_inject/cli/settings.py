@@ -17,7 +17,8 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import NumberOrAuto, Numbers
+from kprof_inject.cli.options import NumberOrAuto
+from kprof_inject.cli.reading_options import Numbers
 from kprof_inject.errors import KprofError, Position, did_you_mean
 
 _FILE = "pyproject.toml"

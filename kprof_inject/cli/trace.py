@@ -9,12 +9,11 @@ import click
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import loss_lines, write_and_say
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import (
+from kprof_inject.cli.options import path_type, place_argument
+from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
     layout_option,
-    path_type,
-    place_argument,
     redact_option,
     scope_names_option,
     trace_file,
