@@ -56,7 +56,7 @@ def source_parts(diff: KernelDiff, structure: Structure | None) -> list[SourcePa
     of a file whose text is not known."""
     texts_a, texts_b = sources_of(diff.a.kernel), sources_of(diff.b.kernel)
     changes = _changes_at(structure)
-    places = [place for place in map(_place, _named_in(diff)) if place] + [place[1:] for place in changes]
+    places = [place for place in map(file_and_line, _named_in(diff)) if place] + [place[1:] for place in changes]
     parts: list[SourcePart] = []
     for path in dict.fromkeys(path for path, _ in places):
         lines = [line for other, line in places if other == path]
@@ -82,10 +82,6 @@ def _named_in(diff: KernelDiff) -> Iterator[str]:
     """The places of both kernels' scopes."""
     for kernel in (diff.a.kernel, diff.b.kernel):
         yield from (scope.source for scope in kernel.scopes.scopes)
-
-
-def _place(source: str) -> tuple[str, int] | None:
-    return file_and_line(source) if source else None
 
 
 def _texts(path: str, a: Mapping[str, str], b: Mapping[str, str]) -> tuple[list[str], list[str]] | None:
