@@ -27,6 +27,7 @@ from timed_example import load_example
 from triton.runtime.errors import OutOfResources
 
 import kprof_inject
+from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.results import Results
 
 Configuration = Mapping[str, int]
@@ -104,23 +105,23 @@ KERNELS = {
 }
 
 
-def stages(count: Callable[[int], int]) -> Callable[[Configuration], Configuration]:
-    return lambda config: {**config, "num_stages": count(config["num_stages"])}
+def more_stages(config: Configuration, more: int) -> Configuration:
+    return {**config, "num_stages": config["num_stages"] + more}
 
 
 def larger_side(config: Configuration) -> str:
     return max(("BLOCK_M", "BLOCK_N"), key=lambda side: config.get(side, 0))
 
 
-def smaller_tile(config: Configuration) -> Configuration:
+def smaller_tile(config: Configuration, _: Finding) -> Configuration:
     return {**config, larger_side(config): config.get(larger_side(config), 0) // 2}
 
 
 # What the advice of each rule means to one who can change a configuration alone.
-CHANGES: Mapping[str, Callable[[Configuration], Configuration]] = {
-    "not-pipelined": stages(lambda count: max(count + 1, 3)),
-    "too-few-stages": stages(lambda count: count + 1),
-    "waiting": stages(lambda count: count + 1),
+CHANGES: Mapping[str, Callable[[Configuration, Finding], Configuration]] = {
+    "not-pipelined": lambda config, _: more_stages(config, max(1, 3 - config["num_stages"])),
+    "too-few-stages": lambda config, found: more_stages(config, int(found.figures["more_stages"])),
+    "waiting": lambda config, _: more_stages(config, 1),
     "low-fill": smaller_tile,
     "tail": smaller_tile,
     "uneven-ctas": smaller_tile,
@@ -190,14 +191,14 @@ def recorded(launch: Launch, selectors: Sequence[str]) -> Results | None:
     return profile if profile.timelines else None
 
 
-def findings_of(launch: Launch) -> list[tuple[str, str]]:
-    """The rules that found something, and their advice, in order."""
+def findings_of(launch: Launch) -> Sequence[Finding]:
+    """In the order of the report."""
     profile = recorded(launch, [*RECORDS, COPIES]) or recorded(launch, RECORDS)
     if profile is None:
         raise SystemExit("nothing was recorded")
     (report,) = profile.reports
     print(f"    limit: {report.limit.sentence}; {report.verdict.headline}", flush=True)
-    return [(finding.rule, finding.text) for finding in report.findings]
+    return report.findings
 
 
 def tune(kernel: Kernel, times: Times) -> list[Step]:
@@ -207,17 +208,18 @@ def tune(kernel: Kernel, times: Times) -> list[Step]:
     steps = [Step("begin", best, statistics.median(*times.of([best])), True)]
     while True:
         advised = findings_of(kernel.launcher(best))
-        changed = [(rule, text, CHANGES[rule](best)) for rule, text in advised if rule in CHANGES]
-        choices = [one for one in changed if one[2] not in tried and times.fits(one[2])]
+        changed = [(found, CHANGES[found.rule](best, found)) for found in advised if found.rule in CHANGES]
+        choices = [one for one in changed if one[1] not in tried and times.fits(one[1])]
         if not choices:
-            print(f"    nothing more to change: {', '.join(rule for rule, _ in advised) or 'no findings'}", flush=True)
+            rules = ", ".join(found.rule for found in advised)
+            print(f"    nothing more to change: {rules or 'no findings'}", flush=True)
             return steps
-        rule, text, next_one = choices[0]
-        print(f"    {rule}: {text}", flush=True)
+        found, next_one = choices[0]
+        print(f"    {found.rule}: {found.text}; {found.advice}", flush=True)
         tried.append(next_one)
         before, after = map(statistics.median, times.of([best, next_one]))
         kept = after < before * (1 - LEAST_GAIN)
-        steps.append(Step(rule, next_one, after, kept))
+        steps.append(Step(found.rule, next_one, after, kept))
         print(f"    {next_one}: {before:.1f} to {after:.1f} µs{'' if kept else ', not kept'}", flush=True)
         best = next_one if kept else best
 

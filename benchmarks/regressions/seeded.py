@@ -127,7 +127,9 @@ def of_times(seed: Seed, kernel: Mapping[str, Any]) -> Outcome:
     parts = structure["parts"]
     changes = [change for part in parts for change in part["changes"]]
     failures = [*missed(seed, changes)]
-    time = (kernel["without_records"] or kernel["with_records"])["change"]
+    times = [side for side in (kernel["without_records"], kernel["with_records"]) if side]
+    # The one that the verdict is of.
+    time = next((side for side in times if side["verdict"] == kernel["verdict"]), times[0])["change"]
     told, attributed = kernel["verdict"], "-"
     if time is not None:
         told = f"{time['percent']:+.1f} % [{time['low_percent']:+.1f}, {time['high_percent']:+.1f}]: {told}"

@@ -5,15 +5,17 @@ Without a GPU, with each Triton in turn, each into a folder of its own:
     PYTHONPATH=.:TRITON_A python two_tritons.py build A
     PYTHONPATH=.:TRITON_B python two_tritons.py build B
     PYTHONPATH=.:TRITON_A python two_tritons.py build BETWEEN --ttgir B
+    PYTHONPATH=.:TRITON_B python two_tritons.py build REVERTED --ttgir A
 
 Then on an H100, which needs none of the two versions:
 
-    PYTHONPATH=. python two_tritons.py run A B [--between BETWEEN] [--repeats N] -o OUT
+    PYTHONPATH=. python two_tritons.py run A B [--between BETWEEN] [--reverted REVERTED] [--repeats N] -o OUT
 
 ``run`` launches the machine code of all sides in turn, through the CUDA driver: without records to time it, and with
 records for captures, which ``kprof-inject diff`` compares; and all that in several processes. BETWEEN is B's TTGIR,
-which A's Triton compiled further: if it takes as long as B, what changed is in the TTGIR, and if as long as A, below
-it. The exit code is 1 if the sides do not compute the same, within the rounding of their type.
+which A's Triton compiled further, and REVERTED is A's TTGIR under B's Triton, as an override would have it. What
+changes from A to BETWEEN, and from REVERTED to B, is in the TTGIR; the rest is below it. The exit code is 1 if the
+sides do not compute the same, within the rounding of their type.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,9 @@ from kprof_inject.capture.schema import (
 from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.cuda_driver import Driver, l2_bytes, loaded_driver
 
-SIDES = ("A", "B", "between")
+SIDES = ("A", "B", "between", "reverted")
+# Which sides are compared: both Tritons, and the TTGIR alone under each of them.
+COMPARED = (("A", "B"), ("A", "between"), ("reverted", "B"))
 ROUNDS = 60
 LAUNCHES = 21
 _CLOCK_KHZ, _SMS = 13, 16  # CU_DEVICE_ATTRIBUTE_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
@@ -163,6 +168,10 @@ def device_facts(driver: Driver) -> dict[str, Any]:
     return {"sm_clock_hz": clock_hz, "sm_count": attribute(_SMS), "l2_bytes": l2_bytes()}
 
 
+def output_of(words: Sequence[str]) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
 def compared(a: Sequence[Path], b: Sequence[Path], out: Path) -> dict[str, Any]:
     """What ``kprof-inject diff`` says of each kernel, by its name in ``kernels.py``; each side has several captures."""
     more = [
@@ -172,8 +181,9 @@ def compared(a: Sequence[Path], b: Sequence[Path], out: Path) -> dict[str, Any]:
         for word in (option, one)
     ]
     words = [sys.executable, "-m", "kprof_inject", "diff", str(a[0]), str(b[0]), *more]
-    out.with_suffix(".txt").write_text(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-    told = subprocess.run([*words, "--json"], check=True, capture_output=True, text=True).stdout
+    with ThreadPoolExecutor() as pool:
+        text, told = pool.map(output_of, (words, [*words, "--json"]))
+    out.with_suffix(".txt").write_text(text)
     out.with_suffix(".json").write_text(told)
     return {kernel["b"]["variant"]: kernel for kernel in json.loads(told)["kernels"]}
 
@@ -209,11 +219,16 @@ def explained(kernel: Mapping[str, Any]) -> Iterator[str]:
 
 def run(options: argparse.Namespace) -> int:
     """All repeats, each in a process of its own, and what comes of them."""
-    between = ["--between", options.between] if options.between else []
+    others = [
+        word
+        for option, place in (("--between", options.between), ("--reverted", options.reverted))
+        if place
+        for word in (option, place)
+    ]
     code = 0
     for number in range(options.repeats):
         print(f"process {number + 1} of {options.repeats}", file=sys.stderr, flush=True)
-        words = ["once", options.a, options.b, *between, "-o", options.output / str(number)]
+        words = ["once", options.a, options.b, *others, "-o", options.output / str(number)]
         code |= subprocess.run([sys.executable, __file__, *map(str, words)], check=False).returncode
     captures = {side: sorted(options.output.glob(f"*/{side}")) for side in SIDES}
     if not captures["A"]:
@@ -228,7 +243,8 @@ def once(options: argparse.Namespace) -> int:
         raise SystemExit("run needs a GPU")
     torch.cuda.init()
     driver = Driver(functions)
-    folders = {side: place for side, place in zip(SIDES, (options.a, options.b, options.between), strict=True) if place}
+    places = (options.a, options.b, options.between, options.reverted)
+    folders = {side: place for side, place in zip(SIDES, places, strict=True) if place}
     builds = {side: {build.name: (path, build) for path, build in builds_in(place)} for side, place in folders.items()}
     measured: dict[str, list[tuple[Side, Call]]] = {side: [] for side in folders}
     wrong = []
@@ -252,11 +268,17 @@ def once(options: argparse.Namespace) -> int:
 
 
 def show(out: Path, captures: Mapping[str, Sequence[Path]]) -> None:
-    a_to_b = compared(captures["A"], captures["B"], out / "a-to-b")
-    between = compared(captures["A"], captures["between"], out / "a-to-between") if captures["between"] else {}
-    print(f"{'kernel':15} {'A → B':45} A → B's TTGIR, compiled further by A's Triton")
-    for name, kernel in a_to_b.items():
-        print(f"{name:15} {change_text(kernel):45} {change_text(between.get(name))}")
+    with ThreadPoolExecutor() as pool:
+        waiting = [
+            pool.submit(compared, captures[a], captures[b], out / f"{a}-to-{b}")
+            if captures[a] and captures[b]
+            else None
+            for a, b in COMPARED
+        ]
+    both, *ttgir_alone = (one.result() if one else {} for one in waiting)
+    print(f"{'kernel':15} {'A → B':45} {'A → B in the TTGIR, under A':45} A → B in the TTGIR, under B")
+    for name, kernel in both.items():
+        print(" ".join([f"{name:15}", *(f"{change_text(one.get(name)):45}" for one in (both, *ttgir_alone))]).rstrip())
         harmless = "" if kernel["verdict"] in ("slower", "faster") else "harmless: "
         for line in explained(kernel):
             print(f"    {harmless}{line}")
@@ -289,6 +311,7 @@ def main() -> None:
         runner.add_argument("a", type=Path)
         runner.add_argument("b", type=Path)
         runner.add_argument("--between", type=Path)
+        runner.add_argument("--reverted", type=Path)
         runner.add_argument("--repeats", type=int, default=4, help="processes (%(default)s)")
         runner.add_argument("-o", "--output", type=Path, required=True)
         runner.set_defaults(step=step)

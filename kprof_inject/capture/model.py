@@ -157,6 +157,12 @@ class Kernel:
     warp_name: str = "warp"
     """The same of a warp."""
 
+    @property
+    def target(self) -> str:
+        """As a module names it, such as ``cuda:90``; empty if it is unknown."""
+        target = self.metadata.get("target")
+        return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else ""
+
     def ttgir(self) -> str:
         """The module as the compiler made it, before records were inserted."""
         return decode_text(self._file(TTGIR_FILE, self.checksums[0]), str(self.folder / TTGIR_FILE))

@@ -7,9 +7,7 @@ choose.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kprof_inject.capture.layouts import ENTRY_BYTES, HEADER_WORDS, TIMES_WORDS
 from kprof_inject.capture.mode import Mode
@@ -133,13 +131,12 @@ def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> Kernel
 _ENDLESS = 1 << 20
 
 
-def limited_by(metadata: Mapping[str, Any], num_warps: int, cost: KernelResources) -> str:
+def limited_by(target: str, num_warps: int, cost: KernelResources) -> str:
     """The resources that are used up first, such as ``shared memory``; empty if it cannot be told: the driver told
     another number of CTAs than the vendors' tables give."""
-    target = metadata.get("target")
-    if not isinstance(target, dict) or cost.ctas_per_sm is None or num_warps < 1:
+    if not target or cost.ctas_per_sm is None or num_warps < 1:
         return ""
-    limits = limits_of(f"{target.get('backend')}:{target.get('arch')}")
+    limits = limits_of(target)
     rooms = _rooms(limits, num_warps, cost)
     least = min(rooms.values())
     return " and ".join(what for what, room in rooms.items() if room == least) if least == cost.ctas_per_sm else ""

@@ -109,7 +109,7 @@ def _has_room(need: Need, buffer_bytes: int) -> bool:
         kernel.clean.shared_bytes,
         kernel.num_warps,
         kernel.clean.registers,
-        "{backend}:{arch}".format_map(kernel.metadata.get("target", {"backend": "", "arch": ""})),
+        kernel.target,
     )
 
 

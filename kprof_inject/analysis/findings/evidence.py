@@ -36,6 +36,11 @@ class Evidence:
         ]
         return min(around, key=lambda one: one[0])[1] if around else None
 
+    @property
+    def dram_part(self) -> float:
+        """Which part of its peak the launch needs of DRAM at least."""
+        return self.light.dram.least_part(self.summary.duration_ns) if self.light.dram else 0.0
+
     def share_of(self, roof: Roof) -> float:
         """Which part of the SMs' time a scope takes."""
         longest = max((one.sm_cycles for one in self.light.roofs), default=0)

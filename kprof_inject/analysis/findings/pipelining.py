@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -27,7 +29,7 @@ _LEAST_BYTES = 1024
 
 def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Loops with dots whose operands are loaded in the iteration that needs them."""
-    if evidence.ran is None:
+    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
     for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
@@ -91,21 +93,42 @@ def _of_copies(roof: Roof, share: float) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """What the CTAs of an SM keep under way."""
+class _Copies:
+    """What a pipelined loop copies ahead. A copy takes as long as ``iterations_of_copy`` that do not wait."""
 
-    stages: int
+    depth: int
     stage_bytes: int
     ctas_per_sm: int
+    iterations_of_copy: float
+    room_bytes: int
+    """In a CTA's shared memory, for more stages."""
 
     @property
-    def size_bytes(self) -> int:
-        return self.stages * self.stage_bytes * self.ctas_per_sm
+    def more(self) -> int:
+        """As many stages as it takes for no iteration to wait, or as there is room for."""
+        return min(math.ceil(self.iterations_of_copy) - self.depth, self.room_bytes // max(self.stage_bytes, 1))
+
+    def in_flight_bytes(self, depth: int) -> int:
+        """Of the CTAs of an SM."""
+        return depth * self.stage_bytes * self.ctas_per_sm
+
+    @property
+    def advice(self) -> str:
+        if not self.more:
+            return (
+                f"smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's shared "
+                f"memory has no room for another stage of {size_text(self.stage_bytes)}"
+            )
+        return (
+            f"{counted(self.more, 'more stage')} (num_stages): a copy takes as long as {self.iterations_of_copy:.1f} "
+            f"iterations that do not wait; {size_text(self.in_flight_bytes(self.depth + self.more))} in flight, for "
+            f"{size_text(self.more * self.stage_bytes)} more shared memory per CTA"
+        )
 
 
 def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """Pipelined loops whose waits for copies still block. Needs records of these waits."""
-    if evidence.ran is None:
+    if evidence.ran is None or evidence.dram_part > _AT_ROOF:
         return
     for pipeline in copy_pipelines(evidence.ran.module):
         roof = evidence.roof_around(pipeline.loop)
@@ -114,8 +137,7 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         waited = _waited(evidence, evidence.ran.module, pipeline)
         if waited is None or waited < _LEAST_WAITING:
             continue
-        resources = evidence.timeline.launch.kernel.clean
-        kept = _Kept(pipeline.depth, _copied_bytes(evidence.ran, pipeline), resources.ctas_per_sm or 1)
+        copies = _copies(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
         share = waited * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
             yield Finding(
@@ -123,17 +145,31 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
                 scope=roof.scope,
                 share=share,
                 text=f"{roof.scope} spends {percent(waited)} of its time waiting for copies issued "
-                f"{counted(pipeline.depth, 'iteration')} ahead: {size_text(kept.size_bytes)} in flight per SM is too "
-                "little",
-                advice=f"one more stage (num_stages): {size_text(kept.size_bytes // kept.stages * (kept.stages + 1))} "
-                f"in flight, for {size_text(kept.stage_bytes)} more shared memory per CTA",
+                f"{counted(pipeline.depth, 'iteration')} ahead: "
+                f"{size_text(copies.in_flight_bytes(copies.depth))} in flight per SM is too little",
+                advice=copies.advice,
                 figures={
                     "waiting": waited,
                     "depth": pipeline.depth,
-                    "bytes_in_flight_per_sm": kept.size_bytes,
-                    "stage_bytes": kept.stage_bytes,
+                    "more_stages": copies.more,
+                    "bytes_in_flight_per_sm": copies.in_flight_bytes(copies.depth),
+                    "stage_bytes": copies.stage_bytes,
                 },
             )
+
+
+def _copies(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _Copies:
+    """``busy`` is which part of its time the loop needs at least: all but the waits, and no less than its busiest unit.
+    A copy is issued ``depth`` iterations ahead, and there when the wait for it ends."""
+    kernel = evidence.timeline.launch.kernel
+    room_bytes = limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0)
+    return _Copies(
+        pipeline.depth,
+        _copied_bytes(ran, pipeline),
+        kernel.clean.ctas_per_sm or 1,
+        pipeline.depth / busy,
+        max(room_bytes, 0),
+    )
 
 
 def _waited(evidence: Evidence, module: Module, pipeline: CopyPipeline) -> float | None:

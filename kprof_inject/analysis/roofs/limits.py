@@ -90,10 +90,8 @@ class _Judged:
 
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
-    """Where all of it may lie in the L2, nothing has to move."""
-    if light.dram is None or light.dram.fits_l2 or not summary.duration_ns:
-        return {}
-    return {DRAM: light.dram.least_ns / summary.duration_ns}
+    part = light.dram.least_part(summary.duration_ns) if light.dram else 0.0
+    return {DRAM: part} if part else {}
 
 
 def _kind_of(summary: LaunchSummary, roof: Roof) -> str:

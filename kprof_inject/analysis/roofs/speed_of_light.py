@@ -18,7 +18,6 @@ from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.roofs.work import NO_WORK, Work, exchanged_bytes, work_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
-from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.timeline.timeline import Timeline
 
@@ -81,7 +80,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     """Of one launch. ``ran`` is what it executed, or why nobody knows."""
     if summary.is_foreign:
         return SpeedOfLight((), missing=Unjudged("another profiler's buffer does not say what the kernel does", ""))
-    target = _target(timeline.launch.kernel)
+    target = timeline.launch.kernel.target or "an unknown device"
     rates = rates_of(target)
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
@@ -113,11 +112,6 @@ def _exchanges(ran: ExecutedKernel, summary: LaunchSummary, rates: UnitRates) ->
     moved = sum(exchanged_bytes(one.operation, aliases) * (one.times or 0) for one in ran.operations)
     longest = max((scope.sm_cycles for scope in summary.scopes), default=0)
     return moved / rates.shared_bytes / longest if longest else 0.0
-
-
-def _target(kernel: Kernel) -> str:
-    target = kernel.metadata.get("target")
-    return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else "an unknown device"
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:

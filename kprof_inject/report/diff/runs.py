@@ -135,12 +135,6 @@ def _metadata(name: str) -> Callable[[KernelRuns], str]:
     return text
 
 
-def _target(runs: KernelRuns) -> str:
-    """As a module names it."""
-    target = runs.kernel.metadata.get("target")
-    return f"{target.get('backend')}:{target.get('arch')}" if isinstance(target, dict) else ""
-
-
 def _warp_size(runs: KernelRuns) -> str:
     target = runs.kernel.metadata.get("target")
     return str(target.get("warp_size", "")) if isinstance(target, dict) else ""
@@ -176,7 +170,7 @@ _SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "CTAs per SM": _cost("ctas_per_sm"),
     "device": lambda runs: runs.timelines[0].launch.device_name,
     "triton_version": _metadata("triton_version"),
-    "target": _target,
+    "target": lambda runs: runs.kernel.target,
     "warp size": _warp_size,
     "records": lambda runs: _mode(runs.kernel.mode),
     "recorded warps": _warps,

@@ -54,11 +54,13 @@ class ChangedPart:
 @dataclass(frozen=True, slots=True)
 class Structure:
     """``unexplained`` is the part of the launch's change that lies where no code changed, None as above;
-    ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them."""
+    ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them. ``everywhere`` is what
+    changed in the kernel as a whole and acts also where a part has changes of its own: times cannot tell them apart."""
 
     parts: tuple[ChangedPart, ...]
     unexplained: float | None
     differing_lines: int
+    everywhere: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,17 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     by_part: dict[str, list[Change]] = {}
     for change in (*_build_changes(diff), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
-    acts = any(change.id in _ACTS_EVERYWHERE for change in by_part.get(_WHOLE, ()))
+    acting = tuple(change for change in by_part.get(_WHOLE, ()) if change.id in _ACTS_EVERYWHERE)
+    whole = places.rest(by_part) if acting else ((), None)
     parts = [
-        ChangedPart(name, tuple(found), *(places.weight(name) if name != _WHOLE else places.rest(by_part, acts)))
+        ChangedPart(name, tuple(found), *(whole if name == _WHOLE else places.weight(name)))
         for name, found in by_part.items()
     ]
     parts.sort(key=lambda part: -(part.explained or 0.0))
     unexplained = places.unexplained([part.explained for part in parts])
-    return Structure(tuple(parts), unexplained, differing_lines(modules[0], modules[1]))
+    has_others = any(part.explained is not None for part in parts if part.name != _WHOLE)
+    differing = differing_lines(modules[0], modules[1])
+    return Structure(tuple(parts), unexplained, differing, acting if has_others else ())
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -160,11 +165,8 @@ class _Places:
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
-    def rest(self, parts: Container[str], acts: bool) -> tuple[tuple[ScopeChange, ...], float | None]:
-        """The same of the scopes that are in none of these parts, if what changed in the whole kernel ``acts`` there;
-        no scope and nothing if it does not."""
-        if not acts:
-            return (), None
+    def rest(self, parts: Container[str]) -> tuple[tuple[ScopeChange, ...], float | None]:
+        """The same of the scopes that are in none of these parts."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] not in parts)
         return scopes, _sum([scope.explained for scope in scopes])
 
@@ -208,6 +210,9 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
             yield f"    {text}{_at(places)}"
     if structure.unexplained is not None:
         yield f"  elsewhere, or in what recording adds: {percent(structure.unexplained)} of the change"
+    if structure.everywhere:
+        told = "; ".join(change.text for change in structure.everywhere)
+        yield f"  every part's time includes what acts everywhere: {told}"
 
 
 def _unlisted(differing: int) -> str:
@@ -285,5 +290,6 @@ def structure_json(structure: Structure | None) -> dict[str, Any] | None:
             for part in structure.parts
         ],
         "unexplained": structure.unexplained,
+        "everywhere": list(map(change_json, structure.everywhere)),
         "differing_lines": structure.differing_lines,
     }

@@ -57,7 +57,7 @@ _BUILD: dict[str, Callable[[Kernel, KernelResources], str]] = {
     "spills": lambda _, cost: _number(cost.spills),
     "shared memory": lambda _, cost: "" if cost.shared_bytes is None else f"{_thousands(cost.shared_bytes)} bytes",
     "CTAs per SM": lambda _, cost: _number(cost.ctas_per_sm),
-    "limited by": lambda kernel, cost: limited_by(kernel.metadata, kernel.num_warps, cost),
+    "limited by": lambda kernel, cost: limited_by(kernel.target, kernel.num_warps, cost),
 }
 
 
@@ -84,10 +84,9 @@ def _recorded(timeline: Timeline, summary: LaunchSummary) -> str:
 
 def _device(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
     launch, clock = timeline.launch, timeline.clock
-    target = launch.kernel.metadata.get("target")
     yield "device", launch.device_name or f"number {launch.device}"
-    if isinstance(target, dict):
-        yield "target", f"{target.get('backend', '')}:{target.get('arch', '')}"
+    if launch.kernel.target:
+        yield "target", launch.kernel.target
     measured = f" ± {100 * clock.rate_error:.2f} %" if clock.source == ClockSource.FITTED else ""
     rate = "" if summary.is_foreign else f"{summary.clock_mhz:.0f} MHz{measured}, "
     yield "clock", f"{rate}{_CLOCK_SOURCES[clock.source]}"

@@ -64,7 +64,7 @@ def _facts(kernel: Kernel, cost: KernelResources) -> Iterator[str]:
     if cost.shared_bytes is not None:
         yield f"{cost.shared_bytes} bytes of shared memory"
     if cost.ctas_per_sm is not None:
-        limit = limited_by(kernel.metadata, kernel.num_warps, cost)
+        limit = limited_by(kernel.target, kernel.num_warps, cost)
         yield f"room for {counted(cost.ctas_per_sm, 'CTA')} on an SM{f' (by {limit})' if limit else ''}"
 
 

@@ -9,8 +9,13 @@ import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.evaluation.executions import executed_kernel
+from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.findings.pipelining import too_few_stages
 from kprof_inject.analysis.launch_report import report_on
+from kprof_inject.analysis.roofs.memory import DramBound
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
 
@@ -92,12 +97,48 @@ def test_a_wait_for_ones_own_copies_is_no_pipeline(tmp_path: Path) -> None:
 
 def test_waits_that_take_a_tenth_of_the_loop_ask_for_a_stage(tmp_path: Path) -> None:
     finding = found(launched(tmp_path, COPIES, 1_800))["too-few-stages"]
+    assert finding.figures["more_stages"] == 1
     assert finding.share == pytest.approx(0.2 * 0.9)
     assert finding.text == (
         "loop[0] spends 20.0 % of its time waiting for copies issued 2 iterations ahead: 16.4 kB in flight per SM is "
         "too little"
     )
-    assert finding.advice.startswith("one more stage (num_stages): 24.6 kB in flight, for 8.2 kB more")
+    assert finding.advice == (
+        "1 more stage (num_stages): a copy takes as long as 2.5 iterations that do not wait; 24.6 kB in flight, for "
+        "8.2 kB more shared memory per CTA"
+    )
+
+
+def test_so_many_stages_are_advised_that_a_copy_is_there_when_it_is_awaited(tmp_path: Path) -> None:
+    finding = found(launched(tmp_path, COPIES, 5_400))["too-few-stages"]
+    assert finding.figures["more_stages"] == 3
+    assert finding.advice.startswith("3 more stages (num_stages): a copy takes as long as 5.0 iterations")
+
+
+@pytest.mark.parametrize(("free_bytes", "more"), [(2 * 8192, 2), (8191, 0)])
+def test_no_more_stages_are_advised_than_there_is_room_for(tmp_path: Path, free_bytes: int, more: int) -> None:
+    timeline = launched(tmp_path, COPIES, 5_400)
+    clean = KernelResources(shared_bytes=227 * 1024 - free_bytes)
+    kernel = replace(timeline.launch.kernel, clean=clean)
+    finding = found(replace(timeline, launch=replace(timeline.launch, kernel=kernel)))["too-few-stages"]
+    assert finding.figures["more_stages"] == more
+    if not more:
+        assert finding.advice.startswith("smaller tiles, or a smaller step along the loop")
+
+
+def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:
+    report = report_on(launched(tmp_path, COPIES, 1_800))
+    ran = executed_kernel(report.launch, report.summary)
+
+    def rules(dram_part: float) -> list[str]:
+        moved = round(1000 * dram_part * report.summary.duration_ns)
+        dram = DramBound(moved, 0, moved, moved, fits_l2=False, unknown=0, bytes_per_s=1e12)
+        light = replace(report.speed_of_light, dram=dram)
+        found = too_few_stages(Evidence(report.timeline, report.summary, light, ran))
+        return [one.rule for one in found if isinstance(one, Finding)]
+
+    assert rules(0.5) == ["too-few-stages"]
+    assert not rules(0.9)
 
 
 def test_waits_that_find_their_data_ask_for_nothing(tmp_path: Path) -> None:

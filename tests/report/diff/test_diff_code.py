@@ -105,6 +105,13 @@ def test_another_triton_explains_what_is_lost_where_the_ttgir_is_the_same(tmp_pa
     assert told(found) == {"the whole kernel": pytest.approx(1, abs=0.05)}
     ((change,),) = (part.changes for part in found.parts)
     assert change.text == "the TTGIR was compiled further by Triton 3.6.0 → 3.9.0"
+    assert not found.everywhere
+
+
+def test_a_changed_loop_under_another_triton_may_be_slower_for_either(tmp_path: Path) -> None:
+    found = compared(tmp_path, one_stage_less(TEXT), triton="3.9.0")
+    assert told(found)["loop[0]"] == pytest.approx(1, abs=0.05)
+    assert [change.id for change in found.everywhere] == ["triton_version"]
 
 
 def test_lines_that_no_listed_change_is_in_are_told(tmp_path: Path) -> None:
