@@ -7,8 +7,9 @@ The package has to be installed, or on ``PYTHONPATH``.
 For each pair the comparison of the two modules has to name the change, at its source lines, and of an edit nothing
 else; and what was edited has to compile for an H100. That much needs no GPU, and is all of ``--structure-only``.
 On an H100, both sides are then profiled in turn, as ``compare`` does it, the changed one with Triton's own override.
-Where the time changed for sure, at least 80 % of that has to be attributed to where the change was named. The exit code
-is 1 if a pair fails. Needs Triton 3.6.
+Where the time changed for sure, at least 80 % of that has to be attributed to where the change was named: by the records
+of that part, or because nothing else differs, and then their share stands in brackets. The exit code is 1 if a pair
+fails. Needs Triton 3.6.
 """
 
 from __future__ import annotations
@@ -134,10 +135,13 @@ def of_times(seed: Seed, kernel: Mapping[str, Any]) -> Outcome:
     if time is not None:
         told = f"{time['percent']:+.1f} % [{time['low_percent']:+.1f}, {time['high_percent']:+.1f}]: {told}"
     if kernel["verdict"] in ("slower", "faster"):
-        shares = [part["explained"] for part in parts if any(map(seed.named.is_by, part["changes"]))]
-        known = [share for share in shares if share is not None]
+        named = [part for part in parts if any(map(seed.named.is_by, part["changes"]))]
+        known = [part["explained"] for part in named if part["explained"] is not None]
         attributed = f"{100 * sum(known):.0f} %" if known else "unknown"
-        if not known or sum(known) < LEAST_ATTRIBUTED:
+        if any(part["part"] == structure["only_part"] for part in named):
+            # Whatever records show of it there.
+            attributed = f"all ({attributed})"
+        elif not known or sum(known) < LEAST_ATTRIBUTED:
             failures.append(f"{attributed} attributed to it")
     elif kernel["verdict"] not in ("no difference", "the clock"):
         failures.append(kernel["verdict"])
@@ -227,7 +231,7 @@ def row(outcome: Outcome) -> str:
     seed = outcome.seed
     named = "yes" if outcome.named else "NO"
     state = f"FAILS: {'; '.join(outcome.failures)}" if outcome.failures else "ok"
-    return f"{seed.kernel:15} {seed.change:12} {outcome.change:40} {named:6} {outcome.attributed:>10}  {state}"
+    return f"{seed.kernel:15} {seed.change:12} {outcome.change:40} {named:6} {outcome.attributed:>12}  {state}"
 
 
 def chosen(kernels: str, changes: str) -> list[Seed]:
@@ -263,7 +267,7 @@ def main() -> None:
             failed = [row(one) for one in outcomes if one.failures]
             print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
             outcomes = [*profiled(seeds, plain, seeded, options.rounds, folder)]
-    print(f"{'kernel':15} {'change':12} {'time':40} named  attributed")
+    print(f"{'kernel':15} {'change':12} {'time':40} named    attributed")
     for outcome in outcomes:
         print(row(outcome))
         if outcome.also:

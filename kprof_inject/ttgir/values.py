@@ -15,6 +15,7 @@ _VALUE = re.compile(r"%[\w$.-]+(?:#[0-9]+)?")
 _RESULT = re.compile(r"(%[\w$.-]+)(?::([0-9]+))?")
 _BOUND = re.compile(r"(%[\w$.-]+)\s*=")
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:")
+_ARGUMENT_TYPE = re.compile(r"%[\w$.-]+\s*:\s*([^\s,)]+)")
 _SUCCESSOR = re.compile(r"(\^[\w$.-]+)(?:\(([^:)]*))?")
 
 
@@ -50,6 +51,11 @@ def argument_names(module: Module, holder: Operation | Region) -> list[str]:
     if isinstance(holder, Operation):
         return _ARGUMENT.findall(without_strings(holder.tail))
     return _block_arguments(module, holder, holder.blocks[0])
+
+
+def argument_types(function: Operation) -> list[str]:
+    """The types of a function's arguments, each up to its first comma."""
+    return _ARGUMENT_TYPE.findall(without_strings(function.tail))
 
 
 def _block_arguments(module: Module, region: Region, block: Block) -> list[str]:

@@ -39,7 +39,9 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
     assert ended.exit_code == 1
     (kernel,) = json.loads(ended.stdout)["kernels"]
     assert (kernel["kernel"], kernel["verdict"]) == ("scale", "slower")
-    assert (kernel["structure"]["parts"], kernel["structure"]["differing_lines"]) == ([], 0)
+    (part,) = kernel["structure"]["parts"]
+    assert [change["text"] for change in part["changes"]] == ["argument n 1, 2, 3, 4, … → 4001, 4002, 4003, 4004, …"]
+    assert (kernel["structure"]["only_part"], kernel["structure"]["differing_lines"]) == (part["part"], 0)
     assert ended.stderr.count("the program's own output") == 4
     assert "kprof-inject: A: round 1 of 1" in ended.stderr and "kprof-inject: B: round 1 of 1" in ended.stderr
     assert "next: " not in ended.stderr

@@ -10,6 +10,7 @@ from kprof_inject.analysis.evaluation.integer_operations import bytes_of
 from kprof_inject.analysis.evaluation.values import Descriptor, Value
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.values import argument_types
 
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
@@ -53,7 +54,7 @@ def descriptor_in_memory(operation: Operation, operands: Sequence[Value]) -> Des
 def described_arguments(function: Operation) -> list[tuple[int, int] | None]:
     """Of each argument that is a tensor's descriptor, its rank and the bytes of an element; None of others."""
     found: list[tuple[int, int] | None] = []
-    for text in _ARGUMENT_TYPES.findall(function.tail):
+    for text in argument_types(function):
         described = _DESCRIBED.match(text)
         if described:
             found.append((described[1].count("x"), bytes_of(described[2])))
@@ -62,5 +63,4 @@ def described_arguments(function: Operation) -> list[tuple[int, int] | None]:
     return found
 
 
-_ARGUMENT_TYPES = re.compile(r"%[\w$.-]+: (\S+)")
 _DESCRIBED = re.compile(r"!tt\.tensordesc<(?:tensor<)?((?:\d+x)+)([a-z]\w*)")

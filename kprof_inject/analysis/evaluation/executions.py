@@ -65,16 +65,21 @@ def _parsed(text: str, file: str) -> Module:
 def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
     """The same of any launch, as far as its arguments tell. Raises ``KprofError`` if the module cannot be read."""
     module = _parsed(text, file)
-    functions = [one for one in module.walk() if one.name == FUNCTION]
-    entry = next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
+    entry = entry_function(module)
     found: list[Executed] = []
-    for function in functions:
+    for function in (one for one in module.walk() if one.name == FUNCTION):
         if function is entry:
             found += executed(module, function, grid, arguments)
         else:
             found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
     lines = module.line_numbers([one.operation.start for one in found])
     return ExecutedKernel(module, tuple(map(Counted.of, lines, found)))
+
+
+def entry_function(module: Module) -> Operation | None:
+    """The one that is launched; None in a module without functions."""
+    functions = [one for one in module.walk() if one.name == FUNCTION]
+    return next((one for one in functions if " public @" in one.tail), functions[0] if functions else None)
 
 
 def by_ctas(summary: LaunchSummary, scope: int) -> int:

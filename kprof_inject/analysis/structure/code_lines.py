@@ -1,4 +1,4 @@
-"""Whether two modules have the same code, whatever a comparison looks for: their text, line by line.
+"""Where two modules have other code, whatever a comparison looks for: their text, line by line.
 
 What is no code does not count: locations, comments, records, and how values are called.
 """
@@ -24,23 +24,35 @@ _TAKES_ARGUMENTS = re.compile(r"tt\.func\b|\^|\}?\s*partition\d+\(")
 
 
 @dataclass(frozen=True, slots=True)
+class DifferingLines:
+    """Lines of code that are not the same, as far as lines can be told from others; none only if all are, and name the
+    same values. They are numbered as in a module's text if that has no records, from 1. ``count`` takes two that stand
+    for each other as one."""
+
+    count: int
+    lines_a: tuple[int, ...]
+    lines_b: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _CodeLine:
     """``text`` has no names of values in it; these are ``names``, and those of them that it gives ``given``."""
 
+    number: int
     text: str
     names: tuple[str, ...]
     given: frozenset[str]
 
 
-def differing_lines(a: Module, b: Module) -> int:
-    """How many lines of code are not the same, as far as lines can be told from others; 0 only if all are, and name the
-    same values."""
+def differing_lines(a: Module, b: Module) -> DifferingLines:
     lines_a, lines_b = list(_code_lines(a)), list(_code_lines(b))
-    count = max(len(lines_a), len(lines_b))
+    found = []
     if len(lines_a) == len(lines_b):
-        count = _differing(([one], [other]) for one, other in zip(lines_a, lines_b, strict=True))
+        found.append(_differing(([one], [other]) for one, other in zip(lines_a, lines_b, strict=True)))
+    if not found or found[0].count:
+        found.append(_differing(_aligned(lines_a, lines_b)))
     # Where many lines have the same text, one may be taken for another: what finds fewer is right.
-    return min(count, _differing(_aligned(lines_a, lines_b))) if count else 0
+    return min(found, key=lambda one: one.count)
 
 
 _Lines = Sequence[_CodeLine]
@@ -52,16 +64,22 @@ def _aligned(a: _Lines, b: _Lines) -> Iterator[tuple[_Lines, _Lines]]:
         yield a[a_begin:a_end], b[b_begin:b_end]
 
 
-def _differing(parts: Iterable[tuple[_Lines, _Lines]]) -> int:
+def _differing(parts: Iterable[tuple[_Lines, _Lines]]) -> DifferingLines:
     values = _Values()
     count = 0
+    lines_a: list[int] = []
+    lines_b: list[int] = []
     for mine, theirs in parts:
         if [line.text for line in mine] == [line.text for line in theirs]:
-            count += sum(not values.are_same(*pair) for pair in zip(mine, theirs, strict=True))
+            pairs = [pair for pair in zip(mine, theirs, strict=True) if not values.are_same(*pair)]
+            count += len(pairs)
+            mine, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         else:
             count += max(len(mine), len(theirs))
             values.forget(mine, theirs)
-    return count
+        lines_a += [line.number for line in mine]
+        lines_b += [line.number for line in theirs]
+    return DifferingLines(count, tuple(lines_a), tuple(lines_b))
 
 
 def records_differ(a: Module, b: Module) -> bool:
@@ -98,10 +116,10 @@ class _Values:
 
 
 def _code_lines(module: Module) -> Iterator[_CodeLine]:
-    for line in _without_locations(strip(module)).splitlines():
+    for number, line in enumerate(_without_locations(strip(module)).splitlines(), 1):
         text = line.strip()
         if text and not _LOCATION_ALIAS.fullmatch(text):
-            yield _code_line(text)
+            yield _code_line(number, text)
 
 
 def _without_locations(text: str) -> str:
@@ -121,7 +139,7 @@ def _without_locations(text: str) -> str:
     return "".join([*pieces, text[done:]])
 
 
-def _code_line(text: str) -> _CodeLine:
+def _code_line(number: int, text: str) -> _CodeLine:
     results = _RESULTS.match(text)
     takes_arguments = _TAKES_ARGUMENTS.match(text) is not None
     found = [name for name in _NAME.finditer(text) if name[1]]
@@ -133,4 +151,4 @@ def _code_line(text: str) -> _CodeLine:
         or (takes_arguments and text.startswith(":", name.end()))
     }
     without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
-    return _CodeLine(without_names, tuple(name[1] for name in found), frozenset(given))
+    return _CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given))

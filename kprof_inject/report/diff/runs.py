@@ -114,7 +114,7 @@ def distinct_runs(side: Sequence[KernelRuns]) -> list[str]:
 
 
 def _facts(runs: KernelRuns) -> dict[str, str]:
-    return {name: text for name in (*CONFIG, "grid") if (text := _SETTINGS[name](runs))}
+    return {name: text for name in (*CONFIG, "grid") if (text := SETTINGS[name](runs))}
 
 
 def grid_text(grid: tuple[int, int, int]) -> str:
@@ -122,9 +122,21 @@ def grid_text(grid: tuple[int, int, int]) -> str:
 
 
 def differences(a: KernelRuns, b: KernelRuns) -> tuple[Difference, ...]:
-    """What is not the same on both sides, as the reader knows it. What is unknown on either side differs in nothing."""
-    texts = [(what, text(a), text(b)) for what, text in _SETTINGS.items()]
+    """What is not the same on both sides, as the reader knows it: settings, and other options of one Triton. What is
+    unknown on either side differs in nothing."""
+    texts = [(what, text(a), text(b)) for what, text in SETTINGS.items()]
+    if _metadata("triton_version")(a) == _metadata("triton_version")(b):
+        names = (a.kernel.metadata.keys() & b.kernel.metadata.keys()) - _NO_OPTIONS - SETTINGS.keys()
+        texts += [(name, _metadata(name)(a), _metadata(name)(b)) for name in sorted(names)]
     return tuple(Difference(*row) for row in texts if row[1] != row[2] and "" not in row[1:])
+
+
+# Of Triton's metadata: facts of a build, and options that recording sets.
+_NO_OPTIONS = frozenset(
+    {"arch", "backend_name", "hash", "name", "shared", "tmem_size", "warp_size"}
+    | {"global_scratch_align", "global_scratch_size", "profile_scratch_align", "profile_scratch_size"}
+    | {"extern_libs", "instrumentation_mode", "ir_override"}
+)
 
 
 def _metadata(name: str) -> Callable[[KernelRuns], str]:
@@ -160,7 +172,7 @@ def _warps(runs: KernelRuns) -> str:
     return ",".join(map(str, recorded_warps(runs.timelines[0].launch)))
 
 
-_SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
+SETTINGS: dict[str, Callable[[KernelRuns], str]] = {
     "kernel": lambda runs: runs.kernel.name if runs.name else "",
     **{name: _metadata(name) for name in CONFIG},
     "grid": lambda runs: grid_text(runs.grid),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+import re
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kprof_inject.analysis.structure.changes import Change, structural_changes
-from kprof_inject.analysis.structure.code_lines import differing_lines, records_differ
+from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of, without_folders
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import KprofError
@@ -17,6 +18,8 @@ from kprof_inject.files import read_text
 from kprof_inject.quantities import counted, listed, percent, short_time
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import code_of
+from kprof_inject.report.diff.whole_changes import acts_everywhere, is_cause, is_same_work, whole_changes
+from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
@@ -25,18 +28,7 @@ from kprof_inject.workspace import snapshot_beside
 _MOST_PLACES = 6
 _WHOLE = "the whole kernel"
 _OUTSIDE = "outside of loops"
-# What a build takes of the SM, what made it of the TTGIR, and what runs it.
-_BUILD = {
-    **dict.fromkeys(("registers", "spills", "shared bytes", "CTAs per SM", "device"), "{0}"),
-    "triton_version": "the TTGIR was compiled further by Triton {0.a} → {0.b}",
-}
-"""By what differs: how it is told."""
-# What of the kernel as a whole acts on code that is the same. More registers, or more shared memory, do so only by
-# fewer CTAs on an SM.
-_ACTS_EVERYWHERE = frozenset(
-    {"target", "num_warps", "num_ctas", "warp_size", "maxnreg", "partitions"}
-    | {"spills", "CTAs-per-SM", "device", "triton_version"}
-)
+_ALIAS = re.compile(r"(#[\w$.-]+) *=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +47,15 @@ class ChangedPart:
 class Structure:
     """``unexplained`` is the part of the launch's change that lies where no code changed, None as above;
     ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them. ``everywhere`` is what
-    changed in the kernel as a whole and acts also where a part has changes of its own: times cannot tell them apart."""
+    changed in the kernel as a whole and acts also where a part has changes of its own: times cannot tell them apart.
+    ``only_part`` names the part that has all that differs: the launch's change comes of it, wherever its time is seen.
+    None if several have, or anything differs that could act elsewhere."""
 
     parts: tuple[ChangedPart, ...]
     unexplained: float | None
     differing_lines: int
     everywhere: tuple[Change, ...] = ()
+    only_part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +77,10 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
     places = _Places(diff, modules[0], modules[1])
     by_part: dict[str, list[Change]] = {}
-    for change in (*_build_changes(diff), *changes):
+    for change in (*whole_changes(diff, modules[0], modules[1]), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
-    acting = tuple(change for change in by_part.get(_WHOLE, ()) if change.id in _ACTS_EVERYWHERE)
+    of_whole = by_part.get(_WHOLE, [])
+    acting = tuple(change for change in of_whole if acts_everywhere(change))
     whole = places.rest(by_part) if acting else ((), None)
     parts = [
         ChangedPart(name, tuple(found), *(whole if name == _WHOLE else places.weight(name)))
@@ -94,7 +90,16 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     unexplained = places.unexplained([part.explained for part in parts])
     has_others = any(part.explained is not None for part in parts if part.name != _WHOLE)
     differing = differing_lines(modules[0], modules[1])
-    return Structure(tuple(parts), unexplained, differing, acting if has_others else ())
+    others = places.parts_of_lines(differing) | by_part.keys() - {_WHOLE}
+    only = _only(others, of_whole) if is_same_work(diff) else None
+    return Structure(tuple(parts), unexplained, differing.count, acting if has_others else (), only)
+
+
+def _only(parts: Set[str], of_whole: Sequence[Change]) -> str | None:
+    """``parts`` have lines that differ, or changes of their own."""
+    acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
+    places = {*parts, _WHOLE} if acts else parts
+    return next(iter(places)) if len(places) == 1 else None
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -115,14 +120,8 @@ def changes_between(a: Path, b: Path) -> ModuleChanges:
     texts = [SourceText(snapshot_beside(path)) for path in (a, b)]
     changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
     return ModuleChanges(
-        tuple(changes), differing_lines(modules[0], modules[1]), records_differ(modules[0], modules[1])
+        tuple(changes), differing_lines(modules[0], modules[1]).count, records_differ(modules[0], modules[1])
     )
-
-
-def _build_changes(diff: KernelDiff) -> Iterator[Change]:
-    for one in diff.differences:
-        if one.what in _BUILD:
-            yield Change(one.what.replace(" ", "-"), _BUILD[one.what].format(one))
 
 
 class _Places:
@@ -148,8 +147,26 @@ class _Places:
                 return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
         return _OUTSIDE if change.operations_a or change.operations_b else _WHOLE
 
+    def parts_of_lines(self, differing: DifferingLines) -> set[str]:
+        """Those that have any of them. What stands before the functions acts on the kernel as a whole, but for layouts
+        of one side alone: lines that use them differ themselves."""
+        found = set()
+        for side, lines in enumerate((differing.lines_a, differing.lines_b)):
+            module, other = self._modules[side], self._modules[1 - side]
+            text = module.text.splitlines()
+            functions = [module.line_numbers([one.start, one.end - 1]) for one in module.walk() if one.name == FUNCTION]
+            for line in lines:
+                alias = _ALIAS.match(text[line - 1].lstrip())
+                if any(first <= line <= last for first, last in functions):
+                    found.add(self._part_of_line(side, line))
+                elif alias is None or alias[1] in other.aliases:
+                    found.add(_WHOLE)
+        return found
+
     def _part(self, side: int, operation: Operation) -> str:
-        line = self._modules[side].line_numbers([operation.start])[0]
+        return self._part_of_line(side, self._modules[side].line_numbers([operation.start])[0])
+
+    def _part_of_line(self, side: int, line: int) -> str:
         table = self._tables[side]
         inside = [
             index
@@ -201,15 +218,19 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     if structure is None:
         return
     if not structure.parts:
-        yield f"code: {_unlisted(structure.differing_lines) or 'the TTGIR is the same on both sides'}"
+        told = _unlisted(structure.differing_lines)
+        yield f"code: {told}{_all_in(structure.only_part)}" if told else "code: the TTGIR is the same on both sides"
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
-        yield f"  {part.name}{_weighed(part)}"
+        yield f"  {part.name}{_weighed(part, diff.launch.changed and part.name == structure.only_part)}"
         for text, places in _together(part.changes).items():
             yield f"    {text}{_at(places)}"
     if structure.unexplained is not None:
-        yield f"  elsewhere, or in what recording adds: {percent(structure.unexplained)} of the change"
+        where = (
+            "elsewhere, or in what recording adds" if structure.only_part is None else "in what recording adds or hides"
+        )
+        yield f"  {where}: {percent(structure.unexplained)} of the change"
     if structure.everywhere:
         told = "; ".join(change.text for change in structure.everywhere)
         yield f"  every part's time includes what acts everywhere: {told}"
@@ -219,6 +240,12 @@ def _unlisted(differing: int) -> str:
     """What is told of lines that differ where no change was found; empty if none does."""
     lines = counted(differing, "line")
     return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
+
+
+def _all_in(part: str | None) -> str:
+    if part is None or part == _WHOLE:
+        return ""
+    return f", all {part}" if part == _OUTSIDE else f", all in {part}"
 
 
 def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
@@ -235,13 +262,16 @@ def _at(places: Sequence[str]) -> str:
     return f" ({listed(list(dict.fromkeys(places)), _MOST_PLACES)})" if places else ""
 
 
-def _weighed(part: ChangedPart) -> str:
+def _weighed(part: ChangedPart, is_all: bool) -> str:
     means = [
         f"{scope.name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
     explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
+    if is_all:
+        where = "the code is the same" if part.name == _WHOLE else "the code differs nowhere else"
+        explained = [f"all of the change, as {where}", *(f"records show {share} there" for share in explained)]
     told = [*explained, *means[:1]]
     return f": {'; '.join(told)}" if told else ""
 
@@ -292,4 +322,5 @@ def structure_json(structure: Structure | None) -> dict[str, Any] | None:
         "unexplained": structure.unexplained,
         "everywhere": list(map(change_json, structure.everywhere)),
         "differing_lines": structure.differing_lines,
+        "only_part": structure.only_part,
     }

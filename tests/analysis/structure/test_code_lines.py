@@ -18,9 +18,10 @@ TWO_FUNCTIONS = (FOLDER / "noinline_helper.ttgir").read_text()
 def differing(a: str, b: str) -> int:
     """The same from either side."""
     modules = parse(a, "a.ttgir"), parse(b, "b.ttgir")
-    count = differing_lines(*modules)
-    assert differing_lines(*reversed(modules)) == count
-    return count
+    found = differing_lines(*modules)
+    other = differing_lines(*reversed(modules))
+    assert (other.count, other.lines_a, other.lines_b) == (found.count, found.lines_b, found.lines_a)
+    return found.count
 
 
 def without_locations(text: str) -> str:

@@ -122,7 +122,7 @@ def test_lines_that_no_listed_change_is_in_are_told(tmp_path: Path) -> None:
     )
     (kernel,) = diff_captures(a, b).kernels
     assert list(structure_lines(structure_of(kernel), kernel)) == [
-        "code: none of the changes that diff looks for; the TTGIR differs in 1 line"
+        "code: none of the changes that diff looks for; the TTGIR differs in 1 line, all outside of loops"
     ]
 
 
@@ -133,6 +133,57 @@ def test_chosen_scopes_leave_what_explains_the_change_as_it_is(tmp_path: Path) -
     assert [scope.name for scope in chosen.scopes] == ["func"]
     assert kernel_sentence(chosen) == kernel_sentence(whole)
     assert list(structure_lines(structure_of(chosen), chosen)) == list(structure_lines(structure_of(whole), whole))
+
+
+def test_where_no_other_code_differs_all_of_the_change_comes_of_it(tmp_path: Path) -> None:
+    a = with_code(usual(tmp_path / "a", 1), TEXT, (FUNC, LOOP, ITER), "3.6.0")
+    b = with_code(usual(tmp_path / "b", 2, iter_ns=1.2 * ITER_NS), one_stage_less(TEXT), (FUNC, LOOP, ITER), "3.6.0")
+    (kernel,) = diff_captures(a, b).kernels
+    found = structure_of(kernel)
+    assert found is not None and found.only_part == "loop[0]"
+    lines = "\n".join(structure_lines(found, kernel))
+    assert "loop[0]: all of the change, as the code differs nowhere else; records show " in lines
+    assert "in what recording adds or hides: " in lines
+
+
+# A layout that A does not have, and a conversion to it.
+LAYOUT = (
+    "#wide = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>"
+)
+
+
+def converted(text: str) -> str:
+    line = next(line for line in LINES[BEGIN:END] if "ttg.async_wait" in line)
+    made = "      %new = ttg.convert_layout %acc : tensor<128x128xf32, #mma> -> tensor<128x128xf32, #wide>"
+    return f"{LAYOUT}\n" + text.replace(line, f"{line}\n{made}", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        (converted(TEXT), "loop[0]"),
+        (narrower(TEXT), None),  # a layout that is used in and out of the loop
+        (limited(one_stage_less(TEXT)), None),
+        (limited(TEXT), "the whole kernel"),
+        (one_stage_less(TEXT).replace("arith.constant 63 : i32", "arith.constant 31 : i32"), None),
+        (TEXT, None),
+    ],
+)
+def test_a_part_is_the_only_one_if_nothing_else_could_act(tmp_path: Path, text: str, only: str | None) -> None:
+    assert compared(tmp_path, text).only_part == only
+
+
+def test_other_options_of_the_compiler_are_told(tmp_path: Path) -> None:
+    a, b = (
+        with_code(usual(tmp_path / name, seed, iter_ns=iter_ns), TEXT, (FUNC, LOOP, ITER), "3.6.0")
+        for name, seed, iter_ns in (("a", 1, ITER_NS), ("b", 2, 1.2 * ITER_NS))
+    )
+    for one in (*a, *b):
+        one.launch.kernel.metadata["enable_fp_fusion"] = one in a
+    (kernel,) = diff_captures(a, b).kernels
+    found = structure_of(kernel)
+    assert found is not None and found.only_part == "the whole kernel"
+    assert [change.text for part in found.parts for change in part.changes] == ["option enable_fp_fusion True → False"]
 
 
 def test_more_registers_alone_explain_nothing(tmp_path: Path) -> None:
