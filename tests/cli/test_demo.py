@@ -141,7 +141,7 @@ def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
     assert len(titles) == 3
     assert ended.stdout.count("\nLIMIT  ") == ended.stdout.count("\nTRUST  ") == 2
     # The fake GPU runs one module, only for longer.
-    assert ended.stdout.endswith("code: the TTGIR is the same on both sides\n")
+    assert ended.stdout.endswith("  the whole kernel\n    argument n 9 → 3\n")
     assert sorted(path.name for path in (tmp_path / "ws/captures").iterdir()) == ["001", "002"]
 
 
