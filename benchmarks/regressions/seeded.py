@@ -7,9 +7,9 @@ The package has to be installed, or on ``PYTHONPATH``.
 For each pair the comparison of the two modules has to name the change, at its source lines, and of an edit nothing
 else; and what was edited has to compile for an H100. That much needs no GPU, and is all of ``--structure-only``.
 On an H100, both sides are then profiled in turn, as ``compare`` does it, the changed one with Triton's own override.
-Where the time changed for sure, at least 80 % of that has to be attributed to where the change was named: by the records
-of that part, or because nothing else differs, and then their share stands in brackets. The exit code is 1 if a pair
-fails. Needs Triton 3.6.
+Where the time changed for sure, at least 80 % of that has to be attributed to where the change was named: by what
+records show there, or because nothing else differs, and then their share is in brackets. The exit code is 1 if a pair fails.
+Needs Triton 3.6.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.sides import Rounds, Side
 from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.structure import change_json, changes_between
+from kprof_inject.report.diff.structure import changes_between
+from kprof_inject.report.diff.structure_text import change_json
 from kprof_inject.report.diff.table import diff_json
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline

@@ -31,7 +31,8 @@ from kprof_inject.quantities import counted
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
-from kprof_inject.report.diff.structure import change_lines, changes_between, changes_json
+from kprof_inject.report.diff.structure import changes_between
+from kprof_inject.report.diff.structure_text import change_lines, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
-from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of, without_folders
+from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
-from kprof_inject.quantities import counted, listed, percent, short_time
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import code_of
 from kprof_inject.report.diff.whole_changes import acts_everywhere, is_cause, is_same_work, whole_changes
@@ -25,9 +23,8 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import snapshot_beside
 
-_MOST_PLACES = 6
-_WHOLE = "the whole kernel"
-_OUTSIDE = "outside of loops"
+WHOLE = "the whole kernel"
+OUTSIDE = "outside of loops"
 _ALIAS = re.compile(r"(#[\w$.-]+) *=")
 
 
@@ -79,18 +76,18 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     by_part: dict[str, list[Change]] = {}
     for change in (*whole_changes(diff, modules[0], modules[1]), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
-    of_whole = by_part.get(_WHOLE, [])
+    of_whole = by_part.get(WHOLE, [])
     acting = tuple(change for change in of_whole if acts_everywhere(change))
     whole = places.rest(by_part) if acting else ((), None)
     parts = [
-        ChangedPart(name, tuple(found), *(whole if name == _WHOLE else places.weight(name)))
+        ChangedPart(name, tuple(found), *(whole if name == WHOLE else places.weight(name)))
         for name, found in by_part.items()
     ]
     parts.sort(key=lambda part: -(part.explained or 0.0))
     unexplained = places.unexplained([part.explained for part in parts])
-    has_others = any(part.explained is not None for part in parts if part.name != _WHOLE)
+    has_others = any(part.explained is not None for part in parts if part.name != WHOLE)
     differing = differing_lines(modules[0], modules[1])
-    others = places.parts_of_lines(differing) | by_part.keys() - {_WHOLE}
+    others = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
     only = _only(others, of_whole) if is_same_work(diff) else None
     return Structure(tuple(parts), unexplained, differing.count, acting if has_others else (), only)
 
@@ -98,7 +95,7 @@ def structure_of(diff: KernelDiff) -> Structure | None:
 def _only(parts: Set[str], of_whole: Sequence[Change]) -> str | None:
     """``parts`` have lines that differ, or changes of their own."""
     acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
-    places = {*parts, _WHOLE} if acts else parts
+    places = {*parts, WHOLE} if acts else parts
     return next(iter(places)) if len(places) == 1 else None
 
 
@@ -136,16 +133,16 @@ class _Places:
         self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0])]
         loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
         # By index: several scopes may have one name.
-        self._part_of_scope = [self._tables[1][loop].name if loop is not None else _OUTSIDE for loop in loops]
+        self._part_of_scope = [self._tables[1][loop].name if loop is not None else OUTSIDE for loop in loops]
 
     def part_of(self, change: Change) -> str:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
         several loops it is the one that explains most: one may be for the case that another has nothing to do."""
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
-            found = [part for operation in operations if (part := self._part(side, operation)) != _OUTSIDE]
+            found = [part for operation in operations if (part := self._part(side, operation)) != OUTSIDE]
             if found:
                 return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
-        return _OUTSIDE if change.operations_a or change.operations_b else _WHOLE
+        return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
     def parts_of_lines(self, differing: DifferingLines) -> set[str]:
         """Those that have any of them. What stands before the functions acts on the kernel as a whole, but for layouts
@@ -160,7 +157,7 @@ class _Places:
                 if any(first <= line <= last for first, last in functions):
                     found.add(self._part_of_line(side, line))
                 elif alias is None or alias[1] in other.aliases:
-                    found.add(_WHOLE)
+                    found.add(WHOLE)
         return found
 
     def _part(self, side: int, operation: Operation) -> str:
@@ -174,7 +171,7 @@ class _Places:
             if _is_loop(table, index) and scope.lines and scope.lines[0] <= line <= scope.lines[1]
         ]
         if not inside:
-            return _OUTSIDE
+            return OUTSIDE
         return table[inside[-1]].name if side else self._renamed[inside[-1]]
 
     def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
@@ -211,116 +208,3 @@ def _loop_of(table: Sequence[ScopeInfo], index: int) -> int | None:
 def _sum(parts: Sequence[float | None]) -> float | None:
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
-
-
-def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[str]:
-    """What there is to say, in lines: nothing if the code is the same, or is not known."""
-    if structure is None:
-        return
-    if not structure.parts:
-        told = _unlisted(structure.differing_lines)
-        yield f"code: {told}{_all_in(structure.only_part)}" if told else "code: the TTGIR is the same on both sides"
-        return
-    yield "code:" if diff.launch.changed else "code, with no difference in time:"
-    for part in structure.parts:
-        yield f"  {part.name}{_weighed(part, diff.launch.changed and part.name == structure.only_part)}"
-        for text, places in _together(part.changes).items():
-            yield f"    {text}{_at(places)}"
-    if structure.unexplained is not None:
-        where = (
-            "elsewhere, or in what recording adds" if structure.only_part is None else "in what recording adds or hides"
-        )
-        yield f"  {where}: {percent(structure.unexplained)} of the change"
-    if structure.everywhere:
-        told = "; ".join(change.text for change in structure.everywhere)
-        yield f"  every part's time includes what acts everywhere: {told}"
-
-
-def _unlisted(differing: int) -> str:
-    """What is told of lines that differ where no change was found; empty if none does."""
-    lines = counted(differing, "line")
-    return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
-
-
-def _all_in(part: str | None) -> str:
-    if part is None or part == _WHOLE:
-        return ""
-    return f", all {part}" if part == _OUTSIDE else f", all in {part}"
-
-
-def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
-    """What the same happened to, with all its places."""
-    found: dict[str, list[str]] = {}
-    for change in changes:
-        places = found.setdefault(change.text, [])
-        if change.source:
-            places.append(without_folders(f"{change.source.file}:{change.source.line}"))
-    return found
-
-
-def _at(places: Sequence[str]) -> str:
-    return f" ({listed(list(dict.fromkeys(places)), _MOST_PLACES)})" if places else ""
-
-
-def _weighed(part: ChangedPart, is_all: bool) -> str:
-    means = [
-        f"{scope.name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
-        for scope in part.scopes
-        if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
-    ]
-    explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
-    if is_all:
-        where = "the code is the same" if part.name == _WHOLE else "the code differs nowhere else"
-        explained = [f"all of the change, as {where}", *(f"records show {share} there" for share in explained)]
-    told = [*explained, *means[:1]]
-    return f": {'; '.join(told)}" if told else ""
-
-
-def change_lines(found: ModuleChanges) -> Iterator[str]:
-    """Of changes that no times belong to."""
-    if not found.changes:
-        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
-        yield _unlisted(found.differing_lines) or same
-    for text, places in _together(found.changes).items():
-        yield f"{text}{_at(places)}"
-
-
-def changes_json(found: ModuleChanges) -> dict[str, Any]:
-    """As JSON values."""
-    return {
-        "changes": list(map(change_json, found.changes)),
-        "differing_lines": found.differing_lines,
-        "records_differ": found.records_differ,
-    }
-
-
-def change_json(change: Change) -> dict[str, Any]:
-    """As JSON values."""
-    return {
-        "id": change.id,
-        "text": change.text,
-        "kind": change.kind,
-        "loop": change.loop or None,
-        "file": change.source.file if change.source else None,
-        "line": change.source.line if change.source else None,
-    }
-
-
-def structure_json(structure: Structure | None) -> dict[str, Any] | None:
-    """As JSON values; None if there is none."""
-    if structure is None:
-        return None
-    return {
-        "parts": [
-            {
-                "part": part.name,
-                "explained": part.explained,
-                "changes": list(map(change_json, part.changes)),
-            }
-            for part in structure.parts
-        ],
-        "unexplained": structure.unexplained,
-        "everywhere": list(map(change_json, structure.everywhere)),
-        "differing_lines": structure.differing_lines,
-        "only_part": structure.only_part,
-    }

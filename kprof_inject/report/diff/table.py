@@ -16,7 +16,8 @@ from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeC
 from kprof_inject.report.diff.matching import Unmatched
 from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
 from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
-from kprof_inject.report.diff.structure import structure_json, structure_lines, structure_of
+from kprof_inject.report.diff.structure import structure_of
+from kprof_inject.report.diff.structure_text import structure_json, structure_lines
 from kprof_inject.report.diff.wording import (
     change_in_cycles,
     change_text,

@@ -15,7 +15,8 @@ from known_sides import ITER_NS, SCOPES, usual
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.report.diff.kernel_diff import diff_captures
-from kprof_inject.report.diff.structure import Structure, structure_lines, structure_of
+from kprof_inject.report.diff.structure import Structure, structure_of
+from kprof_inject.report.diff.structure_text import structure_lines
 from kprof_inject.report.diff.wording import kernel_sentence
 from kprof_inject.timeline.timeline import Timeline
 

@@ -1,0 +1,127 @@
+"""Why a kernel changed, in lines for a reader and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kprof_inject.analysis.structure.changes import Change
+from kprof_inject.capture.model import without_folders
+from kprof_inject.quantities import counted, listed, percent, short_time
+from kprof_inject.report.diff.kernel_diff import KernelDiff
+from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Structure
+
+_MOST_PLACES = 6
+
+
+def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[str]:
+    """What there is to say, in lines: nothing if the code is the same, or is not known."""
+    if structure is None:
+        return
+    if not structure.parts:
+        told = _unlisted(structure.differing_lines)
+        yield f"code: {told}{_all_in(structure.only_part)}" if told else "code: the TTGIR is the same on both sides"
+        return
+    yield "code:" if diff.launch.changed else "code, with no difference in time:"
+    for part in structure.parts:
+        yield f"  {part.name}{_weighed(part, diff.launch.changed and part.name == structure.only_part)}"
+        for text, places in _together(part.changes).items():
+            yield f"    {text}{_at(places)}"
+    if structure.unexplained is not None and structure.only_part != WHOLE:
+        where = "in what recording adds or hides" if structure.only_part else "elsewhere, or in what recording adds"
+        yield f"  {where}: {percent(structure.unexplained)} of the change"
+    if structure.everywhere:
+        told = "; ".join(change.text for change in structure.everywhere)
+        yield f"  every part's time includes what acts everywhere: {told}"
+
+
+def _unlisted(differing: int) -> str:
+    """What is told of lines that differ where no change was found; empty if none does."""
+    lines = counted(differing, "line")
+    return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
+
+
+def _all_in(part: str | None) -> str:
+    if part is None or part == WHOLE:
+        return ""
+    return f", all {part}" if part == OUTSIDE else f", all in {part}"
+
+
+def _together(changes: Sequence[Change]) -> dict[str, list[str]]:
+    """What the same happened to, with all its places."""
+    found: dict[str, list[str]] = {}
+    for change in changes:
+        places = found.setdefault(change.text, [])
+        if change.source:
+            places.append(without_folders(f"{change.source.file}:{change.source.line}"))
+    return found
+
+
+def _at(places: Sequence[str]) -> str:
+    return f" ({listed(list(dict.fromkeys(places)), _MOST_PLACES)})" if places else ""
+
+
+def _weighed(part: ChangedPart, is_all: bool) -> str:
+    means = [
+        f"{scope.name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
+        for scope in part.scopes
+        if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
+    ]
+    explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
+    if is_all and part.name == WHOLE:
+        explained = ["all of the change, as the code is the same"]
+    elif is_all:
+        shown = [f"records show {share} there" for share in explained]
+        explained = ["all of the change, as the code differs nowhere else", *shown]
+    told = [*explained, *means[:1]]
+    return f": {'; '.join(told)}" if told else ""
+
+
+def change_lines(found: ModuleChanges) -> Iterator[str]:
+    """Of changes that no times belong to."""
+    if not found.changes:
+        same = "the TTGIR is the same, apart from records" if found.records_differ else "the TTGIR is the same"
+        yield _unlisted(found.differing_lines) or same
+    for text, places in _together(found.changes).items():
+        yield f"{text}{_at(places)}"
+
+
+def changes_json(found: ModuleChanges) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "changes": list(map(change_json, found.changes)),
+        "differing_lines": found.differing_lines,
+        "records_differ": found.records_differ,
+    }
+
+
+def change_json(change: Change) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "id": change.id,
+        "text": change.text,
+        "kind": change.kind,
+        "loop": change.loop or None,
+        "file": change.source.file if change.source else None,
+        "line": change.source.line if change.source else None,
+    }
+
+
+def structure_json(structure: Structure | None) -> dict[str, Any] | None:
+    """As JSON values; None if there is none."""
+    if structure is None:
+        return None
+    return {
+        "parts": [
+            {
+                "part": part.name,
+                "explained": part.explained,
+                "changes": list(map(change_json, part.changes)),
+            }
+            for part in structure.parts
+        ],
+        "unexplained": structure.unexplained,
+        "everywhere": list(map(change_json, structure.everywhere)),
+        "differing_lines": structure.differing_lines,
+        "only_part": structure.only_part,
+    }
