@@ -8,8 +8,8 @@ For each pair the comparison of the two modules has to name the change, at its s
 else; and what was edited has to compile for an H100. That much needs no GPU, and is all of ``--structure-only``.
 On an H100, both sides are then profiled in turn, as ``compare`` does it, the changed one with Triton's own override.
 Where the time changed for sure, at least 80 % of that has to be attributed to where the change was named: by what
-records show there, or because nothing else differs, and then their share is in brackets. The exit code is 1 if a pair fails.
-Needs Triton 3.6.
+records show there, or because nothing else differs, and then their share is in brackets. The exit code is 1 if a pair
+fails. Needs Triton 3.6.
 """
 
 from __future__ import annotations

@@ -208,12 +208,14 @@ def explained(kernel: Mapping[str, Any]) -> Iterator[str]:
         return
     for part in structure["parts"]:
         share = "" if part["explained"] is None else f" ({100 * part['explained']:.0f} % of the change)"
+        if share and part["part"] == structure["only_part"]:
+            share = " (all of the change)"
         texts = dict.fromkeys(
             f"{change['text']}{'' if change['line'] is None else ' (line ' + str(change['line']) + ')'}"
             for change in part["changes"]
         )
         yield f"{part['part']}{share}: {'; '.join(texts)}"
-    if structure["unexplained"] is not None:
+    if structure["unexplained"] is not None and not structure["only_part"]:
         yield f"elsewhere: {100 * structure['unexplained']:.0f} % of the change"
 
 
