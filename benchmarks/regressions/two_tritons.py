@@ -207,16 +207,25 @@ def explained(kernel: Mapping[str, Any]) -> Iterator[str]:
         yield f"no change was found; {differing} lines of TTGIR differ" if differing else "the TTGIR is the same"
         return
     for part in structure["parts"]:
-        share = "" if part["explained"] is None else f" ({100 * part['explained']:.0f} % of the change)"
-        if share and part["part"] == structure["only_part"]:
-            share = " (all of the change)"
         texts = dict.fromkeys(
             f"{change['text']}{'' if change['line'] is None else ' (line ' + str(change['line']) + ')'}"
             for change in part["changes"]
         )
-        yield f"{part['part']}{share}: {'; '.join(texts)}"
+        yield f"{part['part']}{share_text(part, structure)}: {'; '.join(texts)}"
     if structure["unexplained"] is not None and not structure["only_part"]:
         yield f"elsewhere: {100 * structure['unexplained']:.0f} % of the change"
+
+
+def share_text(part: Mapping[str, Any], structure: Mapping[str, Any]) -> str:
+    if part["explained"] is None:
+        return ""
+    if part["part"] == structure["only_part"]:
+        return " (all of the change)"
+    share = f"{100 * part['explained']:.0f} % of the change"
+    is_whole = any(change in part["changes"] for change in structure["everywhere"])
+    return (
+        f" ({share}, by this or by what acts everywhere)" if structure["everywhere"] and not is_whole else f" ({share})"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -44,7 +44,7 @@ class ChangedPart:
 class Structure:
     """``unexplained`` is the part of the launch's change that lies where no code changed, None as above;
     ``differing_lines`` counts those of the TTGIR, whether or not a change was found in them. ``everywhere`` is what
-    changed in the kernel as a whole and acts also where a part has changes of its own: times cannot tell them apart.
+    changed in the kernel as a whole, of itself, and acts also where a part has changes: times cannot tell them apart.
     ``only_part`` names the part that has all that differs: the launch's change comes of it, wherever its time is seen.
     None if several have, or anything differs that could act elsewhere."""
 
@@ -77,7 +77,7 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     for change in (*whole_changes(diff, modules[0], modules[1]), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
     of_whole = by_part.get(WHOLE, [])
-    acting = tuple(change for change in of_whole if acts_everywhere(change))
+    acting = [change for change in of_whole if acts_everywhere(change)]
     whole = places.rest(by_part) if acting else ((), None)
     parts = [
         ChangedPart(name, tuple(found), *(whole if name == WHOLE else places.weight(name)))
@@ -89,7 +89,8 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     differing = differing_lines(modules[0], modules[1])
     others = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
     only = _only(others, of_whole) if is_same_work(diff) else None
-    return Structure(tuple(parts), unexplained, differing.count, acting if has_others else (), only)
+    everywhere = tuple(filter(is_cause, acting)) if has_others else ()
+    return Structure(tuple(parts), unexplained, differing.count, everywhere, only)
 
 
 def _only(parts: Set[str], of_whole: Sequence[Change]) -> str | None:

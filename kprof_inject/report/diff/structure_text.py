@@ -24,15 +24,12 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
         return
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
-        yield f"  {part.name}{_weighed(part, diff.launch.changed and part.name == structure.only_part)}"
+        yield f"  {part.name}{_weighed(part, structure, diff.launch.changed)}"
         for text, places in _together(part.changes).items():
             yield f"    {text}{_at(places)}"
     if structure.unexplained is not None and structure.only_part != WHOLE:
         where = "in what recording adds or hides" if structure.only_part else "elsewhere, or in what recording adds"
         yield f"  {where}: {percent(structure.unexplained)} of the change"
-    if structure.everywhere:
-        told = "; ".join(change.text for change in structure.everywhere)
-        yield f"  every part's time includes what acts everywhere: {told}"
 
 
 def _unlisted(differing: int) -> str:
@@ -61,15 +58,18 @@ def _at(places: Sequence[str]) -> str:
     return f" ({listed(list(dict.fromkeys(places)), _MOST_PLACES)})" if places else ""
 
 
-def _weighed(part: ChangedPart, is_all: bool) -> str:
+def _weighed(part: ChangedPart, structure: Structure, has_changed: bool) -> str:
     means = [
         f"{scope.name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
     explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
+    is_all = has_changed and part.name == structure.only_part
     if is_all and part.name == WHOLE:
         explained = ["all of the change, as the code is the same"]
+    elif explained and structure.everywhere and part.name != WHOLE:
+        explained = [f"{explained[0]}, by this or by what changed in {WHOLE}"]
     elif is_all:
         shown = [f"records show {share} there" for share in explained]
         explained = ["all of the change, as the code differs nowhere else", *shown]
