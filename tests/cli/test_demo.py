@@ -50,7 +50,13 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     assert "\nLIMIT  the tensor cores (at least 72.5 % of peak, 85.9 % in loop[0])" in second
     assert "\nB is 31.3 % ± 3.4 faster; median run time 25.344 µs → 17.152 µs without records\n" in changed
     # The loop has waits of the same name as one outside of it.
-    assert "\n  loop[0]: 124.9 % of the change\n    load: now pipelined" in changed
+    assert (
+        "\n  loop[0]: 124.9 % of the change\n"
+        "    busiest unit: shared memory and L1, at least 79.6 % of its peak → tensor cores, 85.9 %\n"
+        "    copied ahead: nothing → 131.1 kB per SM\n"
+        "    recorded waits: 260 ns → 42 ns in an iteration\n"
+        "    load: now pipelined"
+    ) in changed
 
     # The launch and the call that made it; 256 CTAs of 4 warps, 16 steps along K, and three waits before and after.
     events = json.loads((folder / "ws/trace.json").read_text())["traceEvents"]

@@ -45,6 +45,14 @@ class ExecutedKernel:
     module: Module
     operations: tuple[Counted, ...]
 
+    def of_loop(self, loop: Operation) -> list[Counted]:
+        """The operations of a loop, and not of one in it."""
+        return [
+            one
+            for one in self.operations
+            if next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None) is loop
+        ]
+
 
 def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
     """Raises ``KprofError`` if the module cannot be read. Without a ``summary``, iterations that were recorded are not

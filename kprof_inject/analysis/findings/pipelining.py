@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.analysis.evaluation.accesses import Access
-from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel
+from kprof_inject.analysis.evaluation.executions import ExecutedKernel
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.flights.copied_ahead import CopiedAhead, copied_ahead
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, percent, size_text
 from kprof_inject.ttgir.copy_groups import CopyPipeline, copy_pipelines
-from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.nodes import Module
 
 # A loop that is nearer to its roof has little to win by earlier loads.
 _AT_ROOF = 0.75
@@ -33,7 +34,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     pipelines = {pipeline.loop: pipeline for pipeline in copy_pipelines(evidence.ran.module)}
     for loop in (one for one in evidence.ran.module.walk() if one.traits.is_loop):
-        inside = _inside(evidence.ran, loop)
+        inside = evidence.ran.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
         loads = [(one.line, one.access) for one in inside if one.access and _is_large_load(one.access)]
@@ -49,15 +50,6 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         share = (1 - roof.part) * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
             yield _of_loads(evidence, roof, share, loads) if loads else _of_copies(roof, share)
-
-
-def _inside(ran: ExecutedKernel, loop: Operation) -> list[Counted]:
-    """The operations of a loop, and not of one in it."""
-    return [
-        one
-        for one in ran.operations
-        if next((owner for owner in one.operation.ancestors() if owner.traits.is_loop), None) is loop
-    ]
 
 
 def _is_large_load(access: Access) -> bool:
@@ -93,36 +85,31 @@ def _of_copies(roof: Roof, share: float) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Copies:
-    """What a pipelined loop copies ahead. A copy takes as long as ``iterations_of_copy`` that do not wait."""
+class _Wanted:
+    """A copy takes as long as ``iterations_of_copy`` that do not wait, and a CTA's shared memory has ``room_bytes``."""
 
-    depth: int
-    stage_bytes: int
-    ctas_per_sm: int
+    copies: CopiedAhead
     iterations_of_copy: float
     room_bytes: int
-    """In a CTA's shared memory, for more stages."""
 
     @property
     def more(self) -> int:
         """As many stages as it takes for no iteration to wait, or as there is room for."""
-        return min(math.ceil(self.iterations_of_copy) - self.depth, self.room_bytes // max(self.stage_bytes, 1))
-
-    def in_flight_bytes(self, depth: int) -> int:
-        """Of the CTAs of an SM."""
-        return depth * self.stage_bytes * self.ctas_per_sm
+        missing = math.ceil(self.iterations_of_copy) - self.copies.depth
+        return min(missing, self.room_bytes // max(self.copies.stage_bytes, 1))
 
     @property
     def advice(self) -> str:
+        stage_bytes = self.copies.stage_bytes
         if not self.more:
             return (
                 f"smaller tiles, or a smaller step along the loop, and then more stages (num_stages): a CTA's shared "
-                f"memory has no room for another stage of {size_text(self.stage_bytes)}"
+                f"memory has no room for another stage of {size_text(stage_bytes)}"
             )
         return (
             f"{counted(self.more, 'more stage')} (num_stages): a copy takes as long as {self.iterations_of_copy:.1f} "
-            f"iterations that do not wait; {size_text(self.in_flight_bytes(self.depth + self.more))} in flight, for "
-            f"{size_text(self.more * self.stage_bytes)} more shared memory per CTA"
+            f"iterations that do not wait; {size_text(self.copies.bytes_per_sm(self.more))} in flight, for "
+            f"{size_text(self.more * stage_bytes)} more shared memory per CTA"
         )
 
 
@@ -137,7 +124,7 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         waited = _waited(evidence, evidence.ran.module, pipeline)
         if waited is None or waited < _LEAST_WAITING:
             continue
-        copies = _copies(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
+        wanted = _wanted(evidence, evidence.ran, pipeline, max(1 - waited, roof.part))
         share = waited * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
             yield Finding(
@@ -146,30 +133,24 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
                 share=share,
                 text=f"{roof.scope} spends {percent(waited)} of its time waiting for copies issued "
                 f"{counted(pipeline.depth, 'iteration')} ahead: "
-                f"{size_text(copies.in_flight_bytes(copies.depth))} in flight per SM is too little",
-                advice=copies.advice,
+                f"{size_text(wanted.copies.bytes_per_sm())} in flight per SM is too little",
+                advice=wanted.advice,
                 figures={
                     "waiting": waited,
                     "depth": pipeline.depth,
-                    "more_stages": copies.more,
-                    "bytes_in_flight_per_sm": copies.in_flight_bytes(copies.depth),
-                    "stage_bytes": copies.stage_bytes,
+                    "more_stages": wanted.more,
+                    "bytes_in_flight_per_sm": wanted.copies.bytes_per_sm(),
+                    "stage_bytes": wanted.copies.stage_bytes,
                 },
             )
 
 
-def _copies(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _Copies:
+def _wanted(evidence: Evidence, ran: ExecutedKernel, pipeline: CopyPipeline, busy: float) -> _Wanted:
     """``busy`` is which part of its time the loop needs at least: all but the waits, and no less than its busiest unit.
     A copy is issued ``depth`` iterations ahead, and there when the wait for it ends."""
     kernel = evidence.timeline.launch.kernel
     room_bytes = limits_of(kernel.target).cta_shared_bytes - (kernel.clean.shared_bytes or 0)
-    return _Copies(
-        pipeline.depth,
-        _copied_bytes(ran, pipeline),
-        kernel.clean.ctas_per_sm or 1,
-        pipeline.depth / busy,
-        max(room_bytes, 0),
-    )
+    return _Wanted(copied_ahead(ran, kernel, pipeline), pipeline.depth / busy, max(room_bytes, 0))
 
 
 def _waited(evidence: Evidence, module: Module, pipeline: CopyPipeline) -> float | None:
@@ -183,9 +164,3 @@ def _waited(evidence: Evidence, module: Module, pipeline: CopyPipeline) -> float
         elif scope.lines == (first, last):
             loops_ns += int(found.warps.totals_ns.sum())
     return waits_ns / loops_ns if waits_ns and loops_ns else None
-
-
-def _copied_bytes(ran: ExecutedKernel, pipeline: CopyPipeline) -> int:
-    """By a CTA, for one iteration."""
-    accesses = (one.access for one in _inside(ran, pipeline.loop))
-    return sum(access.whole_bytes for access in accesses if access and access.form.passes_by_l1)

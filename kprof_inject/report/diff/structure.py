@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
+from kprof_inject.analysis.loop_figures import LaunchLoops, LoopFigures
 from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of
@@ -17,6 +18,7 @@ from kprof_inject.files import read_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import code_of
 from kprof_inject.report.diff.whole_changes import acts_everywhere, is_cause, is_same_work, whole_changes
+from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -32,12 +34,14 @@ _ALIAS = re.compile(r"(#[\w$.-]+) *=")
 class ChangedPart:
     """A loop of B, what stands outside of loops, or the kernel as a whole, with all that changed in it. ``explained``
     is its part of the launch's change, None if the launch did not change or that is not known. What changed in the
-    kernel as a whole, and acts everywhere, explains what the code takes that is the same."""
+    kernel as a whole, and acts everywhere, explains what the code takes that is the same. ``loops`` has the figures of
+    the loop in A and in B, None of what is no loop, or is on one side alone."""
 
     name: str
     changes: tuple[Change, ...]
     scopes: tuple[ScopeChange, ...]
     explained: float | None
+    loops: tuple[LoopFigures, LoopFigures] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class ModuleChanges:
     records_differ: bool
 
 
+@lru_cache(maxsize=16)  # each view of a comparison asks for it
 def structure_of(diff: KernelDiff) -> Structure | None:
     """What changed in the code, where it weighs most first; None if a side has no module, or one that cannot be
     read."""
@@ -78,12 +83,7 @@ def structure_of(diff: KernelDiff) -> Structure | None:
         by_part.setdefault(places.part_of(change), []).append(change)
     of_whole = by_part.get(WHOLE, [])
     acting = [change for change in of_whole if acts_everywhere(change)]
-    whole = places.rest(by_part) if acting else ((), None)
-    parts = [
-        ChangedPart(name, tuple(found), *(whole if name == WHOLE else places.weight(name)))
-        for name, found in by_part.items()
-    ]
-    parts.sort(key=lambda part: -(part.explained or 0.0))
+    parts = sorted(_parts(places, by_part, bool(acting)), key=lambda part: -(part.explained or 0.0))
     unexplained = places.unexplained([part.explained for part in parts])
     has_others = any(part.explained is not None for part in parts if part.name != WHOLE)
     differing = differing_lines(modules[0], modules[1])
@@ -93,11 +93,24 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     return Structure(tuple(parts), unexplained, differing.count, everywhere, only)
 
 
+def _parts(places: _Places, by_part: Mapping[str, Sequence[Change]], whole_acts: bool) -> Iterator[ChangedPart]:
+    for name, found in by_part.items():
+        if name != WHOLE:
+            yield ChangedPart(name, tuple(found), *places.weight(name), places.loops(name))
+        else:
+            yield ChangedPart(name, tuple(found), *(places.rest(by_part) if whole_acts else ((), None)))
+
+
 def _only(parts: Set[str], of_whole: Sequence[Change]) -> str | None:
     """``parts`` have lines that differ, or changes of their own."""
     acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
     places = {*parts, WHOLE} if acts else parts
     return next(iter(places)) if len(places) == 1 else None
+
+
+def _usual(timelines: Sequence[Timeline]) -> Timeline:
+    """The launch with the median span."""
+    return sorted(timelines, key=lambda one: one.last_ns - one.first_ns)[len(timelines) // 2]
 
 
 def _module(kernel: Kernel) -> Module | None:
@@ -179,6 +192,18 @@ class _Places:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
+
+    def loops(self, part: str) -> tuple[LoopFigures, LoopFigures] | None:
+        """The figures of a part that is a loop."""
+        for scope in self._diff.every_scope:
+            if scope.name == part and _is_loop(self._tables[1], scope.index_b):
+                a, b = self._launches
+                return a.figures(scope.index_a), b.figures(scope.index_b)
+        return None
+
+    @cached_property
+    def _launches(self) -> tuple[LaunchLoops, LaunchLoops]:
+        return LaunchLoops(_usual(self._diff.a.timelines)), LaunchLoops(_usual(self._diff.b.timelines))
 
     def rest(self, parts: Container[str]) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The same of the scopes that are in none of these parts."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kprof_inject.analysis.loop_figures import LoopFigures
 from kprof_inject.analysis.structure.changes import Change
 from kprof_inject.capture.model import without_folders
-from kprof_inject.quantities import counted, listed, percent, short_time
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, size_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Structure
 
@@ -25,11 +26,31 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
     yield "code:" if diff.launch.changed else "code, with no difference in time:"
     for part in structure.parts:
         yield f"  {part.name}{_weighed(part, structure, diff.launch.changed)}"
+        if part.loops is not None:
+            yield from (f"    {line}" for line in _of_loops(*part.loops))
         for text, places in _together(part.changes).items():
             yield f"    {text}{_at(places)}"
     if structure.unexplained is not None and structure.only_part != WHOLE:
         where = "in what recording adds or hides" if structure.only_part else "elsewhere, or in what recording adds"
         yield f"  {where}: {percent(structure.unexplained)} of the change"
+
+
+def _of_loops(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
+    """What goes with the change of a loop's time."""
+    if a.unit is not None and b.unit is not None:
+        before, after = percent(a.parts[a.unit]), percent(b.parts[b.unit])
+        if a.unit == b.unit:
+            yield f"busiest unit: {b.unit}, at least {before_and_after(before, after)} of its peak"
+        else:
+            yield f"busiest unit: {a.unit}, at least {before} of its peak → {b.unit}, {after}"
+    if a.ahead_bytes_per_sm != b.ahead_bytes_per_sm:
+        yield f"copied ahead: {_ahead(a)} → {_ahead(b)}"
+    if a.wait_ns is not None and b.wait_ns is not None:
+        yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} in an iteration"
+
+
+def _ahead(loop: LoopFigures) -> str:
+    return f"{size_text(loop.ahead_bytes_per_sm)} per SM" if loop.ahead_bytes_per_sm else "nothing"
 
 
 def _unlisted(differing: int) -> str:
@@ -112,16 +133,18 @@ def structure_json(structure: Structure | None) -> dict[str, Any] | None:
     if structure is None:
         return None
     return {
-        "parts": [
-            {
-                "part": part.name,
-                "explained": part.explained,
-                "changes": list(map(change_json, part.changes)),
-            }
-            for part in structure.parts
-        ],
+        "parts": list(map(_part_json, structure.parts)),
         "unexplained": structure.unexplained,
         "everywhere": list(map(change_json, structure.everywhere)),
         "differing_lines": structure.differing_lines,
         "only_part": structure.only_part,
+    }
+
+
+def _part_json(part: ChangedPart) -> dict[str, Any]:
+    return {
+        "part": part.name,
+        "explained": part.explained,
+        "loops": part.loops and {"a": part.loops[0].to_json(), "b": part.loops[1].to_json()},
+        "changes": list(map(change_json, part.changes)),
     }

@@ -51,8 +51,9 @@ def with_code(
     scopes = tuple(replace(scope, lines=lines) for scope, lines in zip(table.scopes, places, strict=True))
     metadata = {**kernel.metadata, "triton_version": triton}
     clean = KernelResources(**takes, shared_bytes=1000)
-    kernel = replace(kernel, scopes=replace(table, scopes=scopes), clean=clean, metadata=metadata)
-    return [replace(one, launch=replace(one.launch, kernel=kernel)) for one in timelines]
+    table = replace(table, scopes=scopes)
+    kernel = replace(kernel, scopes=table, clean=clean, metadata=metadata)
+    return [replace(one, table=table, launch=replace(one.launch, kernel=kernel)) for one in timelines]
 
 
 def compared(
@@ -83,6 +84,12 @@ def test_what_changed_in_a_loop_explains_what_the_loop_lost(tmp_path: Path) -> N
     found = compared(tmp_path, one_stage_less(TEXT))
     assert told(found) == {"loop[0]": pytest.approx(1, abs=0.05)}
     assert found.unexplained == pytest.approx(0, abs=0.05)
+    (loops,) = (part.loops for part in found.parts)
+    assert loops is not None
+    # In each iteration, it copies 128x64 and 64x128 halves.
+    assert [loop.ahead_bytes_per_sm for loop in loops] == [2 * 32_768, 32_768]
+    # No wait was recorded, and nobody knows the device.
+    assert [(loop.wait_ns, loop.unit) for loop in loops] == [(None, None)] * 2
 
 
 def test_spills_explain_what_is_lost_where_the_code_is_the_same(tmp_path: Path) -> None:
