@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TypeVar
@@ -71,9 +72,15 @@ _Setting = TypeVar("_Setting")
     "--arg", "arguments", multiple=True, metavar="TEXT", help="A program argument that only B gets. Repeatable."
 )
 @click.option(
+    "--values",
+    "values_text",
+    metavar="NAME=V1,V2,...",
+    help="A value for each side, A's first: of an environment variable, or of an option of the program (--NAME).",
+)
+@click.option(
     "--bisect",
     is_flag=True,
-    help="With three or more --python or --triton: find the first that is slower than A, and explain it.",
+    help="With three or more --python, --triton or --values: find the first that is slower than A, and explain it.",
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="Runs of each side.")
 @at_option
@@ -100,6 +107,7 @@ def command(
     tritons: tuple[Path, ...],
     environment: tuple[str, ...],
     arguments: tuple[str, ...],
+    values_text: str | None,
     bisect: bool,
     rounds: int,
     selectors: tuple[str, ...],
@@ -113,12 +121,19 @@ def command(
 ) -> None:
     """Profile PROGRAM under two settings in turn, and report what changed from A to B, and why.
 
-    The sides differ in interpreter, Triton, environment or program arguments. Each has its own workspace."""
+    The sides differ in interpreter, Triton, environment or program arguments. Each has its own workspace.
+
+    \b
+    Examples:
+      kprof-inject compare --triton t360 --triton t390 -- train.py
+      kprof-inject compare --values --num-stages=4,3,2,1 --bisect -- matmul.py
+    """
     parse_selectors(selectors)
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
     require_startable(program)
-    sides = _sides(folder, pythons, tritons, _variables(environment), arguments, bisect=bisect)
+    settings = Settings(pythons, tritons, _variables(environment), arguments, _values(values_text))
+    sides = settings.sides(folder, bisect=bisect)
     require_usable(sides)
     runs = Rounds(rounds, selectors, kernel, launches, program)
     try:
@@ -176,32 +191,56 @@ def _variables(texts: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _sides(
-    folder: Path,
-    pythons: Sequence[str],
-    tritons: Sequence[Path],
-    variables: dict[str, str],
-    arguments: tuple[str, ...],
-    *,
-    bisect: bool,
-) -> list[Side]:
-    """A and B, or, to be bisected, all that were named, in their order."""
-    most = max(len(pythons), len(tritons), 2)
-    if not (pythons or tritons or variables or arguments):
-        raise click.UsageError("A and B are the same: give --python, --triton, --env or --arg")
-    if most > 2 and not bisect:
-        raise click.UsageError(f"there are {most} settings: give --bisect to find the first that is slower")
-    if bisect and most < 3:
-        raise click.UsageError("--bisect needs at least three --python or --triton")
-    sides = []
-    for number in range(most):
-        python, triton = _of_side(pythons, number, most), _of_side(tritons, number, most)
+def _values(text: str | None) -> tuple[tuple[str, str], ...]:
+    """The name with each of its values."""
+    if text is None:
+        return ()
+    name, _, values = text.partition("=")
+    found = tuple((name, value) for value in values.split(","))
+    if not name or len(found) < 2:
+        raise KprofError(
+            f"cannot read the values {text!r}",
+            hint="name at least two: --values NAME=V1,V2 of a variable, or --values --NAME=V1,V2 of an option",
+            exit_code=2,
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the sides differ in, as the options say it. ``variables`` and ``arguments`` are of all sides but A."""
+
+    pythons: Sequence[str]
+    tritons: Sequence[Path]
+    variables: Mapping[str, str]
+    arguments: tuple[str, ...]
+    values: Sequence[tuple[str, str]]
+
+    def sides(self, folder: Path, *, bisect: bool) -> list[Side]:
+        """A and B, or, to be bisected, all that were named, in their order."""
+        most = max(len(self.pythons), len(self.tritons), len(self.values), 2)
+        if not (self.pythons or self.tritons or self.variables or self.arguments or self.values):
+            raise click.UsageError("A and B are the same: give --python, --triton, --env, --arg or --values")
+        if self.values and len(self.values) != most:
+            raise click.UsageError(f"--values has {len(self.values)} values for {most} sides")
+        if most > 2 and not bisect:
+            raise click.UsageError(f"there are {most} settings: give --bisect to find the first that is slower")
+        if bisect and most < 3:
+            raise click.UsageError("--bisect needs at least three --python or --triton, or three --values")
+        return [self._side(folder, number, most) for number in range(most)]
+
+    def _side(self, folder: Path, number: int, most: int) -> Side:
+        python, triton = _of_side(self.pythons, number, most), _of_side(self.tritons, number, most)
+        variables, arguments = (dict(self.variables), self.arguments) if number else ({}, ())
+        value = self.values[number] if self.values else None
+        if value and value[0].startswith("-"):
+            arguments += value
+        elif value:
+            variables[value[0]] = value[1]
         letter = ascii_uppercase[number] if number < len(ascii_uppercase) else f"side {number + 1}"
-        told = ", ".join(str(setting) for setting in (python, triton) if setting)
-        own = (variables, arguments) if number else ({}, ())
+        told = ", ".join(str(one) for one in (python, triton, value and "=".join(value)) if one)
         name = f"{letter} ({told})" if told else letter
-        sides.append(Side(name, folder / letter, python or sys.executable, triton and triton.absolute(), *own))
-    return sides
+        return Side(name, folder / letter, python or sys.executable, triton and triton.absolute(), variables, arguments)
 
 
 def _of_side(settings: Sequence[_Setting], number: int, most: int) -> _Setting | None:

@@ -10,6 +10,7 @@ import pytest
 from command_line import CommandLine
 from programs.child import Ended, clean_environment, fake_gpu_path, run_child
 
+from kprof_inject.cli.compare import Settings
 from kprof_inject.pipeline.sides import first_slower
 
 PROGRAM = """
@@ -34,7 +35,7 @@ def compare(folder: Path, *words: str) -> Ended:
 
 
 def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
-    words = ("--env", "LONGER=4000", "--at", "func", "--fail-above", "5%", "--json")
+    words = ("--values", "LONGER=0,4000", "--at", "func", "--fail-above", "5%", "--json")
     ended = compare(tmp_path, *words)
     assert ended.exit_code == 1
     (kernel,) = json.loads(ended.stdout)["kernels"]
@@ -43,7 +44,8 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
     assert [change["text"] for change in part["changes"]] == ["argument n 1, 2, 3, 4, … → 4001, 4002, 4003, 4004, …"]
     assert (kernel["structure"]["only_part"], kernel["structure"]["differing_lines"]) == (part["part"], 0)
     assert ended.stderr.count("the program's own output") == 4
-    assert "kprof-inject: A: round 1 of 1" in ended.stderr and "kprof-inject: B: round 1 of 1" in ended.stderr
+    assert "kprof-inject: A (LONGER=0): round 1 of 1" in ended.stderr
+    assert "kprof-inject: B (LONGER=4000): round 1 of 1" in ended.stderr
     assert "next: " not in ended.stderr
     assert "--fail-above 5%: scale is slower by more than 5 %" in ended.stderr
     assert sorted(path.name for path in (tmp_path / "kprof_compare").iterdir()) == ["A", "B"]
@@ -59,6 +61,9 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
         (["--triton", "nowhere"], "pip install --no-deps --target"),
         (["--python", "./nowhere"], "cannot start ./nowhere: No such file or directory"),
         (["--env", "A=1", "--launches", "many"], "cannot read the launches 'many'"),
+        (["--values", "A=1"], "--values NAME=V1,V2 of a variable, or --values --NAME=V1,V2 of an option"),
+        (["--values", "--stages=1,2,3"], "give --bisect to find the first that is slower"),
+        (["--values", "A=1,2", "--triton", "a", "--triton", "b", "--triton", "c"], "--values has 2 values for 3 sides"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_runs(
@@ -79,6 +84,16 @@ def test_a_side_that_fails_has_told_its_error_itself(tmp_path: Path) -> None:
     assert ended.exit_code == 1
     assert ended.errors() == ["error: the program never imported Triton"]
     assert ended.stderr.splitlines()[-1] == "kprof-inject: A ended with exit code 1; its own messages are above"
+
+
+def test_each_side_has_its_value_and_all_but_the_first_what_is_b_s(tmp_path: Path) -> None:
+    values = [("--stages", "3"), ("--stages", "2"), ("--stages", "1")]
+    a, b, c = Settings((), (), {"N": "1"}, ("--long",), values).sides(tmp_path, bisect=True)
+    assert [side.name for side in (a, b, c)] == ["A (--stages=3)", "B (--stages=2)", "C (--stages=1)"]
+    assert (a.environment, a.arguments) == ({}, ("--stages", "3"))
+    assert (c.environment, c.arguments) == ({"N": "1"}, ("--long", "--stages", "1"))
+    a, b = Settings((), (), {}, (), [("WIDE", "0"), ("WIDE", "1")]).sides(tmp_path, bisect=False)
+    assert [side.environment for side in (a, b)] == [{"WIDE": "0"}, {"WIDE": "1"}]
 
 
 @pytest.mark.parametrize("first", range(1, 9))
