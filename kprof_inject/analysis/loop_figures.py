@@ -72,7 +72,7 @@ def _ran(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel | None:
 
 
 def _wait_ns(table: ScopeTable, summary: LaunchSummary, loop: int) -> float | None:
-    inside = [index for index in range(len(table.scopes)) if _is_inside(table, index, loop)]
+    inside = [index for index in range(len(table.scopes)) if loop in table.around(index)]
     waits = [index for index in inside if is_wait(table.scopes[index]) and summary.scopes[index].count]
     if not waits:
         return None
@@ -80,11 +80,3 @@ def _wait_ns(table: ScopeTable, summary: LaunchSummary, loop: int) -> float | No
     # Without records of iterations, the wait that is reached most often counts them.
     count = max(summary.scopes[index].count for index in iterations or waits)
     return sum(summary.scopes[index].total_ns or 0 for index in waits) / count if count else None
-
-
-def _is_inside(table: ScopeTable, index: int, loop: int) -> bool:
-    while index >= 0:
-        if index == loop:
-            return True
-        index = table.scopes[index].parent
-    return False

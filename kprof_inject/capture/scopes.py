@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -92,6 +93,11 @@ class ScopeTable:
             if scope.kind == ScopeKind.FUNCTION and "@" not in (scope.label or scope.name)
         )
         return next(bodies, None)
+
+    def around(self, index: int) -> Iterator[int]:
+        """The scopes that one stands in, the innermost first."""
+        while (index := self.scopes[index].parent) >= 0:
+            yield index
 
     @property
     def most_tags(self) -> int:

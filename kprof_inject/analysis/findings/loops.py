@@ -41,14 +41,9 @@ def _recorded(table: ScopeTable, *kinds: str) -> bool:
 
 def loops_around(table: ScopeTable) -> frozenset[int]:
     """The loops and iterations in which there is another of these."""
-    found: set[int] = set()
-    for scope in table.scopes:
-        around = scope.parent if scope.kind in LOOPS else -1
-        while around >= 0:
-            if table.scopes[around].kind in LOOPS:
-                found.add(around)
-            around = table.scopes[around].parent
-    return frozenset(found)
+    inner = [index for index, scope in enumerate(table.scopes) if scope.kind in LOOPS]
+    outer = (around for index in inner for around in table.around(index))
+    return frozenset(index for index in outer if table.scopes[index].kind in LOOPS)
 
 
 def unrecorded_before(table: ScopeTable, index: int) -> str | None:

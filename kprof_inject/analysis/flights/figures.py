@@ -113,9 +113,6 @@ def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[R
     if not groups.size:
         return None
     most = int(np.bincount(groups["scope"]).argmax())
-    around, named = [], {roof.scope: roof for roof in roofs}
-    index = timeline.table.scopes[most].parent
-    while index >= 0:
-        around.append(timeline.table.scopes[index].name)
-        index = timeline.table.scopes[index].parent
+    named = {roof.scope: roof for roof in roofs}
+    around = (timeline.table.scopes[index].name for index in timeline.table.around(most))
     return next((named[name] for name in around if name in named), None)

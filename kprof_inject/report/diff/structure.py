@@ -12,7 +12,7 @@ from kprof_inject.analysis.loop_figures import LaunchLoops, LoopFigures
 from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange
@@ -141,13 +141,14 @@ class _Places:
     def __init__(self, diff: KernelDiff, a: Module, b: Module) -> None:
         self._diff = diff
         self._modules = a, b
-        self._tables = diff.a.kernel.scopes.scopes, diff.b.kernel.scopes.scopes
+        self._tables = diff.a.kernel.scopes, diff.b.kernel.scopes
         # A's loops by the names that they have in B.
         matched = {change.index_a: change.name for change in diff.every_scope}
-        self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0])]
-        loops = [_loop_of(self._tables[1], index) for index in range(len(self._tables[1]))]
+        self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0].scopes)]
+        table = self._tables[1]
+        loops = [_loop_of(table, index) for index in range(len(table.scopes))]
         # By index: several scopes may have one name.
-        self._part_of_scope = [self._tables[1][loop].name if loop is not None else OUTSIDE for loop in loops]
+        self._part_of_scope = [table.scopes[loop].name if loop is not None else OUTSIDE for loop in loops]
 
     def part_of(self, change: Change) -> str:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
@@ -181,12 +182,12 @@ class _Places:
         table = self._tables[side]
         inside = [
             index
-            for index, scope in enumerate(table)
+            for index, scope in enumerate(table.scopes)
             if _is_loop(table, index) and scope.lines and scope.lines[0] <= line <= scope.lines[1]
         ]
         if not inside:
             return OUTSIDE
-        return table[inside[-1]].name if side else self._renamed[inside[-1]]
+        return table.scopes[inside[-1]].name if side else self._renamed[inside[-1]]
 
     def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
@@ -216,19 +217,17 @@ class _Places:
         return None if known is None else 1 - sum(weight or 0.0 for weight in weights)
 
 
-def _is_loop(table: Sequence[ScopeInfo], index: int) -> bool:
+def _is_loop(table: ScopeTable, index: int) -> bool:
     """Whether a scope stands for a loop: iterations do where the loop around them was not recorded."""
-    scope = table[index]
+    scope = table.scopes[index]
     if scope.kind != ScopeKind.ITERATION:
         return scope.kind == ScopeKind.LOOP
-    return scope.parent < 0 or table[scope.parent].kind != ScopeKind.LOOP
+    return scope.parent < 0 or table.scopes[scope.parent].kind != ScopeKind.LOOP
 
 
-def _loop_of(table: Sequence[ScopeInfo], index: int) -> int | None:
+def _loop_of(table: ScopeTable, index: int) -> int | None:
     """The innermost loop around a scope, itself included."""
-    while index >= 0 and not _is_loop(table, index):
-        index = table[index].parent
-    return index if index >= 0 else None
+    return next((one for one in (index, *table.around(index)) if _is_loop(table, one)), None)
 
 
 def _sum(parts: Sequence[float | None]) -> float | None:

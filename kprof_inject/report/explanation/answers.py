@@ -5,7 +5,7 @@ Errors add up: each is how far the figure may be off for one reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -204,24 +204,18 @@ def _scopes_called(report: LaunchReport, name: str) -> tuple[int, ...]:
             f"{report.summary.kernel} has no scope {name!r}",
             hint=f"{did_you_mean(name, known)}{there}",
         )
-    return tuple(index for index in sorted(called) if not called.intersection(_around(table, index)))
+    return tuple(index for index in sorted(called) if not called.intersection(table.around(index)))
 
 
 def _how_many(scopes: Sequence[int]) -> str:
     return f" ({len(scopes)} scopes)" if len(scopes) > 1 else ""
 
 
-def _around(table: ScopeTable, index: int) -> Iterator[int]:
-    """The scopes that one stands in, from inside."""
-    while (index := table.scopes[index].parent) >= 0:
-        yield index
-
-
 def _inside(table: ScopeTable, scopes: Sequence[int]) -> tuple[int, ...]:
     """These scopes, and all that stand in them."""
     wanted = {*scopes}
     return tuple(
-        index for index in range(len(table.scopes)) if index in wanted or not wanted.isdisjoint(_around(table, index))
+        index for index in range(len(table.scopes)) if index in wanted or not wanted.isdisjoint(table.around(index))
     )
 
 
