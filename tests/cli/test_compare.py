@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from fake_gpu.known_cost import keep_cost
 from programs.child import Ended, fake_gpu_path
 
 from kprof_inject.pipeline.sides import first_slower
+from kprof_inject.workspace import Workspace
 
 PROGRAM = """
 import os, sys
@@ -31,6 +33,8 @@ def compare(folder: Path, *words: str) -> Ended:
 
 
 def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
+    for side in "AB":
+        keep_cost(Workspace.begin(tmp_path / "kprof_compare" / side))
     words = ("--env", "LONGER=4000", "--at", "func", "--fail-above", "5%", "--json")
     ended = compare(tmp_path, *words)
     assert ended.exit_code == 1

@@ -4,7 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fake_runs import FakeRuns, keep_cost
+from fake_gpu.known_cost import keep_cost
+from fake_runs import FakeRuns
 
 from kprof_inject.workspace import Workspace
 

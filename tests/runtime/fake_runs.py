@@ -8,12 +8,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 from command_line import CommandLine
 from fake_gpu.captured import left_out, numbers_in, states_in
 from fake_gpu.device import FakeDevice
@@ -27,7 +26,6 @@ from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.record_costs import CostKey, MeasuredCost, write_costs
 from kprof_inject.runtime.causal_step import CausalStep
 from kprof_inject.runtime.compiler import fresh_jit_caches, wrap_compiler
 from kprof_inject.runtime.launching.capture import LaunchCapture
@@ -37,20 +35,13 @@ from kprof_inject.runtime.process_report import ProcessReport
 from kprof_inject.runtime.recording import RunStep
 from kprof_inject.runtime.run_step import WorkspacePlans, _install_once
 from kprof_inject.runtime.session import Session
-from kprof_inject.workspace import Workspace, read_experiments
+from kprof_inject.workspace import read_experiments
 
 EIGHT_KIB = Mode(buffer_bytes=8192)
 """What a run in this process keeps for each CTA: a ring of 2 KiB for each of four warps."""
 
 LAUNCHES = PROGRAMS / "fake_launches.py"
 REAL_TORCH = python_path(PROGRAMS.parent)
-
-
-def keep_cost(workspace: Workspace) -> None:
-    """What a record costs, as if it had been measured: else each run of a program in the workspace would measure it."""
-    key = CostKey.of("Fake H200", triton.__version__, Mode())
-    cost = MeasuredCost(*astuple(key), 34.0, 34.0, 34.0, 34.0, 34.0, 34.0, 0.0, 1)
-    write_costs(workspace.calibration_folder / "record_costs.json", [cost])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import CommandLine
-from fake_runs import REAL_TORCH, keep_cost
+from fake_gpu.known_cost import keep_cost
+from fake_runs import REAL_TORCH
 
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.torch_trace import TorchTrace
