@@ -16,9 +16,11 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """It makes hundreds of thousands of objects, and no garbage: looking for some is an eighth of its time."""
+    """It makes hundreds of thousands of objects, and no garbage: looking for some is an eighth of its time. Tests, and
+    forks of this process, would look through them again."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()

@@ -56,7 +56,8 @@ def scope_tree(timeline: Timeline) -> list[Node]:
     counts, cycles = np.zeros((2, 0), dtype=np.int64)
     for block in timeline.blocks():
         node, within = places.of(block["scope"], _around(block))
-        duration = np.where(is_instant[block["scope"]], 0, block["duration_cycles"])
+        lasted: _Numbers = block["duration_cycles"]
+        duration = np.where(is_instant[block["scope"]], 0, lasted)
         inside = within >= 0
         # A double holds these sums exactly: they are far from 2 ** 53 cycles.
         by_itself = duration - np.bincount(within[inside], duration[inside], len(block))
@@ -72,9 +73,13 @@ def scope_tree(timeline: Timeline) -> list[Node]:
 
 def _around(block: NDArray[np.void]) -> _Numbers:
     """The place of the innermost scope around each, or -1; the block may lack some of those that ran."""
-    fresh = (np.diff(block["cta"]) != 0) | (np.diff(block["warp"]) != 0)
+    cta: _Numbers = block["cta"]
+    warp_of: _Numbers = block["warp"]
+    start_record: _Numbers = block["start_record"]
+    end_record: _Numbers = block["end_record"]
+    fresh = (np.diff(cta) != 0) | (np.diff(warp_of) != 0)
     warp = np.concatenate((np.zeros(min(len(block), 1), dtype=np.int64), np.cumsum(fresh))) << _WARP_SHIFT
-    return innermost_around(warp + block["start_record"], warp + block["end_record"])
+    return innermost_around(warp + start_record, warp + end_record)
 
 
 def _grown(totals: _Numbers, size: int) -> _Numbers:

@@ -211,8 +211,9 @@ def _rows(launch: Launch, placed: _Placed, units: NDArray[np.void], nesting: Nes
     for side, at in (("start", pairs.start_at), ("end", pairs.end_at)):
         rows[f"{side}_record"] = at - begins
         rows[f"{side}_cycles"] = rows[f"{side}_ns"] = placed.ns[at]
-    rows["duration_cycles"] = rows["duration_ns"] = rows["end_ns"] - rows["start_ns"]
-    rows["self_ns"] = rows["duration_ns"] - within_children(placed.ns, pairs, nesting)
+    duration_ns = placed.ns[pairs.end_at] - placed.ns[pairs.start_at]
+    rows["duration_cycles"] = rows["duration_ns"] = duration_ns
+    rows["self_ns"] = duration_ns - within_children(placed.ns, pairs, nesting)
     if not nesting.is_proper:
         rows["flags"][np.concatenate(crossing(pairs.start_at, pairs.end_at))] = ScopeFlag.CROSSES
     return rows

@@ -213,7 +213,8 @@ class _Sums:
         self._sums = {name: np.zeros(scope_count, dtype=np.int64) for name in names}
 
     def add(self, block: NDArray[np.void]) -> None:
-        raw_ns = block["end_ns"] - block["start_ns"]
+        starts_ns: NDArray[np.int64] = block["start_ns"]
+        raw_ns = block["end_ns"] - starts_ns
         values = {
             "self_ns": block["self_ns"],
             "raw_total_ns": raw_ns,

@@ -263,7 +263,8 @@ class Timeline:
 
     def time_of_warps_ns(self, warps: Collection[int]) -> int:
         """The time of these warps of each CTA, from its begin to its end, summed."""
-        durations = self.ctas["pre_final_ns"] - self.ctas["init_ns"]
+        begins_ns: NDArray[np.int64] = self.ctas["init_ns"]
+        durations = self.ctas["pre_final_ns"] - begins_ns
         return int(durations.sum()) * len(warps)
 
     @property

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from programs.child import Ended, clean_environment, fake_gpu_path, run_child
+from fake_gpu.known_cost import keep_cost
+from programs.child import Ended, fake_gpu_path
 
 from kprof_inject.cli.compare import Settings
 from kprof_inject.pipeline.sides import first_slower
+from kprof_inject.workspace import Workspace
 
 PROGRAM = """
 import os, sys
@@ -29,12 +30,12 @@ print("the program's own output")
 
 def compare(folder: Path, *words: str) -> Ended:
     (folder / "program.py").write_text(PROGRAM)
-    environment = {**clean_environment(folder), "PYTHONPATH": fake_gpu_path()}
-    command = [sys.executable, "-m", "kprof_inject", "compare", "--rounds", "1", *words, "--", "program.py"]
-    return run_child(command, folder, env=environment)
+    return CommandLine(folder, fake_gpu_path())("compare", "--rounds", "1", *words, "--", "program.py")
 
 
 def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
+    for side in "AB":
+        keep_cost(Workspace.begin(tmp_path / "kprof_compare" / side))
     words = ("--values", "LONGER=0,4000", "--at", "func", "--fail-above", "5%", "--json")
     ended = compare(tmp_path, *words)
     assert ended.exit_code == 1
@@ -78,9 +79,7 @@ def test_settings_that_cannot_be_are_refused_before_anything_runs(
 
 def test_a_side_that_fails_has_told_its_error_itself(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print(1)")
-    environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
-    command = [sys.executable, "-m", "kprof_inject", "compare", "--env", "LONGER=1", "--", "program.py"]
-    ended = run_child(command, tmp_path, env=environment)
+    ended = CommandLine(tmp_path, fake_gpu_path())("compare", "--env", "LONGER=1", "--", "program.py")
     assert ended.exit_code == 1
     assert ended.errors() == ["error: the program never imported Triton"]
     assert ended.stderr.splitlines()[-1] == "kprof-inject: A ended with exit code 1; its own messages are above"

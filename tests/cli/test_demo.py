@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
+from fake_gpu.known_cost import keep_cost
 from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
+
+from kprof_inject.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +141,7 @@ for _ in range(int(sys.argv[2])):
 
 def test_with_a_gpu_both_are_profiled(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
+    keep_cost(Workspace.begin(tmp_path / "ws"))
     environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
     ended = run_child([sys.executable, "-c", LIVE], tmp_path, env=environment)
     assert ended.exit_code == 0, ended.stderr

@@ -1,20 +1,13 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
-import triton
+from fake_gpu.known_cost import keep_cost
 from fake_runs import FakeRuns
 
-from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.record_costs import CostKey, MeasuredCost, write_costs
 from kprof_inject.workspace import Workspace
-
-_COST = MeasuredCost(
-    *astuple(CostKey.of("Fake H200", triton.__version__, Mode())), 34.0, 34.0, 34.0, 34.0, 34.0, 34.0, 0.0, 1
-)
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +16,7 @@ def planned_once(tmp_path_factory: pytest.TempPathFactory) -> FakeRuns:
     folder = tmp_path_factory.mktemp("planned")
     runs = FakeRuns(folder, folder / "workspace")
     runs.dump()
-    # Else each test that runs the program would measure it.
-    write_costs(Workspace(runs.workspace).calibration_folder / "record_costs.json", [_COST])
+    keep_cost(Workspace(runs.workspace))
     return runs
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from command_line import CommandLine
 from fake_gpu.captured import left_out, numbers_in, states_in
 from fake_gpu.device import FakeDevice
 from fake_gpu.driver import install
@@ -55,7 +56,7 @@ class FakeRuns:
         return {**clean_environment(self.folder), "PYTHONPATH": self.path}
 
     def kprof(self, *arguments: str | Path) -> Ended:
-        return run_child([sys.executable, "-m", "kprof_inject", *arguments], self.folder, env=self.environment())
+        return CommandLine(self.folder, self.path)(*arguments)
 
     def dump(self) -> Ended:
         """Dump the program, and plan records for all that it has."""

@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 import shutil
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import pytest
 import triton
 from fake_gpu.kernels import RECORD_CYCLES
 from fake_runs import LAUNCHES, FakeRuns
-from programs.child import Ended, fake_gpu_path, run_child
+from programs.child import Ended, fake_gpu_path
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -51,8 +50,7 @@ def runs(fake_runs: FakeRuns) -> FakeRuns:
 def run(runs: FakeRuns, *options: str, gpu: bool = True) -> Ended:
     """A run of the program that ends with ``EXIT_CODE``; after it there is the fake GPU, or none."""
     path = fake_gpu_path(*([TESTS / "fake_gpu" / "startup"] if gpu else []))
-    words = [sys.executable, "-m", "kprof_inject", "run", runs.workspace, "--no-replay", *options, LAUNCHES, "exit"]
-    ended = run_child(words, runs.folder, env={**runs.environment(), "PYTHONPATH": path})
+    ended = replace(runs, path=path).kprof("run", runs.workspace, "--no-replay", *options, LAUNCHES, "exit")
     assert ended.exit_code == EXIT_CODE, ended.stderr
     assert "Traceback" not in ended.stderr
     return ended

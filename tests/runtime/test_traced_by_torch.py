@@ -5,18 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from command_line import CommandLine
+from fake_gpu.known_cost import keep_cost
 from fake_runs import REAL_TORCH
-from programs.child import clean_environment, run_child
 
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
 from kprof_inject.runtime.torch_trace import TorchTrace
+from kprof_inject.workspace import Workspace
 
 PROGRAM = """
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
@@ -83,8 +84,8 @@ def test_a_failure_is_reported_and_goes_no_further(
 def test_profile_traces_the_run_with_records(tmp_path: Path) -> None:
     """There are no kernels in it without a GPU: it cannot be merged, which is said behind the report."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "kprof_inject", "profile", "--torch-profiler", "--no-replay", "--", "program.py"]
-    ended = run_child(command, tmp_path, env={**clean_environment(tmp_path), "PYTHONPATH": REAL_TORCH})
+    keep_cost(Workspace.begin(tmp_path / "kprof_out"))
+    ended = CommandLine(tmp_path, REAL_TORCH)("profile", "--torch-profiler", "--no-replay", "--", "program.py")
     assert ended.exit_code == 1
     assert "scale #2" in ended.stdout
     (path,) = (tmp_path / "kprof_out/captures/001").glob("torch_trace.*.json.gz")

@@ -46,7 +46,9 @@ def pairs_by_barrier(
     told = _completing([_Telling.of(rows[rows["scope"] == scope], one) for scope, one in issues.items()])
     waits = np.concatenate([_waited(rows[rows["scope"] == scope], one) for scope, one in awaits.items()])
     told_key, wait_key = _barriers(told, waits)
-    told_key, wait_key = told_key * MOST_ROWS + told["phase"], wait_key * MOST_ROWS + waits["phase"]
+    told_phase: Numbers = told["phase"]
+    wait_phase: Numbers = waits["phase"]
+    told_key, wait_key = told_key * MOST_ROWS + told_phase, wait_key * MOST_ROWS + wait_phase
     # Of several warps that wait, the first to go on knows.
     order = np.lexsort((waits["end_cycles"], wait_key))
     waits, wait_key = waits[order], wait_key[order]
@@ -88,7 +90,8 @@ class _Telling:
         found["tells"] = issue.tells
         lost_before: dict[int, int] = {}
         for cta in np.unique(found["cta"][~is_whole]).tolist():
-            lost_before[cta] = int(found["start_cycles"][found["cta"] == cta].min())
+            starts_cycles: Numbers = found[found["cta"] == cta]["start_cycles"]
+            lost_before[cta] = int(starts_cycles.min())
         found = found[found["number"] > 0]
         found = found[np.lexsort((found["start_cycles"], found["execution"], found["cta"]))]
         firsts = found[begins_group(group_numbers(found["cta"], found["execution"]))]
@@ -166,7 +169,7 @@ class _Uses:
             found[name] = rows[name]
         of_warp = group_numbers(rows["cta"], rows["warp"])
         number = numbers_in_group(of_warp)
-        segment = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
+        segment: Numbers = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
         lost = self.lengths[segment] - last_of_group(number, of_warp)
         if lost.min(initial=0) < 0:
             raise NotCounted("it ran more often than its loops say")

@@ -54,7 +54,9 @@ def flights_of(timeline: Timeline, found: InFlight, roofs: Sequence[Roof]) -> Fl
     flights = tuple(_flights(timeline, found))
     longest = max((roof.sm_cycles for roof in roofs), default=0)
     carrying = groups[groups["bytes"] > 0]
-    held = float((carrying["bytes"] * (carrying["end_cycles"] - carrying["start_cycles"])).sum())
+    carried: NDArray[np.int64] = carrying["bytes"]
+    starts_cycles: NDArray[np.int64] = carrying["start_cycles"]
+    held = float((carried * (carrying["end_cycles"] - starts_cycles)).sum())
     return Flights(
         flights,
         held / longest if longest else 0.0,
@@ -88,7 +90,8 @@ def _most_at_once(groups: NDArray[np.void]) -> int:
         return 0
     at = np.concatenate([groups["start_cycles"], groups["end_cycles"]])
     sm = np.tile(groups["sm"], 2)
-    change = np.concatenate([groups["bytes"], -groups["bytes"]])
+    carried: NDArray[np.int64] = groups["bytes"]
+    change = np.concatenate([carried, -carried])
     # What ends when something else begins is no longer there.
     order = np.lexsort((change, at, sm))
     return int(np.cumsum(change[order]).max())
@@ -104,7 +107,8 @@ def _needed(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[Roof])
     loop = _loop_around(timeline, groups, roofs)
     if len(blocked) < _LEAST_BLOCKED * len(groups) or loop is None or not loop.part:
         return None
-    latencies_cycles: NDArray[np.int64] = blocked["end_cycles"] - blocked["start_cycles"]
+    starts_cycles: NDArray[np.int64] = blocked["start_cycles"]
+    latencies_cycles = blocked["end_cycles"] - starts_cycles
     return float(groups["bytes"].sum()) / (loop.sm_cycles * loop.part) * float(np.median(latencies_cycles))
 
 

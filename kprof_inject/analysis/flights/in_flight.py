@@ -132,9 +132,11 @@ def _groups(
     blocks = wait["duration_cycles"] > _READY_CYCLES
     found["wait_scope"] = wait["scope"]
     found["record"] = asked["start_record"]
-    found["end_cycles"] = np.where(blocks, wait["end_cycles"], wait["start_cycles"])
-    found["end_ns"] = np.where(blocks, wait["end_ns"], wait["start_ns"])
-    found["known_ns"] = np.where(blocks, wait["end_ns"], asked["end_ns"])
+    end_cycles: NDArray[np.int64] = wait["end_cycles"]
+    end_ns: NDArray[np.int64] = wait["end_ns"]
+    found["end_cycles"] = np.where(blocks, end_cycles, wait["start_cycles"])
+    found["end_ns"] = np.where(blocks, end_ns, wait["start_ns"])
+    found["known_ns"] = np.where(blocks, end_ns, asked["end_ns"])
     found["blocked_ns"] = np.where(blocks, wait["duration_ns"], 0)
     found["depth"], found["bytes"] = depth, group_bytes
     return found

@@ -80,7 +80,8 @@ def _spans_of(timeline: Timeline, found: InFlight | None, scopes: Collection[int
 
 def _columns(rows: NDArray[np.void], ends_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """SM, begin and end of each row."""
-    return np.stack([rows["sm"].astype(np.int64), rows["start_ns"], np.maximum(ends_ns, rows["start_ns"])], axis=1)
+    begins_ns: NDArray[np.int64] = rows["start_ns"]
+    return np.stack([rows["sm"].astype(np.int64), begins_ns, np.maximum(ends_ns, begins_ns)], axis=1)
 
 
 # Hours: no launch reaches from one SM's part of the axis into the next one's.

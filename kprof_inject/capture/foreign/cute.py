@@ -121,8 +121,8 @@ def _spans(found: _Found, lost: NDArray[np.int64]) -> Spans:
     units["cta"], units["warp"] = np.divmod(keys, _MOST_LANES)
     units["sm"] = UNKNOWN_SM
     units["damaged"] = np.bincount(unit[~sound], minlength=len(keys))
-    units["lost"] = _lost_of_units(unit, found.unit[used], lost, len(keys))
-    units["written"] = np.bincount(unit, minlength=len(keys)) + units["lost"]
+    units["lost"] = lost_here = _lost_of_units(unit, found.unit[used], lost, len(keys))
+    units["written"] = np.bincount(unit, minlength=len(keys)) + lost_here
 
     kept = used[sound]
     spans = np.zeros(len(kept), dtype=SPAN_COLUMNS)

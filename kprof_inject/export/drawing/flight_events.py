@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kprof_inject.analysis.flights.grouped_rows import group_numbers, numbers_in_group
 from kprof_inject.analysis.flights.groups import InFlight
@@ -64,8 +65,10 @@ class FlightEvents:
         pid, lanes = process.pid, self.lanes
         first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
         lane, groups, work = lanes.lane[first], lanes.groups[first], lanes.work[first]
-        ctas, cta_begins, cta = np.unique(groups["cta"], return_index=True, return_inverse=True)
-        sms, sm = np.unique(groups["sm"], return_inverse=True)
+        cta_of: NDArray[np.int64] = groups["cta"]
+        sm_of: NDArray[np.int64] = groups["sm"]
+        ctas, cta_begins, cta = np.unique(cta_of, return_index=True, return_inverse=True)
+        sms, sm = np.unique(sm_of, return_inverse=True)
         cta_ids = first_tid + lanes.count + np.arange(len(ctas))
         sm_ids = cta_ids[-1] + 1 + np.arange(len(sms))
         in_process = np.full(len(sms), process.track)

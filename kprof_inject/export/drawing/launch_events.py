@@ -275,13 +275,14 @@ def _scope_args(block: NDArray[np.void], is_slice: Mask | None, has_cycles: bool
     """Of a mark, only where it stands: the time from its start to its end is the record's own. ``net_ns`` is without
     what records cost; so is ``self_ns``, which is left out where no other scope took any of it. Where nobody read an
     SM's counter, there are no cycles."""
+    start_cycles: Numbers = block["start_cycles"]
     iteration = block["iteration"].astype(np.int64)
     has_inner = block["self_ns"] != block["duration_ns"]
     if has_cycles:
-        yield Arg("start_cycles", block["start_cycles"])
+        yield Arg("start_cycles", start_cycles)
     yield Arg("iteration", iteration, iteration >= 0)
     if has_cycles:
-        yield Arg("cycles", block["end_cycles"] - block["start_cycles"], is_slice)
+        yield Arg("cycles", block["end_cycles"] - start_cycles, is_slice)
     yield Arg("net_ns", block["duration_ns"], is_slice)
     yield Arg("self_ns", block["self_ns"], has_inner if is_slice is None else has_inner & is_slice)
     for name, flag in (("crosses", ScopeFlag.CROSSES), ("cut", ScopeFlag.CUT)):

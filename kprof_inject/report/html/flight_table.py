@@ -24,6 +24,7 @@ def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] |
     kept = slice(None) if shown is None else shown[cta_rows]
     groups, cta_rows, lane = lanes.groups[kept], cta_rows[kept], lanes.lane[kept]
     known_ns, end_ns = lanes.known_ns[kept], lanes.end_ns[kept]
+    start_ns: NDArray[np.int64] = groups["start_ns"]
     first = np.flatnonzero(np.diff(cta_rows, prepend=-1))
     in_cta = lane - np.repeat(lane[first], np.diff(first, append=len(lane)))
     yield from table_bytes(
@@ -32,10 +33,10 @@ def flight_bytes(timeline: Timeline, found: InFlight, shown: NDArray[np.bool_] |
             lanes.work[kept],
             in_cta,
             *(groups[name] for name in ("warp", "scope", "wait_scope")),
-            differences(groups["start_ns"], timeline.first_ns),
-            known_ns - groups["start_ns"],
+            differences(start_ns, timeline.first_ns),
+            known_ns - start_ns,
             end_ns - known_ns,
-            groups["end_ns"] - groups["start_ns"],
+            groups["end_ns"] - start_ns,
             *(groups[name] for name in ("blocked_ns", "depth", "bytes")),
         )
     )

@@ -148,26 +148,29 @@ class CtaRows:
 
 def _ctas(timeline: Timeline) -> Iterator[bytes]:
     ctas = timeline.ctas
+    init_ns: _Numbers = ctas["init_ns"]
+    pre_final_ns: _Numbers = ctas["pre_final_ns"]
     yield from table_bytes(
         (
             differences(ctas["cta"]),
             ctas["sm"],
-            differences(ctas["init_ns"], timeline.first_ns),
-            ctas["pre_final_ns"] - ctas["init_ns"],
-            ctas["post_final_ns"] - ctas["pre_final_ns"],
+            differences(init_ns, timeline.first_ns),
+            pre_final_ns - init_ns,
+            ctas["post_final_ns"] - pre_final_ns,
         )
     )
 
 
 def _incomplete(timeline: Timeline, rows: CtaRows) -> Iterator[bytes]:
     warps = timeline.incomplete
+    lost_start_ns: _Numbers = warps["lost_start_ns"]
     yield from table_bytes(
         (
             rows.of(warps["cta"]) if warps.size else warps["cta"],
             warps["warp"],
             *(warps[count] for count in _COUNTS),
-            differences(warps["lost_start_ns"], timeline.first_ns),
-            warps["lost_end_ns"] - warps["lost_start_ns"],
+            differences(lost_start_ns, timeline.first_ns),
+            warps["lost_end_ns"] - lost_start_ns,
         )
     )
 
@@ -178,8 +181,11 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
     first = np.flatnonzero(fresh)
     yield from table_bytes((rows.of(cta[first]), warp[first], np.diff(first, append=len(scopes))))
 
-    elapsed_ns = scopes["end_ns"] - scopes["start_ns"]
-    elapsed_cycles = scopes["end_cycles"] - scopes["start_cycles"]
+    start_ns: _Numbers = scopes["start_ns"]
+    start_cycles: _Numbers = scopes["start_cycles"]
+    duration_ns: _Numbers = scopes["duration_ns"]
+    elapsed_ns = scopes["end_ns"] - start_ns
+    elapsed_cycles = scopes["end_cycles"] - start_cycles
     # As JavaScript reckons it: both are IEEE doubles.
     expected_cycles = np.floor(elapsed_ns * (timeline.clock.clock_hz / 1e9) + 0.5).astype(np.int64)
     kind = scopes["scope"]
@@ -189,10 +195,10 @@ def _block(scopes: NDArray[np.void], timeline: Timeline, rows: CtaRows) -> Itera
             scopes["depth"],
             scopes["flags"],
             differences_by_kind(scopes["iteration"], kind),
-            differences(scopes["start_ns"], timeline.first_ns),
+            differences(start_ns, timeline.first_ns),
             elapsed_ns,
-            elapsed_ns - scopes["duration_ns"],
-            scopes["duration_ns"] - scopes["self_ns"],
+            elapsed_ns - duration_ns,
+            duration_ns - scopes["self_ns"],
             elapsed_cycles - expected_cycles,
             *_tags(scopes, timeline.table.most_tags),
         )

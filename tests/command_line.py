@@ -22,7 +22,7 @@ from kprof_inject.cli.main import main
 
 LIMIT_S = 120
 REAL_TORCH = {"PYTHONPATH": python_path()}
-_SMALL_TORCH = {"PYTHONPATH": python_path(SMALL_TORCH)}
+_SMALL_TORCH = python_path(SMALL_TORCH)
 # What commands import, and the grammars, are made once.
 for module in pkgutil.iter_modules(kprof_inject.cli.__path__, "kprof_inject.cli."):
     importlib.import_module(module.name)
@@ -38,16 +38,19 @@ class CommandLine:
     It is a fork of this process, which has imported already what takes most of a command's time. Where an environment
     is given, Python may have to read it at its start: that is a process from scratch.
 
-    Programs that it starts find a small torch, for they only compile; with ``REAL_TORCH`` as ``env`` they do not."""
+    Programs that it starts find modules in ``path``. By default that has a small torch, for they only compile; with
+    ``REAL_TORCH`` as ``env`` they do not."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, path: str = _SMALL_TORCH) -> None:
         self.folder = folder
+        self._environment = {"PYTHONPATH": path}
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ended:
-        if env is None and not _ALONE.intersection(arguments):
-            return _forked([str(word) for word in arguments], self.folder, stdin)
-        command = [sys.executable, "-m", "kprof_inject", *arguments]
-        return run_child(command, self.folder, stdin=stdin, env={**_SMALL_TORCH, **(env or {})})
+        words = [str(word) for word in arguments]
+        if env is None and not _ALONE.intersection(words):
+            return _forked(words, self.folder, self._environment, stdin)
+        command = [sys.executable, "-m", "kprof_inject", *words]
+        return run_child(command, self.folder, stdin=stdin, env={**self._environment, **(env or {})})
 
     def read(self, name: str) -> str:
         """A file's text, line ends as they are."""
@@ -57,8 +60,8 @@ class CommandLine:
         (self.folder / name).write_bytes(text.encode())
 
 
-def _forked(arguments: list[str], folder: Path, stdin: bytes) -> Ended:
-    environment = {**clean_environment(folder), **_SMALL_TORCH}
+def _forked(arguments: list[str], folder: Path, settings: dict[str, str], stdin: bytes) -> Ended:
+    environment = {**clean_environment(folder), **settings}
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         theirs, ours = os.pipe()
         pid = os.fork()
