@@ -54,7 +54,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
 
     # What the first run compiled is of another plan now, and scale has none.
     kprof("insert", workspace, "--at", "accumulate/loop=sum")
-    second = kprof("run", workspace, CROSS_COMPILE, env=user_cache)
+    second = kprof("run", workspace, CROSS_COMPILE)
     assert [got(values) for values in second.json_lines()] == [
         ("accumulate", 4, ["kernel body", "sum"], True, True),
         ("accumulate", 8, ["kernel body", "sum"], True, True),
@@ -62,7 +62,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
     ]
     assert reported(workspace) == {("accumulate", "instrumented"): 2}
 
-    # Neither run, nor the dump before, used a cache of the user's.
+    # Neither run, nor the dump before, used a cache of the user's: one that is named, or the one at home.
     assert sorted(os.listdir(kprof.folder)) == ["home", "workspace"]
     assert os.listdir(kprof.folder / "home") == []
 
