@@ -112,14 +112,21 @@ def parse_with_triton(path: Path) -> Any:
             plain.write(gzip.decompress(path.read_bytes()))
             plain.flush()
             return parse_with_triton(Path(plain.name))
+    context = _context()
+    module = ir.parse_mlir_module(str(path), context)
+    module.context = context  # the module must not outlive it
+    return module
+
+
+@functools.cache
+def _context() -> Any:
+    """With all dialects. One for all modules: making it takes as long as parsing one."""
     context = ir.context()
     ir.load_dialects(context)
     for backend, target in (("nvidia", GPUTarget("cuda", 90, 32)), ("amd", GPUTarget("hip", "gfx942", 64))):
         backends[backend].compiler(target).load_dialects(context)
     proton.load_dialects(context)
-    module = ir.parse_mlir_module(str(path), context)
-    module.context = context  # the module must not outlive it
-    return module
+    return context
 
 
 def _our_node(operation: Operation) -> Node:

@@ -54,7 +54,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
 
     # What the first run compiled is of another plan now, and scale has none.
     kprof("insert", workspace, "--at", "accumulate/loop=sum")
-    second = kprof("run", workspace, CROSS_COMPILE, env=user_cache)
+    second = kprof("run", workspace, CROSS_COMPILE)
     assert [got(values) for values in second.json_lines()] == [
         ("accumulate", 4, ["kernel body", "sum"], True, True),
         ("accumulate", 8, ["kernel body", "sum"], True, True),
@@ -62,7 +62,7 @@ def test_each_run_has_the_records_of_its_own_plan(kprof: CommandLine, workspace:
     ]
     assert reported(workspace) == {("accumulate", "instrumented"): 2}
 
-    # Neither run, nor the dump before, used a cache of the user's.
+    # Neither run, nor the dump before, used a cache of the user's: one that is named, or the one at home.
     assert sorted(os.listdir(kprof.folder)) == ["home", "workspace"]
     assert os.listdir(kprof.folder / "home") == []
 
@@ -81,8 +81,7 @@ def test_the_mode_reaches_the_compiler(kprof: CommandLine, workspace: Path) -> N
     assert [values["scratch_bytes"] for values in ended.json_lines()] == [16384 + 128, 16384 + 128, 16384 + 128]
 
 
-@pytest.mark.triton
-def test_moved_stores_need_two_records_of_each_iteration(kprof: CommandLine, workspace: Path) -> None:
+def test_moved_stores_and_one_record_of_each_iteration_are_refused(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "accumulate/iter")
     refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
     assert [got(values)[2] for values in refused.json_lines()] == [[], [], []]
@@ -91,6 +90,9 @@ def test_moved_stores_need_two_records_of_each_iteration(kprof: CommandLine, wor
         "insert with --iter-records two"
     ) in refused.stderr
 
+
+@pytest.mark.triton
+def test_stores_may_be_moved_with_two_records_of_each_iteration(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "accumulate/iter", "--iter-records", "two")
     ended = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
     assert [got(values)[2] for values in ended.json_lines()] == [
@@ -106,6 +108,9 @@ def test_the_values_of_tags_reach_the_machine_code(kprof: CommandLine, workspace
     ended = kprof("run", workspace, CROSS_COMPILE)
     assert [values["stored_values"] for values in ended.json_lines()] == [0, 0, 2]
 
+
+def test_moved_stores_and_tags_are_refused(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func", "--tag", "n=n", "--at", "accumulate/loop")
     refused = kprof("run", workspace, "--sched-stores", CROSS_COMPILE)
     assert [bool(values["records"]) for values in refused.json_lines()] == [True, True, False]
     assert (

@@ -26,7 +26,10 @@ from kprof_inject.runtime.delayed_builds import Build, assembly_in, compiled
 
 pytestmark = pytest.mark.triton
 
-KERNELS = ["matmul", "attention", "tma_matmul", "gluon_warp_specialized"]
+KERNELS = [
+    *("matmul", "tma_matmul", "gluon_warp_specialized"),
+    pytest.param("attention", marks=pytest.mark.exhaustive),
+]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def test_the_assembly_of_the_programs_own_assembler(
 
 
 def test_what_fails_says_why_and_leaves_nothing(fixtures_script: ModuleType, tmp_path: Path) -> None:
-    made, record = dumped(fixtures_script, "matmul", tmp_path)
+    made, record = dumped(fixtures_script, "softmax", tmp_path)
     good, bad = Build(made.asm["ttgir"], record), Build(made.asm["ttgir"].replace("tt.return", "tt.retour"), record)
     assert good.name != bad.name
     nothing, failure = compiled([good, bad], tmp_path / "builds")

@@ -26,9 +26,9 @@ _CLOCK = {"cuda": re.compile(r"mov\.u32 (?:begin|now), %clock;"), "hip": re.comp
 SELECTORS = parse_selectors(["parts", "func", "loop", "iter"])
 
 
-# Straight, with loops, branches, calls, partitions, descriptors, and of each target.
+# Straight, with loops, branches, calls, partitions, descriptors, copies in flight, and of each target.
 OF_EACH_KIND = {
-    *("attention", "matmul", "tma_matmul", "ws_matmul", "loop_in_if", "while_if", "noinline_in_loop", "early_return"),
+    *("gluon_async_pipeline", "tma_matmul", "ws_matmul", "loop_in_if", "while_if", "noinline_in_loop", "early_return"),
     *("gluon_warp_specialized", "map_elementwise"),
 }
 PATHS = [path for path in one_of_each_kernel() if kernel_of(path) in OF_EACH_KIND and not form_of(path)]

@@ -21,10 +21,10 @@ from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.tags import CARRIER
 
 WAYS = [
-    ("cuda-90/matmul", Mode("shared")),
+    ("cuda-90/nested_loops", Mode("shared")),
     ("cuda-100/ws_matmul", Mode("global", 16384, 32)),
-    ("hip-gfx942/matmul", Mode("shared")),
-    ("hip-gfx942/matmul", Mode("global", 16384, 32)),
+    ("hip-gfx942/nested_loops", Mode("shared")),
+    ("hip-gfx942/nested_loops", Mode("global", 16384, 32)),
 ]
 """What reads the clock as a whole and in halves, with partitions, in each memory."""
 
@@ -80,7 +80,7 @@ def test_the_stores_of_tags_have_their_values(kernel: str, mode: Mode, monkeypat
 
 @pytest.mark.triton
 def test_without_tags_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = fixture("cuda-90/matmul")
+    path = fixture("cuda-90/vector_add")
     monkeypatch.setattr("kprof_inject.runtime.tag_values._give_values", lambda _: pytest.fail("it was"))
     lowered(path, insertion_of(read(path), "func").text, Mode("shared"))
 
