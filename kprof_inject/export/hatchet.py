@@ -73,10 +73,10 @@ def scope_tree(timeline: Timeline) -> list[Node]:
 
 def _around(block: NDArray[np.void]) -> _Numbers:
     """The place of the innermost scope around each, or -1; the block may lack some of those that ran."""
-    cta: _Numbers = block["cta"]
-    warp_of: _Numbers = block["warp"]
-    start_record: _Numbers = block["start_record"]
-    end_record: _Numbers = block["end_record"]
+    cta: NDArray[np.int32] = block["cta"]
+    warp_of: NDArray[np.int16] = block["warp"]
+    start_record: NDArray[np.int32] = block["start_record"]
+    end_record: NDArray[np.int32] = block["end_record"]
     fresh = (np.diff(cta) != 0) | (np.diff(warp_of) != 0)
     warp = np.concatenate((np.zeros(min(len(block), 1), dtype=np.int64), np.cumsum(fresh))) << _WARP_SHIFT
     return innermost_around(warp + start_record, warp + end_record)

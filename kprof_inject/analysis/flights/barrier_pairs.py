@@ -169,7 +169,7 @@ class _Uses:
             found[name] = rows[name]
         of_warp = group_numbers(rows["cta"], rows["warp"])
         number = numbers_in_group(of_warp)
-        segment: Numbers = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
+        segment: NDArray[np.integer] = rows["cta"] if self.begins.size > 1 else np.zeros(len(rows), np.int64)
         lost = self.lengths[segment] - last_of_group(number, of_warp)
         if lost.min(initial=0) < 0:
             raise NotCounted("it ran more often than its loops say")

@@ -65,8 +65,8 @@ class FlightEvents:
         pid, lanes = process.pid, self.lanes
         first = np.flatnonzero(np.diff(lanes.lane, prepend=-1))
         lane, groups, work = lanes.lane[first], lanes.groups[first], lanes.work[first]
-        cta_of: NDArray[np.int64] = groups["cta"]
-        sm_of: NDArray[np.int64] = groups["sm"]
+        cta_of: NDArray[np.int32] = groups["cta"]
+        sm_of: NDArray[np.int32] = groups["sm"]
         ctas, cta_begins, cta = np.unique(cta_of, return_index=True, return_inverse=True)
         sms, sm = np.unique(sm_of, return_inverse=True)
         cta_ids = first_tid + lanes.count + np.arange(len(ctas))
