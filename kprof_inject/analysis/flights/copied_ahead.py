@@ -25,5 +25,7 @@ class CopiedAhead:
 def copied_ahead(ran: ExecutedKernel, kernel: Kernel, pipeline: CopyPipeline) -> CopiedAhead:
     """Of a loop of the kernel as it is without records."""
     accesses = (one.access for one in ran.of_loop(pipeline.loop))
-    stage_bytes = sum(access.whole_bytes for access in accesses if access and access.form.passes_by_l1)
+    stage_bytes = sum(
+        access.whole_bytes for access in accesses if access and access.form.reads and not access.form.by_registers
+    )
     return CopiedAhead(pipeline.depth, stage_bytes, kernel.clean.ctas_per_sm or 1)

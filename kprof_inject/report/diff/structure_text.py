@@ -43,7 +43,7 @@ def _of_loops(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
             yield f"busiest unit: {b.unit}, at least {before_and_after(before, after)} of its peak"
         else:
             yield f"busiest unit: {a.unit}, at least {before} of its peak → {b.unit}, {after}"
-    if a.ahead_bytes_per_sm != b.ahead_bytes_per_sm:
+    if None not in (a.ahead_bytes_per_sm, b.ahead_bytes_per_sm) and a.ahead_bytes_per_sm != b.ahead_bytes_per_sm:
         yield f"copied ahead: {_ahead(a)} → {_ahead(b)}"
     if a.wait_ns is not None and b.wait_ns is not None:
         yield f"recorded waits: {short_time(a.wait_ns)} → {short_time(b.wait_ns)} in an iteration"
