@@ -29,7 +29,7 @@ from triton.backends.nvidia.driver import CudaLauncher
 from triton.runtime import _allocation
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import mode_of_kernel
+from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.pipeline.insertion import insert_module, view_of
 from kprof_inject.runtime.compiler_process import without_false_alarms
 from kprof_inject.runtime.instrumentation import instrumented, shared_bytes_of

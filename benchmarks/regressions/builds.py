@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import mode_of_kernel
+from kprof_inject.capture.ring_sizes import mode_of_kernel
 from kprof_inject.capture.schema import LayoutName, ModeRecord, ScopeTableRecord
 from kprof_inject.files import source_text
 

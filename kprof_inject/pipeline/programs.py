@@ -12,7 +12,7 @@ from pathlib import Path
 from kprof_inject.calibration.calibrate import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
-from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, listed

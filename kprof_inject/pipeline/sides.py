@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import read_capture
-from kprof_inject.capture.resources import MOST_LAUNCH_BYTES
+from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.places import is_workspace

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.driver import driver
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
+from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES, mode_of_kernel, smaller_buffer_bytes
 from kprof_inject.capture.schema import (
     DumpedKernelRecord,
     KernelRecord,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from kprof_inject.capture.layouts import ENTRY_BYTES, WORDS_PER_ENTRY
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
-from kprof_inject.capture.resources import in_whole_rings, keeps_occupancy, row_bytes
+from kprof_inject.capture.ring_sizes import in_whole_rings, keeps_occupancy, row_bytes
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.records import lost_records, read_raw
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.capture.resources import (
+from kprof_inject.capture.ring_sizes import (
     MOST_LAUNCH_BYTES,
     chosen_buffer_bytes,
     keeps_occupancy,
