@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +20,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.resources import UNKNOWN_RESOURCES, KernelResources
 from kprof_inject.capture.schema import MOST_TEXT_BYTES, SOURCES_FILE, TTGIR_FILE, LayoutName, ProcessRecord
 from kprof_inject.capture.scopes import ScopeTable
-from kprof_inject.errors import KprofError, printable
+from kprof_inject.errors import KprofError
 from kprof_inject.files import decode_text, open_regular, read_regular
 
 
@@ -289,81 +288,3 @@ def _require_crc32(found: int, saved: int | None, path: Path) -> None:
             f"{path} is not what was saved: its checksum does not match",
             hint=f"it was edited, damaged, or taken from another capture; {CAPTURE_AGAIN}",
         )
-
-
-LEFT_OUT = "the program's command line, its Python path, and host names"
-"""What ``redacted`` leaves out, for users to read. ``STAYS`` is what they may take for left out."""
-STAYS = (
-    "the kernels' names, source, TTGIR and integer arguments, paths of source files, devices, versions, process ids "
-    "and times"
-)
-
-
-def redacted(capture: Capture) -> Capture:
-    """The capture without ``LEFT_OUT``. Hosts are numbered, in the order of their processes: what ran on one is still
-    told from what ran on another."""
-    hosts = {name: f"host {number}" for number, name in enumerate(_distinct(capture, lambda origin: origin.host), 1)}
-    boots = {boot: str(number) for number, boot in enumerate(_distinct(capture, lambda origin: origin.boot_id), 1)}
-    return replace(capture, processes=tuple(_redacted(process, hosts, boots) for process in capture.processes))
-
-
-def _distinct(capture: Capture, text: Callable[[Origin], str]) -> list[str]:
-    """Without the empty text: it says that nothing is known."""
-    return [found for found in dict.fromkeys(text(process.origin) for process in capture.processes) if found]
-
-
-def _redacted(process: Process, hosts: Mapping[str, str], boots: Mapping[str, str]) -> Process:
-    host, boot_id = hosts.get(process.origin.host, ""), boots.get(process.origin.boot_id, "")
-    origin = replace(process.origin, host=host, boot_id=boot_id)
-    info = msgspec.structs.replace(process.info, argv=(), executable="", host=host, boot_id=boot_id)
-    launches = tuple(replace(launch, origin=origin, process=info) for launch in process.launches)
-    return replace(process, origin=origin, info=info, launches=launches)
-
-
-def ttgir_of(kernel: Kernel) -> str:
-    """Empty if there is none: a file with Proton's own buffer has no text of its kernel."""
-    return kernel.ttgir() if (kernel.folder / TTGIR_FILE).is_file() else ""
-
-
-def sources_of(kernel: Kernel) -> dict[str, str]:
-    return kernel.sources() if (kernel.folder / SOURCES_FILE).is_file() else {}
-
-
-def lines_of(text: str) -> list[str]:
-    """As editors count them: form feeds and the like end none."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines if lines[-1] else lines[:-1]
-
-
-def shown_line(line: str) -> str:
-    """A line of a text file as the page shows it: with blanks for tabs, and nothing that would move the rest."""
-    line = line.expandtabs()
-    return line if line.isprintable() else printable(line)
-
-
-class SourceText:
-    """The lines of a kernel's source that scopes name as ``file:line``; ``texts`` are by path, and may not be all."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
-        self._lines: dict[str, list[str]] = {}
-
-    def line(self, source: str) -> str:
-        """Empty if its text is not known."""
-        path, number = file_and_line(source) or ("", 0)
-        if path not in self._texts:
-            return ""
-        if path not in self._lines:
-            self._lines[path] = lines_of(self._texts[path])
-        lines = self._lines[path]
-        return lines[number - 1] if 0 < number <= len(lines) else ""
-
-
-def file_and_line(source: str) -> tuple[str, int] | None:
-    path, _, number = source.rpartition(":")
-    return (path, int(number)) if path and number.isdecimal() else None
-
-
-def without_folders(source: str) -> str:
-    """``file.py:12``."""
-    return PurePath(source).name if source else ""

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from kprof_inject.capture.foreign.registry import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
-from kprof_inject.capture.model import LEFT_OUT, STAYS
+from kprof_inject.capture.redaction import LEFT_OUT, STAYS
 from kprof_inject.cli.options import Function, kernel_option, offered, path_type
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.hooks import Hook

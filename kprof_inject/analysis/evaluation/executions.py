@@ -10,8 +10,9 @@ from kprof_inject.analysis.evaluation.accesses import Access, access_of
 from kprof_inject.analysis.evaluation.grids import loop_axis
 from kprof_inject.analysis.evaluation.walk import Executed, Grid, executed
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.capture.model import Launch, ttgir_of
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse

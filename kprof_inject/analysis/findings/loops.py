@@ -9,8 +9,9 @@ import re
 
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
 from kprof_inject.analysis.unjudged import Unjudged
-from kprof_inject.capture.model import Kernel, ttgir_of
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.capture.source_text import ttgir_of
 from kprof_inject.timeline.phases import LOOPS, outermost
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir import dialect

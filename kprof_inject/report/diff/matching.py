@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kprof_inject.capture.model import Kernel, SourceText, sources_of, without_folders
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
 from kprof_inject.report.diff.runs import KernelRuns, config_of, distinct_runs

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from kprof_inject.capture.model import file_and_line, lines_of, shown_line, sources_of, without_folders
+from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line, sources_of, without_folders
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.structure import Structure
 

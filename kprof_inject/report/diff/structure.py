@@ -11,8 +11,9 @@ from pathlib import Path
 from kprof_inject.analysis.loop_figures import LaunchLoops, LoopFigures
 from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
-from kprof_inject.capture.model import Kernel, SourceText, sources_of, ttgir_of
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange

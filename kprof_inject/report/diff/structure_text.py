@@ -7,7 +7,7 @@ from typing import Any
 
 from kprof_inject.analysis.loop_figures import LoopFigures
 from kprof_inject.analysis.structure.changes import Change
-from kprof_inject.capture.model import without_folders
+from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, size_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Structure

@@ -12,7 +12,8 @@ from kprof_inject.analysis.findings.loops import is_wait, lost_waits
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.overview import KernelOverview, glob_of, overview
 from kprof_inject.analysis.summary import LaunchSummary
-from kprof_inject.capture.model import Kernel, sources_of
+from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.source_text import sources_of
 from kprof_inject.errors import KprofError
 from kprof_inject.report.explanation.next_step import Options, next_step
 from kprof_inject.report.explanation.schema import (

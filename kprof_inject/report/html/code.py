@@ -10,8 +10,8 @@ import numpy as np
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.summary import LaunchSummary, ScopeSummary
-from kprof_inject.capture.model import file_and_line, lines_of, shown_line, sources_of, ttgir_of
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.source_text import file_and_line, lines_of, shown_line, sources_of, ttgir_of
 from kprof_inject.errors import printable
 from kprof_inject.report.html.pictures import packed
 from kprof_inject.report.html.slopes import slopes_by_line

@@ -9,7 +9,8 @@ from typing import Any
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import PartitionSummary
-from kprof_inject.capture.model import SourceText, place_names, sources_of, without_folders
+from kprof_inject.capture.model import place_names
+from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
 from kprof_inject.errors import printable
 from kprof_inject.files import write_chunks
 from kprof_inject.quantities import listed

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
-from kprof_inject.capture.model import file_and_line, without_folders
+from kprof_inject.capture.source_text import file_and_line, without_folders
 from kprof_inject.errors import printable
 from kprof_inject.report.slope_words import slack_text, slope_text
 
