@@ -35,7 +35,7 @@ from kprof_inject.report.terminal.tables import Column, print_fitted, say
 from kprof_inject.timeline.comparison import CONFIDENCE
 from kprof_inject.timeline.trust import Level, judge
 
-_DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE)
+_DOUBTFUL = (Level.CAREFUL, Level.UNRELIABLE, Level.CANNOT_TELL)
 
 
 def kernel_notes(diff: KernelDiff) -> Iterator[str]:

@@ -14,6 +14,7 @@ from known_sides import HEAD_NS, ITER, ITER_NS, ITERATIONS, SCOPES, around, rows
 from timelines import cta_rows
 
 from kprof_inject.capture.mode import Mode
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.errors import KprofError
 from kprof_inject.report.diff.changes import ChangeVerdict, change_words
 from kprof_inject.report.diff.kernel_diff import KernelDiff, ScopeChange, diff_captures
@@ -47,6 +48,14 @@ def test_the_same_kernel_twice_is_no_difference(tmp_path: Path) -> None:
     assert set(verdicts(kernel).values()) == {ChangeVerdict.SAME}
     sentence = kernel_sentence(kernel)
     assert sentence.startswith("no difference: median span 190.") and "would have shown" in sentence
+
+
+def test_where_nobody_can_tell_what_records_cost_a_side_that_is_said(tmp_path: Path) -> None:
+    times_ns = tuple(190_000 * (1 + 0.3 * np.random.default_rng(0).uniform(-1, 1, 20)))
+    costs = dict.fromkeys(("clean", "with_records"), KernelResources(times_ns=times_ns))
+    notes = notes_of(compared(usual(tmp_path / "a", 1), usual(tmp_path / "b", 2, kernel=costs)))
+    assert "trust in A" not in notes
+    assert "trust in B: the times of 20 and 20 launches, without records and with them, scatter too much" in notes
 
 
 def test_no_difference_holds_over_many_repeats(tmp_path: Path) -> None:
