@@ -46,6 +46,7 @@ from kprof_inject.capture.schema import (
     plausible_sm_clock_hz,
 )
 from kprof_inject.capture.writer import CaptureWriter
+from kprof_inject.report.diff.structure import WHOLE
 from kprof_inject.runtime.devices.cuda_driver import Driver, l2_bytes, loaded_driver
 
 SIDES = ("A", "B", "between", "reverted")
@@ -222,10 +223,8 @@ def share_text(part: Mapping[str, Any], structure: Mapping[str, Any]) -> str:
     if part["part"] == structure["only_part"]:
         return " (all of the change)"
     share = f"{100 * part['explained']:.0f} % of the change"
-    is_whole = any(change in part["changes"] for change in structure["everywhere"])
-    return (
-        f" ({share}, by this or by what acts everywhere)" if structure["everywhere"] and not is_whole else f" ({share})"
-    )
+    or_else = f", by this or by what changed in {WHOLE}" if structure["everywhere"] and part["part"] != WHOLE else ""
+    return f" ({share}{or_else})"
 
 
 def run(options: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ _TAKES_ARGUMENTS = re.compile(r"tt\.func\b|\^|\}?\s*partition\d+\(")
 @dataclass(frozen=True, slots=True)
 class DifferingLines:
     """Lines of code that are not the same, as far as lines can be told from others; none only if all are, and name the
-    same values. They are numbered as in a module's text if that has no records, from 1. ``count`` takes two that stand
+    same values. They are numbered as ``Module.line_numbers`` does if it has no records. ``count`` takes two that stand
     for each other as one."""
 
     count: int
@@ -116,7 +116,7 @@ class _Values:
 
 
 def _code_lines(module: Module) -> Iterator[_CodeLine]:
-    for number, line in enumerate(_without_locations(strip(module)).splitlines(), 1):
+    for number, line in enumerate(_without_locations(strip(module)).split("\n"), 1):
         text = line.strip()
         if text and not _LOCATION_ALIAS.fullmatch(text):
             yield _code_line(number, text)

@@ -166,7 +166,7 @@ class _Places:
         found = set()
         for side, lines in enumerate((differing.lines_a, differing.lines_b)):
             module, other = self._modules[side], self._modules[1 - side]
-            text = module.text.splitlines()
+            text = module.text.split("\n")
             functions = [module.line_numbers([one.start, one.end - 1]) for one in module.walk() if one.name == FUNCTION]
             for line in lines:
                 alias = _ALIAS.match(text[line - 1].lstrip())
