@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from program_runs import PROGRAMS, ProgramRuns
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,7 +34,11 @@ def require_ctas_in_bars(trace: dict[str, Any], launches: int) -> None:
     assert len(drawn) == launches, facts["not_matched"]
     bars = [event for event in slices if event["cat"] == "kernel"]
     for launch, known in zip(drawn, facts["launches"], strict=True):
-        mine = [bar for bar in bars if bar["args"]["correlation"] == known["correlation"]]
+        mine = [
+            bar
+            for bar in bars
+            if (bar["args"]["correlation"], bar["args"]["device"]) == (known["correlation"], known["device"])
+        ]
         inside = [event for event in slices if event["pid"] == launch["pid"]]
         error_us = known["error_ns"] / 1000 + 0.001
         assert any(
@@ -55,6 +60,8 @@ def require_steps(path: Path, ranks: int) -> None:
     assert all("by the host's clock" in one["reason"] for one in not_matched), not_matched
     launched = [event["name"] for event in trace["traceEvents"] if event.get("cat") == "launch"]
     assert all(any(name.startswith(known) for known in KERNELS) for name in launched)
+    devices = {one["device"] for one in trace["kprof_inject"]["launches"]}
+    assert len(devices) == min(ranks, torch.cuda.device_count())
 
 
 def test_a_training_step_with_kernels_of_ours_and_of_inductor(runs: ProgramRuns) -> None:
