@@ -29,14 +29,16 @@ def loaded() -> Results:
 def test_a_capture_is_loaded_with_all_that_it_says(loaded: Results) -> None:
     assert [timeline.launch.index for timeline in loaded.timelines] == [29]
     assert [finding.rule for finding in loaded.findings()] == ["throttled"]
-    assert loaded.reports[0].limit.units == ("tensor cores",)
+    assert loaded.reports[0].limit.units == ("tensor cores", "L2 to SM")
     assert loaded.summary()[0].scopes[2].count == 16_384
 
 
 def test_the_report_is_that_of_the_command_line(loaded: Results) -> None:
     lines = loaded.report().splitlines()
     assert lines[0].startswith("matmul_kernel #29   14.0 µs on the device, 16.9 µs by events without records")
-    assert lines[2] == "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])"
+    assert (
+        lines[2] == "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0]) and the L2 (75.0 % of peak)"
+    )
     assert all(line == line.rstrip() and len(line) <= 110 for line in lines)
 
 

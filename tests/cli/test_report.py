@@ -48,7 +48,10 @@ def test_the_answer_comes_first(kprof: CommandLine, capture: Path) -> None:
         "matmul_kernel #29   14.0 µs on the device, 14.0 ms by events without records   256 CTAs in 264 slots, "
         "4 warps   H200 at 1588 of 1980 MHz"
     )
-    assert lines[:2] == [title, "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])"]
+    assert lines[:2] == [
+        title,
+        "LIMIT  the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0]) and the L2 (75.0 % of peak)",
+    ]
     assert "TRUST  trustworthy: recording slows the kernel by 1.0 % ± 0.3; same registers" in lines
     table = next(number for number, line in enumerate(lines) if line.startswith("scope"))
     assert [line.split("  ")[0].strip() or line.split()[0] for line in lines[table + 1 :]] == [
@@ -162,7 +165,7 @@ def test_nothing_but_its_clock_limits_the_demo(kprof: CommandLine, capture: Path
     (launch,) = json.loads(kprof("report", "capture", "--json").stdout)
     assert [finding["rule"] for finding in launch["findings"]] == ["throttled"]
     assert "its load suggests the power limit" in launch["findings"][0]["text"]
-    assert launch["limit"]["units"] == ["tensor cores"]
+    assert launch["limit"]["units"] == ["tensor cores", "L2 to SM"]
     # What its CTAs need before and after their loops, and the SMs at the end: the room for the thresholds.
     assert launch["phases"]["before_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.08, abs=0.005)
     assert launch["phases"]["after_ns"] / launch["phases"]["whole_ns"] == pytest.approx(0.07, abs=0.005)

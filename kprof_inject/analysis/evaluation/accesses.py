@@ -16,6 +16,7 @@ from kprof_inject.analysis.evaluation.values import Descriptor, Value
 from kprof_inject.analysis.evaluation.walk import Executed
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.values import bound_names, definition_of, operand_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Access:
     """How many elements are accessed, all together; None if that is unknown."""
     is_whole: bool
     """Each execution accesses all elements."""
+    is_for_each_iteration: bool = False
+    """Of its loop: it accesses all elements for each iteration that there is, some iterations ahead of it."""
 
     @property
     def is_spread(self) -> bool:
@@ -87,10 +90,15 @@ class Access:
         return prod(self.shape) * self.element_bytes
 
     def requested_bytes(self, times: int | None) -> int | None:
-        """What it asks for. ``times`` is how often it was executed, for where only that is known."""
+        """What it asks for, with what is asked for ahead of its loop. ``times`` is how often it was executed, where
+        only that is known."""
         if self.places is not None:
             return self.places * self.element_bytes
-        return times * self.whole_bytes if self.is_whole and times is not None else None
+        return self.most_bytes(times) if self.is_whole or self.is_for_each_iteration else None
+
+    def most_bytes(self, times: int | None) -> int | None:
+        """What it asks for if no mask forbids any of it."""
+        return None if times is None else times * self.whole_bytes
 
     def touched(self, sm_of_cta: Part | None = None) -> Ranges | None:
         """Which bytes, at least, if that is known. With ``sm_of_cta``, the same of different SMs are different ones."""
@@ -137,6 +145,7 @@ def access_of(one: Executed) -> Access | None:
         mask,
         places,
         is_whole,
+        mask is None and _is_for_each_iteration(one.operation),
     )
 
 
@@ -150,7 +159,7 @@ def _as_cached(operation: Operation, form: AccessForm) -> AccessForm:
 
 
 _COPY = "ttg.async_copy_global_to_local"
-_MASK_NAME = re.compile(r"\bmask %")
+_MASK_NAME = re.compile(r"\bmask (%[\w$.#-]+)")
 _MASK_PLACE: dict[str, int] = {
     "tt.load": 1,
     "tt.store": 2,
@@ -169,6 +178,22 @@ def _at_pointers(one: Executed) -> tuple[Sum | None, Mask | None]:
         elif one.operation.tail.startswith("("):
             mask = None  # the generic form does not say which of its operands this is
     return address if isinstance(address, Sum) else None, mask if isinstance(mask, Mask) else None
+
+
+def _is_for_each_iteration(copy: Operation) -> bool:
+    """Whether all that its mask asks is whether there still is an iteration that it is for, as where the compiler's
+    pipeliner has a loop copy ahead: whatever an iteration uses was copied, and nothing else."""
+    loop = next((owner for owner in copy.owners() if owner.traits.is_loop), None)
+    named = _MASK_NAME.search(copy.tail)
+    if copy.name != _COPY or loop is None or not named:
+        return False
+    mask = definition_of(named[1], copy)
+    if mask is None or mask.name != "tt.splat":
+        return False
+    comparison = definition_of(operand_names(mask)[0], mask)
+    if comparison is None or comparison.name != "arith.cmpi":
+        return False
+    return operand_names(comparison)[:1] == bound_names(loop)[:1]
 
 
 _PREDICATED = ("ttng.async_tma_copy_global_to_local",)

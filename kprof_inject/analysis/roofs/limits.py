@@ -65,7 +65,7 @@ def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)
-    for judge in (_few_sms, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges):
+    for judge in (_few_sms, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges, _unknown_accesses):
         found = judge(judged)
         if found is not None:
             return found
@@ -87,6 +87,9 @@ class _Judged:
 
     def limit(self, name: str, text: str, *units: str) -> Limit:
         return Limit(name, units, text, self.parts)
+
+    def not_known(self, text: str) -> Limit:
+        return Limit(_NOT_KNOWN, (), text, self.parts, is_known=False)
 
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
@@ -157,6 +160,11 @@ def _memory(judged: _Judged) -> Limit | None:
     others = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < _LIMITING or max(others) > _POSSIBLE:
         return None
+    if dram.unknown and most > 1:
+        return judged.not_known(
+            f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
+            f"much is unknown, as addresses depend on loaded data; of what is known, {_nearest(judged)}"
+        )
     text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of peak: data that is read "
     text += "again, or at unknown addresses, may hit the L2)"
     return judged.limit("DRAM, most likely", text, DRAM)
@@ -205,8 +213,18 @@ def _exchanges(judged: _Judged) -> Limit | None:
         "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), which may keep "
     )
     text += f"shared memory busy for up to {percent(min(possible, 1.0))} of the time; of what is known, "
-    text += _nearest(judged)
-    return Limit(_NOT_KNOWN, (), text, judged.parts, is_known=False)
+    return judged.not_known(text + _nearest(judged))
+
+
+def _unknown_accesses(judged: _Judged) -> Limit | None:
+    """To memory: without their number, there is no most that they could move."""
+    dram = judged.light.dram
+    if dram is None or dram.streamed_bytes is not None:
+        return None
+    return judged.not_known(
+        "how often some accesses to memory were executed depends on loaded data or a function that is called "
+        f"(--at iter counts the iterations of loops); of what is known, {_nearest(judged)}"
+    )
 
 
 _NOT_KNOWN = "not known"

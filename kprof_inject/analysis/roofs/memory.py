@@ -25,8 +25,8 @@ class DramBound:
     written_bytes: int
     least_bytes: int
     streamed_bytes: int | None
-    """What moves if nothing that one operation reads is in the L2 when another reads it, and nothing that is read at an
-    unknown address; None where that is unknown."""
+    """What moves at most if nothing that one operation reads is in the L2 when another reads it, and nothing that is
+    read at an unknown address; None where nobody knows how often an operation was executed."""
     fits_l2: bool
     """What it reads and writes may lie in the L2 when the launch begins."""
     unknown: int
@@ -45,6 +45,8 @@ class DramBound:
 
 
 _LAST_LINE = 1 << 62
+# One sector of the L2. Scalars wait for each other, if they do anything: locks, ends of loops, what points elsewhere.
+_SECTOR_BYTES = 32
 
 
 class Traffic:
@@ -132,7 +134,12 @@ class Traffic:
     def _streamed(self, number: int) -> int | None:
         _, times, one = self._accesses[number]
         ranges = self._of(number, by_sm=False)
-        return one.requested_bytes(times) if ranges is None else ranges.size_bytes
+        if ranges is not None:
+            return ranges.size_bytes
+        if times is None and one.whole_bytes <= _SECTOR_BYTES:
+            return 0
+        requested_bytes = one.requested_bytes(times)
+        return one.most_bytes(times) if requested_bytes is None else requested_bytes
 
     def _fit(self, l1_bytes: int) -> bool:
         """Whether what the CTAs of an SM read by its L1 has room there, so that they find it again."""

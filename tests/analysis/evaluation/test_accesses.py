@@ -205,3 +205,38 @@ def test_each_sm_has_its_own_bytes() -> None:
     for sms in ((0, 0, 0, 0), (5, 5, 2, 2), (131, 0, 7, 3)):
         ranges = access.touched(Part((CTA,), np.array(sms)))
         assert ranges is not None and ranges.size_bytes == 8 * len(set(sms))
+
+
+COPY = "ttg.async_copy_global_to_local %a, %to mask %{} : tensor<4x!tt.ptr<i32>, #l> -> <4xi32, #s, #smem, mutable>"
+COPIED_AHEAD = f"""
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %end = tt.load %one : !tt.ptr<i32>
+    %is_first = arith.cmpi sgt, %end, %c0 : i32
+    %first = tt.splat %is_first : i1 -> tensor<4xi1, #l>
+    %l0 = {COPY.format("first")}
+    %is_second = arith.cmpi sgt, %end, %c1 : i32
+    %second = tt.splat %is_second : i1 -> tensor<4xi1, #l>
+    %l1 = {COPY.format("second")}
+    scf.for %i = %c0 to %end step %c1  : i32 {{
+      %last = arith.subi %end, %c2 : i32
+      %is_more = arith.cmpi slt, %i, %last : i32
+      %more = tt.splat %is_more : i1 -> tensor<4xi1, #l>
+      %l2 = {COPY.format("more")}
+      %both = arith.andi %more, %m : tensor<4xi1, #l>
+      %l3 = {COPY.format("both")}
+    }}
+"""
+
+
+def test_what_a_loop_copies_ahead_is_copied_for_each_iteration() -> None:
+    """However many there are: the bound was loaded."""
+    ran = run(Kernel(POINTERS.replace("i16", "i32") + COPIED_AHEAD))
+    _, *copies = ran.accesses()
+    (*before, copy, masked), touched = zip(*copies, strict=True)
+    iterations = len(ran.happened[copy.operation])
+    copied = sum(map(len, touched[:3]))
+    # By hand: 2, 3, 0 and 1 in the four CTAs; the first two of each are copied before the loop.
+    assert (iterations, copied, len(touched[2])) == (6, 6 * 4, 4)
+    assert (copy.places, copy.requested_bytes(None), copy.requested_bytes(iterations)) == (None, None, 4 * copied)
+    assert [one.requested_bytes(4) for one in (*before, masked)] == [None] * 3

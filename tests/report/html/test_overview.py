@@ -102,7 +102,7 @@ def test_hostile_names_are_no_commands(tmp_path: Path) -> None:
 def test_what_limits_a_launch_and_its_roofs_are_told() -> None:
     (launch,) = read_capture(REPO / "tests" / "captures" / "matmul").launches
     made = told(decode_launch(launch))
-    assert made["limit"] == "the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0])"
+    assert made["limit"] == "the tensor cores (at least 75.0 % of peak, 85.8 % in loop[0]) and the L2 (75.0 % of peak)"
     assert [(roof["scope"], roof["unit"], round(roof["part"], 3)) for roof in made["roofs"]] == [
         (0, "tensor cores", 0.75),
         (1, "tensor cores", 0.858),
