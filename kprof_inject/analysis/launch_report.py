@@ -134,6 +134,7 @@ def _slopes(
 
 def _ran(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel | Unjudged:
     try:
-        return executed_kernel(timeline.launch, summary)
+        # Where records were lost, they do not tell how many iterations there were.
+        return executed_kernel(timeline.launch, None if timeline.records_lost else summary)
     except KprofError as error:
         return Unjudged(f"the kernel's module cannot be read: {error.what}", "")

@@ -30,6 +30,14 @@ class SmCycles:
         return found
 
 
+def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float) -> int:
+    """In how many cycles SMs had a CTA that was at work, by the timers of the CTAs (``CTA_COLUMNS``): summed over the
+    SMs. Needs no record."""
+    ends_ns = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
+    spans = _merged(np.stack([ctas["sm"].astype(np.int64), ctas["init_ns"], ends_ns], axis=1))
+    return round(int((spans[:, 2] - spans[:, 1]).sum()) * clock_hz / 1e9)
+
+
 def _merged(spans: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of place, begin and end, without those of a place that touch each other, in order."""
     if not len(spans):

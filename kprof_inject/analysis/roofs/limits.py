@@ -61,7 +61,7 @@ class Limit:
 def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None) -> Limit:
     """Of a launch. ``device_sms`` are all that the device has."""
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
-    if light.missing or whole is None:
+    if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)

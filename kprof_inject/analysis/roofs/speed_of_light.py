@@ -18,7 +18,9 @@ from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.roofs.work import NO_WORK, Work, exchanged_bytes, work_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
-from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.sm_cycles import cycles_with_ctas
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -53,9 +55,9 @@ class Roof:
 
 @dataclass(frozen=True, slots=True)
 class SpeedOfLight:
-    """The roofs of a launch's scopes, in the order of the table, or why there are none. ``unknown`` operations do work
-    that is not in them: nobody knows how often they were executed. ``dram`` is the whole launch's, None where nothing
-    is known of the device's memory."""
+    """The roofs of a launch's scopes, in the order of the table. ``missing`` says why there are none, or only that of
+    the whole kernel. ``unknown`` operations do work that is not in them: nobody knows how often they were executed.
+    ``dram`` is the whole launch's, None where nothing is known of the device's memory."""
 
     roofs: tuple[Roof, ...]
     unknown: int = 0
@@ -65,6 +67,11 @@ class SpeedOfLight:
     """How many operations of the module are atomic."""
     exchanges: float = 0
     """What part of the launch shared memory would be busy for if all that threads exchange went through it."""
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether there is work of which nobody knows how much it is."""
+        return bool(self.unknown or (self.dram and self.dram.streamed_bytes is None))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,19 +91,52 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     rates = rates_of(target)
     if rates is None:
         return SpeedOfLight((), missing=Unjudged(f"there are no unit rates for {target}", ""))
-    if missing := _missing(timeline):
+    missing = _missing(timeline)
+    times = _by_timer(timeline) if missing else _by_records(timeline, summary)
+    if not times:
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
     traffic = Traffic(ran.operations, timeline)
     working = list(_working(ran))
     return SpeedOfLight(
-        tuple(_roofs(timeline, summary, rates, working, traffic)),
+        tuple(_roofs(timeline.table, times, rates, working, traffic)),
         sum(one.times is None for one, _ in working),
-        dram=traffic.dram_bound(rates.l1_bytes),
-        atomics=sum(one.operation.traits.is_atomic for one in ran.operations),
-        exchanges=_exchanges(ran, summary, rates),
+        missing,
+        traffic.dram_bound(rates.l1_bytes),
+        sum(one.operation.traits.is_atomic for one in ran.operations),
+        _exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """Of a scope, as ``Roof`` has it."""
+
+    executions: int
+    sm_cycles: int
+
+
+def _by_records(timeline: Timeline, summary: LaunchSummary) -> dict[int, _Time]:
+    """By the scope's number: of those that ran."""
+    return {
+        index: _Time(by_ctas(summary, index), summary.scopes[index].sm_cycles)
+        for index, scope in enumerate(timeline.table.scopes)
+        if _is_whole(scope)
+    }
+
+
+def _by_timer(timeline: Timeline) -> dict[int, _Time]:
+    """Where records were lost, the CTAs' timers still tell the time of the whole kernel; empty if they do not, or if
+    something else is missing."""
+    is_told = (
+        timeline.records_lost and not timeline.records_damaged and len(timeline.ctas) == prod(timeline.launch.grid)
+    )
+    if not is_told or timeline.clock.source != ClockSource.FITTED:
+        return {}
+    found = _Time(len(timeline.ctas), cycles_with_ctas(timeline.ctas, timeline.clock.clock_hz))
+    scopes = enumerate(timeline.table.scopes)
+    return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
 
 
 def _working(ran: ExecutedKernel) -> Iterator[tuple[Counted, Work]]:
@@ -107,11 +147,10 @@ def _working(ran: ExecutedKernel) -> Iterator[tuple[Counted, Work]]:
             yield one, work
 
 
-def _exchanges(ran: ExecutedKernel, summary: LaunchSummary, rates: UnitRates) -> float:
+def _exchanges(ran: ExecutedKernel, rates: UnitRates, sm_cycles: int) -> float:
     aliases = ran.module.aliases
     moved = sum(exchanged_bytes(one.operation, aliases) * (one.times or 0) for one in ran.operations)
-    longest = max((scope.sm_cycles for scope in summary.scopes), default=0)
-    return moved / rates.shared_bytes / longest if longest else 0.0
+    return moved / rates.shared_bytes / sm_cycles if sm_cycles else 0.0
 
 
 def _missing(timeline: Timeline) -> Unjudged | None:
@@ -122,15 +161,15 @@ def _missing(timeline: Timeline) -> Unjudged | None:
 
 
 def _roofs(
-    timeline: Timeline,
-    summary: LaunchSummary,
+    table: ScopeTable,
+    times: Mapping[int, _Time],
     rates: UnitRates,
     working: Sequence[tuple[Counted, Work]],
     traffic: Traffic,
 ) -> Iterator[Roof]:
-    for index, scope in enumerate(timeline.table.scopes):
-        sm_cycles = summary.scopes[index].sm_cycles
-        if scope.lines is None or not sm_cycles or not _is_whole(scope):
+    for index, time in times.items():
+        scope, sm_cycles = table.scopes[index], time.sm_cycles
+        if scope.lines is None or not sm_cycles:
             continue
         first, last = scope.lines
         work = Work(shared_bytes=traffic.l1_bytes(first, last), l2_bytes=traffic.l2_bytes(first, last))
@@ -139,7 +178,7 @@ def _roofs(
                 work += each * one.times
         if work != NO_WORK:
             parts = {unit: needed / sm_cycles for unit, needed in rates.cycles(work).items()}
-            yield Roof(scope.name, by_ctas(summary, index), sm_cycles, work, parts)
+            yield Roof(scope.name, time.executions, sm_cycles, work, parts)
 
 
 def _is_whole(scope: ScopeInfo) -> bool:

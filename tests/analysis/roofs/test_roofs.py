@@ -14,6 +14,7 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 TEXT = """\
@@ -129,9 +130,23 @@ def test_what_is_lacking_is_told(tmp_path: Path, changes: dict[str, object], mis
     assert str(light.missing).startswith(missing)
 
 
-def test_lost_records_leave_nothing_to_reckon_with(tmp_path: Path) -> None:
+def test_where_records_were_lost_the_timers_tell_the_time_of_the_whole_kernel(tmp_path: Path) -> None:
     timeline = replace(launched(tmp_path), records_lost=3, records_written=300)
-    assert str(light_of(timeline).missing) == "1.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
+    light = light_of(timeline)
+    assert str(light.missing) == "1.0 % of the records were lost; use --fit, or a larger --buffer-bytes"
+    (whole,) = light.roofs
+    # By their timers, the CTAs take 5,000 ns, the two on one SM at once; the iterations that are left are not counted.
+    assert (whole.scope, whole.executions) == ("func", CTAS)
+    assert whole.sm_cycles == round(2 * 5_000 * timeline.clock.clock_hz / 1e9)
+    assert (whole.work.multiplications, whole.work.tensor_flops, light.unknown) == (CTAS * 128, {}, 4)
+    limit = report_on(timeline).limit
+    assert limit.sentence == f"limit not known: {light.missing}"
+
+
+def test_without_timers_lost_records_leave_nothing_to_reckon_with(tmp_path: Path) -> None:
+    timeline = replace(launched(tmp_path), records_lost=3, records_written=300)
+    clock = replace(timeline.clock, source=ClockSource.NOMINAL)
+    assert light_of(replace(timeline, clock=clock)).roofs == ()
 
 
 def test_the_demos_matmul() -> None:
