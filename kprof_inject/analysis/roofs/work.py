@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 
+from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
 from kprof_inject.ttgir.values import definition_of, operand_names
@@ -74,6 +77,7 @@ NO_WORK = Work()
 _SPECIAL = """
     math.exp math.exp2 math.log math.log2 math.rsqrt math.sqrt tt.precise_sqrt
 """
+_BOUND = Work(logic=1)
 _OF_ELEMENT = {
     **dict.fromkeys(_SPECIAL.split(), Work(special=1)),
     "arith.mulf": Work(multiplications=1),
@@ -83,7 +87,7 @@ _OF_ELEMENT = {
     **dict.fromkeys(("arith.extf", "arith.sitofp", "arith.uitofp"), Work(conversions=1)),
     **dict.fromkeys(
         ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf", "arith.select"),
-        Work(logic=1),
+        _BOUND,
     ),
 }
 
@@ -100,7 +104,7 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
         return _of_dot(operation, aliases) + _of_operands(operation)
     if operation.name in _SHARED_PLACE:
         return _of_shared(operation, _SHARED_PLACE[operation.name])
-    return _of_combination(operation) if operation.traits.combines_elements else NO_WORK
+    return _of_combination(operation, aliases) if operation.traits.combines_elements else NO_WORK
 
 
 def _is_f32_tensor(result: PrintedType) -> bool:
@@ -158,18 +162,35 @@ def _is_shared(one: PrintedType) -> bool:
     return one.kind == "memdesc" and "tensor_memory" not in one.rest
 
 
-def _of_combination(operation: Operation) -> Work:
+def _of_combination(operation: Operation, aliases: Mapping[str, str]) -> Work:
     """A reduction does what its region says for each element that it takes, less those that it leaves; a scan does no
     less than that, and a map for each that it gives."""
     types = types_of(operation)
     if len(types) < 2 or not _is_f32_tensor(types[0]):
         return NO_WORK
+    walked = (inner.name for region in operation.regions for inner in region.walk())
+    inside = [_OF_ELEMENT[name] for name in walked if name in _OF_ELEMENT]
     times = types[0].elements - types[-1].elements or types[-1].elements
-    combined = NO_WORK
-    for region in operation.regions:
-        for inner in region.walk():
-            combined += _OF_ELEMENT.get(inner.name, NO_WORK)
-    return combined * times
+    if operation.name == "tt.reduce" and inside != [_BOUND]:
+        times = max(times, _combinations(operation, types[0], aliases))
+    return reduce(add, inside, NO_WORK) * times
+
+
+_AXIS = re.compile(r"\baxis = (\d+)")
+
+
+def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str, str]) -> int:
+    """Of elements in a reduction, as far as the layout tells: each thread combines what it has, and then exchanges the
+    result with other lanes, all of which combine it. (A bound alone may be one instruction for all lanes: PTX ISA,
+    "redux.sync".)"""
+    found = _AXIS.search(operation.tail)
+    spread = lanes_and_warps_along(taken, int(found[1]), aliases) if found else None
+    if found is None or spread is None:
+        return 0
+    lanes, warps = spread
+    size = taken.shape[int(found[1])]
+    own = max(size // (lanes * warps), 1)
+    return taken.elements // size * lanes * warps * (own - 1 + lanes.bit_length() - 1)
 
 
 _PRECISION = re.compile(r"\binputPrecision\s*=\s*(\w+)")

@@ -19,6 +19,7 @@ _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _NUMBERS = r"\[([\d, -]*)\]"
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
 _FIRST_LANE_BASIS = re.compile(rf"lane = \[{_NUMBERS}")
+_WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
 _PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
 _ORDER = re.compile(rf"\border = {_NUMBERS}")
 _REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
@@ -93,6 +94,37 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
         return None
     threads = [int(count) for count in per_warp[1].split(",")]
     return next((dim for dim in map(int, order[1].split(",")) if threads[dim] > 1), None)
+
+
+def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
+    """How many lanes of a warp, and how many warps, have elements that differ along a dimension alone. None if the
+    layout does not tell."""
+    layout, size = layout_of(printed, aliases), printed.shape[dim]
+    if sliced := _SLICE.match(layout):
+        layout, dim = aliases.get(sliced[2], sliced[2]), dim + (dim >= int(sliced[1]))
+    counts = _threads_along(layout, dim)
+    if counts is None:
+        return None
+    elements, lanes, warps = counts
+    lanes = min(lanes, max(size // elements, 1))
+    return lanes, min(warps, max(size // (elements * lanes), 1))
+
+
+def _threads_along(layout: str, dim: int) -> tuple[int, int, int] | None:
+    """Neighbouring elements of a thread, lanes, and warps."""
+    per_thread, per_warp, warps = (pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS))
+    if layout.startswith("#ttg.blocked") and per_thread and per_warp and warps:
+        return _number(per_thread[1], dim), _number(per_warp[1], dim), _number(warps[1], dim)
+    shape = _SHAPE.search(layout)
+    if not (layout.startswith("#ttg.nvidia_mma") and shape and warps):
+        return None
+    # PTX ISA, "Matrix Fragments for mma.m16n8k16", "Register Fragments" of wgmma: a warp has 16 rows, each in 4 lanes.
+    elements, lanes = (2, 8) if dim == 0 else (_number(shape[1], 1) // 4, 4)
+    return elements, lanes, _number(warps[1], dim)
+
+
+def _number(numbers: str, place: int) -> int:
+    return int(numbers.split(",")[place])
 
 
 _NAMES = {"amd_mfma": "mfma", "amd_wmma": "wmma"}

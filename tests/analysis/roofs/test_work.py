@@ -9,7 +9,12 @@ from kprof_inject.analysis.roofs.unit_rates import rates_of
 from kprof_inject.analysis.roofs.work import NO_WORK, Work, work_of
 from kprof_inject.ttgir.parser import parse
 
-ALIASES = "#mma = #ttg.nvidia_mma<{versionMajor = 2}>\n#blocked = #ttg.blocked<{order = [1, 0]}>\n"
+ALIASES = """
+#mma = #ttg.nvidia_mma<{versionMajor = 2}>
+#blocked = #ttg.blocked<{order = [1, 0]}>
+#rows = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>
+#mma2 = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>
+"""
 
 
 def work_in(line: str) -> Work:
@@ -61,12 +66,38 @@ def test_an_operations_work(line: str, work: Work) -> None:
     assert work_in(line) == work
 
 
-def test_a_reduction_adds_all_but_one_of_each_row() -> None:
-    line = (
-        '%x = "tt.reduce"(%a) <{axis = 1 : i32}> ({\n    ^bb0(%l: f32, %r: f32):\n      %m = arith.addf %l, %r : f32\n'
-        "      tt.reduce.return %m : f32\n    }) : (tensor<128x64xf32, #x>) -> tensor<128xf32, #x>"
+def reduction(layout: str, shape: str = "128x64", axis: int = 1, combine: str = "arith.addf") -> str:
+    left = shape.split("x")[1 - axis]
+    return (
+        f'%x = "tt.reduce"(%a) <{{axis = {axis} : i32}}> ({{\n    ^bb0(%l: f32, %r: f32):\n'
+        f"      %m = {combine} %l, %r : f32\n      tt.reduce.return %m : f32\n"
+        f"    }}) : (tensor<{shape}xf32, {layout}>) -> tensor<{left}xf32, #left>"
     )
-    assert work_in(line) == Work(additions=128 * 63)
+
+
+def test_a_reduction_adds_all_but_one_of_each_row() -> None:
+    assert work_in(reduction("#x")) == Work(additions=128 * 63)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "axis", "lanes", "own"),
+    [
+        # As in the PTX that Triton 3.5 to 3.9 make of such a reduction: each thread does (own - 1) + log2(lanes).
+        ("#rows", "32x64", 1, 16, 4),
+        ("#rows", "32x128", 1, 16, 8),
+        ("#rows", "32x32", 1, 8, 4),
+        ("#mma2", "64x64", 1, 4, 8),
+        ("#mma2", "64x64", 0, 8, 4),
+    ],
+)
+def test_lanes_repeat_what_they_combine_of_each_other(layout: str, shape: str, axis: int, lanes: int, own: int) -> None:
+    rows, columns = map(int, shape.split("x"))
+    size, left = (columns, rows) if axis else (rows, columns)
+    threads = left * size // own
+    work = work_in(reduction(layout, shape, axis))
+    assert work == Work(additions=threads * (own - 1 + lanes.bit_length() - 1))
+    # One instruction may do it for all lanes.
+    assert work_in(reduction(layout, shape, axis, "arith.maxnumf")) == Work(logic=left * (size - 1))
 
 
 def total(name: str) -> Work:
