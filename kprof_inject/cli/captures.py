@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from kprof_inject.capture.model import Capture, place_names
 from kprof_inject.cli.console import say
-from kprof_inject.export.registry import TraceFile
+from kprof_inject.export.registry import DrawingFormat, TraceFile
 from kprof_inject.pipeline.captures import run_to_write
 from kprof_inject.quantities import age_text, counted, listed, size_text, time_text
 from kprof_inject.timeline.axis import PlacedLaunch, place_launches
@@ -17,6 +17,9 @@ from kprof_inject.timeline.timeline import Timeline
 _MOST_LAUNCHES = 20
 _SECOND_NS = 1_000_000_000
 _MOST_NAMES = 4
+# A page has 2 GB in most browsers: perfetto.dev/docs/visualization/large-traces. Perfetto's engine took 0.5 GB for a
+# million scopes, in either format.
+_MOST_IN_BROWSER = 3_000_000
 
 
 def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
@@ -28,6 +31,16 @@ def write_and_say(trace: TraceFile, timelines: Sequence[Timeline]) -> None:
         for line in axis_lines(place_launches(timelines)):
             say(line)
     say(trace.format.advice.format(file=shlex.quote(str(trace.path))))
+    if isinstance(trace.format, DrawingFormat):
+        for line in browser_lines(timelines):
+            say(line)
+
+
+def browser_lines(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """That a browser cannot show a trace with all of their scopes, if that is so."""
+    if sum(timeline.scope_count for timeline in timelines) > _MOST_IN_BROWSER:
+        yield "too large for most browsers, which stop at about 4 million scopes: write a part of it with"
+        yield "  kprof-inject trace and --kernel, --launch, --sm, --cta, --warp or --scope"
 
 
 def origin_line(capture: Capture, now_ns: int) -> str:

@@ -12,7 +12,7 @@ import click
 
 from kprof_inject.capture.foreign_buffer import is_saved_array
 from kprof_inject.capture.proton_header import is_proton_buffer
-from kprof_inject.cli.captures import loss_lines
+from kprof_inject.cli.captures import browser_lines, loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import place_argument
 from kprof_inject.errors import KprofError
@@ -126,4 +126,6 @@ def _trace_of_capture(place: Path) -> TraceToShow:
             raise KprofError(error.what, hint=error.hint or elsewhere) from None
         file = open_trace(path)
     say(f"made {path.name} from {place}: {counted(len(timelines), 'launch')}, {size_text(size)}")
+    for line in browser_lines(timelines):
+        say(line)
     return TraceToShow(path.name, file, last_launch(timelines))

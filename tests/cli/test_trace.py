@@ -10,12 +10,15 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from buffers import Cta, Entry, JsonWriter, Scope, buffer_words, end, kernel_json, launch_json, save_launch, start
 from command_line import CommandLine
 from programs.child import REPO
 from ranks import BEGIN_NS, Timer, clock_file, save_process
+
+from kprof_inject.cli.captures import browser_lines
 
 TIMERS = (Timer(5_000_000), Timer(9_000_000_000))
 
@@ -226,6 +229,14 @@ def test_the_ending_says_the_format(kprof: CommandLine, capture: Path, name: str
     assert wrote.startswith(f"kprof-inject: wrote {name}: 3 launches, 56 scopes, ")
     assert how == f"kprof-inject: {advice}"
     assert (kprof.folder / name).read_bytes().startswith(begin)
+
+
+@pytest.mark.parametrize(("counts", "lines"), [((2_000_000, 1_000_000), 0), ((2_000_000, 1_000_001), 2)])
+def test_more_scopes_than_a_browser_shows_are_told(counts: tuple[int, ...], lines: int) -> None:
+    timelines = [SimpleNamespace(scope_count=count) for count in counts]
+    said = list(browser_lines(timelines))  # type: ignore[arg-type]
+    assert len(said) == lines
+    assert all("browsers" in line or "kprof-inject trace" in line for line in said)
 
 
 def test_settings_choose_what_the_command_line_does_not(kprof: CommandLine, capture: Path) -> None:
