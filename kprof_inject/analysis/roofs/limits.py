@@ -155,7 +155,10 @@ def _memory(judged: _Judged) -> Limit | None:
     dram = judged.light.dram
     if dram is None or dram.streamed_bytes is None or (dram.fits_l2 and not dram.unknown):
         return None
-    most = 1e9 * dram.streamed_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
+    most, elsewhere = (
+        1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
+        for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes)
+    )
     least = judged.parts.get(DRAM, 0.0)
     others = [part for unit, part in judged.parts.items() if unit != DRAM]
     if most < _LIMITING or max(others) > _POSSIBLE:
@@ -164,6 +167,11 @@ def _memory(judged: _Judged) -> Limit | None:
         return judged.not_known(
             f"DRAM would take {percent(most)} of the time for all that was requested, so some of it hit the L2; how "
             f"much is unknown, as addresses depend on loaded data; of what is known, {_nearest(judged)}"
+        )
+    if dram.unknown and (elsewhere < _LIMITING or dram.fits_l2):
+        return judged.not_known(
+            f"DRAM may be at {percent(least)} to {percent(most)} of peak: addresses depend on loaded data, so it is "
+            f"unknown how much hit the L2; of what is known, {_nearest(judged)}"
         )
     text = f"DRAM, most likely ({percent(least)} to {percent(min(most, 1.0))} of peak: data that is read "
     text += "again, or at unknown addresses, may hit the L2)"

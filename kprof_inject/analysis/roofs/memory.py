@@ -31,6 +31,8 @@ class DramBound:
     """What it reads and writes may lie in the L2 when the launch begins."""
     unknown: int
     """How many operations access memory that is not in these."""
+    unknown_bytes: int
+    """Of ``streamed_bytes``, what is accessed at unknown addresses."""
     bytes_per_s: float
     """Of the device."""
 
@@ -65,6 +67,11 @@ class Traffic:
         if len(ctas) != prod(self._timeline.launch.grid):
             return None
         return Part((CTA,), ctas["sm"][np.argsort(ctas["cta"])].astype(np.int64))
+
+    @cached_property
+    def _unknown(self) -> list[int]:
+        """The accesses at unknown addresses, or under an unknown mask."""
+        return [number for number in range(len(self._accesses)) if self._of(number, by_sm=False) is None]
 
     def _of(self, number: int, by_sm: bool) -> Ranges | None:
         key = (number, by_sm)
@@ -112,7 +119,8 @@ class Traffic:
             read.size_bytes + max(written.size_bytes - kernel.l2_bytes, 0),
             self._streamed_bytes(l1_bytes),
             union((read, written)).size_bytes <= kernel.l2_bytes,
-            sum(self._of(number, by_sm=False) is None for number in range(len(self._accesses))),
+            len(self._unknown),
+            sum(self._streamed(number) or 0 for number in self._unknown),
             kernel.dram_bytes_per_s,
         )
 

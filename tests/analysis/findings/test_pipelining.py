@@ -132,7 +132,7 @@ def test_a_launch_at_the_roof_of_dram_needs_no_stages(tmp_path: Path) -> None:
 
     def rules(dram_part: float) -> list[str]:
         moved = round(1000 * dram_part * report.summary.duration_ns)
-        dram = DramBound(moved, 0, moved, moved, fits_l2=False, unknown=0, bytes_per_s=1e12)
+        dram = DramBound(moved, 0, moved, moved, fits_l2=False, unknown=0, unknown_bytes=0, bytes_per_s=1e12)
         light = replace(report.speed_of_light, dram=dram)
         found = too_few_stages(Evidence(report.timeline, report.summary, light, ran))
         return [one.rule for one in found if isinstance(one, Finding)]

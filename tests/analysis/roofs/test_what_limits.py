@@ -26,10 +26,12 @@ def roof(scope: str, sm_cycles: int = 1000, **parts: float) -> Roof:
     return Roof(scope, 1, sm_cycles, NO_WORK, {**dict.fromkeys(UNITS, 0.0), **named})
 
 
-def dram(least: float, streamed: float | None, *, fits_l2: bool = False, unknown: int = 0) -> DramBound:
-    """Of a memory that moves a byte a nanosecond; parts of the launch."""
+def dram(least: float, streamed: float | None, *, fits_l2: bool = False, unknown: float | None = None) -> DramBound:
+    """Of a memory that moves a byte a nanosecond; parts of the launch. ``unknown`` is that of one operation."""
     streamed_bytes = None if streamed is None else int(streamed * DURATION_NS)
-    return DramBound(0, 0, int(least * DURATION_NS), streamed_bytes, fits_l2, unknown, 1e9)
+    unknown_bytes = int((unknown or 0.0) * DURATION_NS)
+    least_bytes = int(least * DURATION_NS)
+    return DramBound(0, 0, least_bytes, streamed_bytes, fits_l2, int(unknown is not None), unknown_bytes, 1e9)
 
 
 @pytest.fixture
@@ -81,18 +83,28 @@ def summary(tmp_path: Path) -> LaunchSummary:
             "unit is the fp32 units (20.0 %)",
         ),
         (
-            SpeedOfLight((roof("func", L2_to_SM=0.2),), dram=dram(0.1, 0.74, unknown=1)),
+            SpeedOfLight((roof("func", L2_to_SM=0.2),), dram=dram(0.1, 0.74, unknown=0.1)),
             "limited by DRAM, most likely (10.0 % to 74.0 % of peak: data that is read again, or at unknown "
             "addresses, may hit the L2)",
         ),
         (
-            SpeedOfLight((roof("func", L2_to_SM=0.44),), dram=dram(0.1, 1.95, unknown=1)),
+            SpeedOfLight((roof("func", L2_to_SM=0.44),), dram=dram(0.1, 0.948, unknown=0.5)),
+            "limit not known: DRAM may be at 10.0 % to 94.8 % of peak: addresses depend on loaded data, so it is "
+            "unknown how much hit the L2; of what is known, the busiest units are the L2 (44.0 %) and DRAM (10.0 %)",
+        ),
+        (
+            SpeedOfLight((roof("func", L2_to_SM=0.44),), dram=dram(0.1, 0.9, fits_l2=True, unknown=0.1)),
+            "limit not known: DRAM may be at 0.0 % to 90.0 % of peak: addresses depend on loaded data, so it is "
+            "unknown how much hit the L2; of what is known, the busiest unit is the L2 (44.0 %)",
+        ),
+        (
+            SpeedOfLight((roof("func", L2_to_SM=0.44),), dram=dram(0.1, 1.95, unknown=1.8)),
             "limit not known: DRAM would take 195.0 % of the time for all that was requested, so some of it hit the "
             "L2; how much is unknown, as addresses depend on loaded data; of what is known, the busiest units are the "
             "L2 (44.0 %) and DRAM (10.0 %)",
         ),
         (
-            SpeedOfLight((roof("func", L2_to_SM=0.44),), dram=dram(0.1, None, unknown=1)),
+            SpeedOfLight((roof("func", L2_to_SM=0.44),), dram=dram(0.1, None, unknown=0.0)),
             "limit not known: how often some accesses to memory were executed depends on loaded data or a function "
             "that is called (--at iter counts the iterations of loops); of what is known, the busiest units are the "
             "L2 (44.0 %) and DRAM (10.0 %)",
