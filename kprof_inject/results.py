@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.analysis.overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
-from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names, read_buffer_array
+from kprof_inject.capture.foreign_buffer import described, parse_names, read_buffer_array
 from kprof_inject.errors import KprofError, did_you_mean
 from kprof_inject.export.hooks import Hook, hooks_of
 from kprof_inject.export.registry import TraceFile
@@ -169,8 +171,8 @@ def read_buffer(
     ``format`` is ``sm-profiler``, ``triton-distributed``, ``flashinfer``, ``cute`` or ``cute-compact``; ``names`` are
     those of its events, by their numbers, or one text with commas between. ``units`` and ``unit_name`` are for the last
     two: ``num_units`` of the buffer's allocation. Raises ``KprofError`` for what is no such buffer."""
-    named = _event_names(names)
-    said = BufferDescription(format=format, names=named, kernel=kernel, units=units, unit_name=unit_name)
+    fields = {"format": format, "names": _event_names(names), "kernel": kernel, "units": units, "unit_name": unit_name}
+    said = described({field: _plain(value) for field, value in fields.items()})
     if isinstance(buffer, str | Path):
         capture = open_capture(Path(buffer), said=said)
     else:
@@ -178,9 +180,17 @@ def read_buffer(
     return Results(decode_capture(capture, lambda told: None))
 
 
-def _event_names(names: str | Sequence[str] | Mapping[int, str] | None) -> list[str] | dict[int, str] | None:
-    if names is None:
-        return None
+def _event_names(names: object) -> object:
+    """By number, as a description has them; what is none of these is left for it to refuse."""
     if isinstance(names, str):
         return parse_names(names)
-    return dict(names) if isinstance(names, Mapping) else list(names)
+    if isinstance(names, Mapping):
+        return {_plain(event): name for event, name in names.items()}
+    if isinstance(names, Set):
+        raise KprofError("names is a set, which has no order", hint="give a list, or a dictionary by event number")
+    return list(names) if isinstance(names, Iterable) and not isinstance(names, bytes) else names
+
+
+def _plain(value: object) -> object:
+    """A number of NumPy's as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -50,6 +50,14 @@ def decode(data: bytes, kind: type[Record], where: str, hint: str = CAPTURE_AGAI
         raise KprofError(f"{where}: this JSON is nested too deeply", hint=hint) from None
 
 
+def converted(value: Any, kind: type[Record], where: str, hint: str) -> Record:
+    """The record of which ``value`` has the fields, as Python's own types. Raises ``KprofError`` as ``decode`` does."""
+    try:
+        return msgspec.convert(value, kind, str_keys=True)
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise KprofError(f"{where}: {_at_its_field(str(error)).removeprefix('$.')}", hint=hint, exit_code=2) from None
+
+
 @cache
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)

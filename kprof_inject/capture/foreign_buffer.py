@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
-from kprof_inject.capture.encoding import decode
+from kprof_inject.capture.encoding import converted, decode
 from kprof_inject.capture.foreign.entries import Entries, Profiler, Recorded
 from kprof_inject.capture.foreign.registry import PROFILERS, profiler_of
 from kprof_inject.capture.mode import Mode
@@ -26,6 +26,7 @@ from kprof_inject.capture.schema import ProcessRecord
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_regular
+from kprof_inject.quantities import counted
 
 ENDINGS = (".npy", ".npz")
 _WORD_BYTES = 8
@@ -34,11 +35,13 @@ _MOST_EVENTS = 1 << 12
 _MOST_DESCRIPTION_BYTES = 1 << 20
 _FORMATS = ", ".join(PROFILERS)
 _HOW = "name the profiler that wrote it: format="
+_ARGUMENTS = "help(kprof_inject.read_buffer) says what it takes"
 _HOW_OF_FILE = (
     "name the profiler that wrote it: --buffer-format (format= of read_buffer in Python), or format in a .json file "
     "next to it"
 )
 _SAVE_AGAIN = "save it again: numpy.save(PATH, buffer.cpu().numpy())"
+_GIVE_ARRAY = "give the profiler's buffer as it is: buffer.cpu().numpy(); bytes: numpy.frombuffer(data, 'u8')"
 _UNKNOWN = "unknown"
 # What NumPy and what it reads with raise for damaged files. It reads a header as a Python literal, and one that is none
 # token by token; of what it then finds, it looks at little. A zip file's flags can say that it is encrypted.
@@ -76,11 +79,17 @@ class BufferDescription(Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return structs.replace(other, **said)
 
     def name_of(self) -> Mapping[int, str]:
-        """By the event's number."""
-        return dict(enumerate(self.names)) if isinstance(self.names, list) else self.names or {}
+        """By the event's number; an empty name is none."""
+        named = dict(enumerate(self.names)) if isinstance(self.names, list) else self.names or {}
+        return {event: name for event, name in named.items() if name}
 
 
 NOTHING_SAID = BufferDescription()
+
+
+def described(said: Mapping[str, object]) -> BufferDescription:
+    """What a program says, by field. Raises ``KprofError`` that names the field if it cannot be that."""
+    return converted(said, BufferDescription, "read_buffer", _ARGUMENTS)
 
 
 def parse_names(text: str) -> list[str]:
@@ -115,26 +124,31 @@ def read_buffer_array(array: Any, said: BufferDescription, path: Path | None = N
     if not profiler.takes_units and (said.units is not None or said.unit_name is not None):
         raise KprofError(
             f"a buffer of {said.format} has no units: its header gives its CTAs and groups",
-            hint="leave units out",
+            hint="leave units and unit_name out (--buffer-units)",
             exit_code=2,
         )
     names = said.name_of()
     if wrong := [event for event in names if not 0 <= event < _MOST_EVENTS]:
-        raise KprofError(f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}", exit_code=2)
-    words = _words(array)
+        raise KprofError(
+            f"event {wrong[0]} has a name: events go from 0 to {_MOST_EVENTS - 1}",
+            hint="name events by their numbers: a list begins with that of event 0",
+            exit_code=2,
+        )
+    words = _words(array, _SAVE_AGAIN if path else _GIVE_ARRAY)
     entries = profiler.read(words, said.units or 1, max(names, default=-1) + 1)
-    _require_entries(entries, said.format)
+    _require_entries(entries, said.format, profiler)
     return _capture(entries, profiler, said, names, path or Path("buffer"), words.nbytes)
 
 
-def _require_entries(entries: Entries, format_name: str) -> None:
+def _require_entries(entries: Entries, format_name: str, profiler: Profiler) -> None:
     """Raises ``KprofError`` if there are none, or if most make no sense: another profiler's look like that."""
     units = entries.units
     damaged, kept = int(units["damaged"].sum()), int((units["written"] - units["lost"]).sum())
     if not kept or 2 * damaged > kept:
+        also = ", and its number of units" if profiler.takes_units and kept else ""
         raise KprofError(
             f"{damaged} of {kept} entries are not {format_name} entries" if kept else "nothing was recorded in it",
-            hint=f"save the buffer after the launch, and name its profiler; one of {_FORMATS}",
+            hint=f"save the buffer after the launch, and name its profiler{also}; one of {_FORMATS}",
         )
 
 
@@ -154,7 +168,7 @@ def _saved(path: Path) -> NDArray[Any]:
         raise KprofError(f"NumPy cannot read it: {error}", hint=_SAVE_AGAIN) from None
 
 
-def _words(array: Any) -> NDArray[np.uint64]:
+def _words(array: Any, hint: str) -> NDArray[np.uint64]:
     try:
         found = np.ascontiguousarray(array).reshape(-1)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -163,8 +177,8 @@ def _words(array: Any) -> NDArray[np.uint64]:
         ) from None
     if found.dtype.kind not in "iu" or found.nbytes % _WORD_BYTES:
         raise KprofError(
-            f"a buffer consists of 64-bit words, but this array has {found.size} items of {found.dtype}",
-            hint=_SAVE_AGAIN,
+            f"a buffer consists of 64-bit integers, but this has {counted(found.size, 'item')} of {found.dtype}",
+            hint=hint,
         )
     return found.astype(found.dtype.newbyteorder("<"), copy=False).view("<u8")
 

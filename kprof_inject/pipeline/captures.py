@@ -57,17 +57,20 @@ def open_capture(
 
 
 def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
+    if not (place.exists() or is_meant(place)):
+        raise KprofError(f"{place} does not exist", hint=where_to_look(place))
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
         return read_saved_buffer(place, said)
     if said != NOTHING_SAID:
         _refuse(
-            place, place, "--buffer-format, --names and --buffer-units are for what numpy.save wrote", "leave them out"
+            place,
+            place,
+            "--buffer-format, --names and --buffer-units (in Python: format, names, units) are for NumPy's files",
+            "give the .npy or .npz file, or leave them out",
         )
     if is_proton_buffer(place):
         return read_proton_buffer(place, read_scope_names(names_path) if names_path else None)
-    if not (place.exists() or is_meant(place)):
-        raise KprofError(f"{place} does not exist", hint=where_to_look(place))
     if is_module(place):
         raise KprofError(
             f"{place} is TTGIR, which has no times",

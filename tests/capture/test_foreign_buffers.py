@@ -265,17 +265,18 @@ def test_a_description_beside_the_file_says_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("array", "said", "what"),
     [
-        (np.zeros(4), {"format": "cute"}, "64-bit words, but this array has 4 items of float64"),
-        (np.zeros(3, np.int32), {"format": "cute"}, "consists of 64-bit words"),
+        (np.zeros(4), {"format": "cute"}, "64-bit integers, but this has 4 items of float64"),
+        (np.zeros(3, np.int32), {"format": "cute"}, "consists of 64-bit integers"),
         (np.zeros(0, np.int64), {"format": "flashinfer"}, "the buffer is empty"),
         (np.zeros(9, np.int64), {}, "an array does not say which profiler wrote it"),
         (np.zeros(9, np.int64), {"format": "cuter"}, "no profiler is called 'cuter'"),
         (np.zeros(9, np.int64), {"format": "cute"}, "nothing was recorded in it"),
-        (np.zeros(9, np.int64), {"format": "cute", "units": 2}, "a buffer of 9 words is none of 2 units"),
+        (np.zeros(9, np.int64), {"format": "cute", "units": 2}, "a buffer of 9 words cannot be that of 2 units"),
         (np.zeros(9, np.int64), {"format": "flashinfer", "units": 2}, "has no units"),
         (np.zeros(9, np.int64), {"format": "cute", "names": {-1: "a"}}, "event -1 has a name"),
+        (cute_compact(3, [T, T + 40], [{0: Scope(0, T, T + 9)}] * 2), {"format": "cute-compact"}, "more than 1 unit"),
         (sm_profiler(2, 1, 3, {}, [0, 1])[:-1], {"format": "sm-profiler"}, "the buffer is truncated"),
-        (object(), {"format": "cute"}, "this array has 1 items of object"),
+        (object(), {"format": "cute"}, "this has 1 item of object"),
     ],
 )
 def test_what_is_no_buffer_is_refused(array: Any, said: dict[str, Any], what: str) -> None:

@@ -72,7 +72,9 @@ def test_two_buffers_are_compared_by_their_names(kprof: CommandLine) -> None:
 def test_a_buffer_is_explained(kprof: CommandLine) -> None:
     save_sm_profiler(kprof, "a.npy", 320)
     options = ("--buffer-format", "sm-profiler", "--names", "all,load")
-    assert json.loads(kprof("explain", "a.npy", *options).stdout)["kernel"]["name"] == "a"
+    told = json.loads(kprof("explain", "a.npy", *options).stdout)
+    assert told["kernel"]["name"] == "a"
+    assert (told["clock"]["source"], told["clock"]["mhz"], told["clock"]["timer_step_ns"]) == ("timer", None, None)
     (kprof.folder / "a.npy.json").write_text('{"format": "sm-profiler", "names": ["all", "load"]}')
     answer = json.loads(kprof("explain", "a.npy", "--question", "share load").stdout)
     assert 0.2 < answer["value"] < 0.3
@@ -89,5 +91,7 @@ def test_what_does_not_fit_is_said(kprof: CommandLine) -> None:
     assert ended.exit_code == 1 and "entries are not flashinfer entries" in ended.stderr
     ended = kprof("report", "a.npy", "--buffer-format", "sm-profiler", "--scope-names", "a.json")
     assert ended.exit_code == 2 and "--scope-names is for a file with Proton's host_buffer" in ended.stderr
+    ended = kprof("report", "b.npy", "--buffer-format", "sm-profiler")
+    assert (ended.exit_code, ended.stderr.splitlines()[0]) == (1, "error: b.npy does not exist")
     ended = kprof("view", "a.npy")
     assert ended.exit_code == 1 and "kprof-inject trace" in ended.stderr

@@ -34,6 +34,7 @@ _TAGS = 256
 _MOST_LANES = 1 << 15
 _LONGEST_NS = 1 << 62
 _MOST_SCOPES = 1 << 40
+_GIVE_UNITS = "give its number of units (--buffer-units, or units in its description), and save the whole buffer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class CuteCompact:
 
     def read(self, words: NDArray[np.uint64], units: int, names: int) -> Spans:
         slices = _slices(words.view(np.int64), units, 1)
+        _require_no_anchor_inside(slices)
         anchors = slices[:, 0]
         is_anchor = anchors > 0
         is_anchor[is_anchor] = of_one_launch(anchors[is_anchor])
@@ -92,11 +94,23 @@ def _slices(words: NDArray[np.int64], units: int, entry_words: int) -> NDArray[n
     size, rest = divmod(len(words), units)
     if rest or size <= entry_words or (size - 1) % entry_words:
         raise KprofError(
-            f"a buffer of {len(words)} words is none of {counted(units, 'unit')}: each takes one word, and "
-            f"{entry_words} for each scope that there is room for",
-            hint="give its number of units (--buffer-units, or units in its description), and save the whole buffer",
+            f"a buffer of {counted(len(words), 'word')} cannot be that of {counted(units, 'unit')}: each takes 1 word, "
+            f"and {entry_words} for each scope that there is room for",
+            hint=_GIVE_UNITS,
         )
     return words.reshape(units, size)
+
+
+def _require_no_anchor_inside(slices: NDArray[np.int64]) -> None:
+    """Raises ``KprofError`` if an entry has the upper half of its unit's anchor: as an entry, that would be a scope of
+    a tag and duration that depend on the date alone. It is the anchor of another unit."""
+    upper = slices >> 32
+    inside = np.flatnonzero(((upper[:, 1:] == upper[:, :1]) & (upper[:, :1] > 0)).any(axis=0))
+    if inside.size:
+        raise KprofError(
+            f"word {inside[0] + 1} begins another unit: the buffer has more than {counted(len(slices), 'unit')}",
+            hint=_GIVE_UNITS,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,10 +140,10 @@ def _clock(report: LaunchReport) -> Clock:
     summary = report.summary
     return Clock(
         source=summary.clock_source,
-        mhz=figure(summary.clock_mhz),
+        mhz=None if summary.is_foreign else figure(summary.clock_mhz),
         nominal_mhz=known_figure(summary.nominal_mhz),
         error_percent=None if summary.duration_error is None else figure(100 * summary.duration_error),
-        timer_step_ns=report.timeline.clock.timer_step_ns,
+        timer_step_ns=report.timeline.clock.timer_step_ns or None,
     )
 
 

@@ -71,13 +71,14 @@ class Records(Struct, frozen=True):
 
 
 class Clock(Struct, frozen=True):
-    """The SMs' clock. error_percent is null where durations may be off by any factor."""
+    """The SMs' clock. mhz is null where another profiler read the timer alone; error_percent, where durations may be
+    off by any factor; timer_step_ns, where the timer's step was not seen."""
 
     source: ClockSource
-    mhz: Time
+    mhz: Time | None
     nominal_mhz: Time | None
     error_percent: Time | None
-    timer_step_ns: Time
+    timer_step_ns: Time | None
 
 
 class Next(Struct, frozen=True):
