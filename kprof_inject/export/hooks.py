@@ -9,7 +9,7 @@ import linecache
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,8 @@ class Hook:
             return self.function(*arguments)
         except (Exception, SystemExit) as error:
             where = _place_in(self._place.file, error) if self._place else None
-            raise self.failure(f"{type(error).__name__}: {error}", where) from error
+            said = error.what if isinstance(error, KprofError) else f"{type(error).__name__}: {error}"
+            raise self.failure(said, where) from error
 
     def failure(self, what: str, where: Position | None = None) -> KprofError:
         return KprofError(
@@ -103,7 +104,7 @@ def arrows(function: ArrowsFunction) -> ScopeArrows:
 
 def hooks_of(given: Hook | Sequence[Hook]) -> Sequence[Hook]:
     """One or several. Raises ``KprofError`` for anything else."""
-    hooks = (given,) if isinstance(given, Hook) else tuple(given)
+    hooks = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
     for hook in hooks:
         if not isinstance(hook, Hook):
             raise KprofError(f"{getattr(hook, '__name__', repr(hook))} is not a hook", hint=_HOW)

@@ -103,8 +103,10 @@ def of_args(function: Callable[..., Any]) -> Hook:
         (of_args(lambda launch, scopes: {"a": [1, 2]}), "'a' needs 48 values, one for each scope, and has 2"),
         (of_args(lambda launch, scopes: {"iteration": scopes["warp"]}), "scopes already have an argument 'iteration'"),
         (of_args(lambda launch, scopes: {"source": scopes["warp"]}), "scopes already have an argument 'source'"),
-        (of_args(lambda launch, scopes: {"a": [{}] * len(scopes)}), "values of type object, not numbers or texts"),
+        (of_args(lambda launch, scopes: {"a": [{}] * len(scopes)}), "values of type dict, not numbers or texts alone"),
         (of_args(lambda launch, scopes: scopes["nothing"]), "ValueError: no field of name nothing"),
+        (of_args(lambda launch, scopes: {"a": ["b", None] * (len(scopes) // 2)}), "values of type NoneType, not"),
+        (of_args(lambda launch, scopes: kprof_inject.load("nowhere")), "failed: nowhere does not exist"),
         (of_args(lambda launch, scopes: 3), "it gave int, not a dict of columns by their names"),
         (
             of_args(lambda launch, scopes: {"a": [[1], [1, 2]]}),
@@ -145,9 +147,10 @@ def test_what_is_no_hook_is_refused(timelines: list[Timeline], tmp_path: Path) -
     def plain() -> None: ...
 
     results = Results(timelines)
-    for given, name in ((plain, "plain"), ("x.py", "'x'")):
+    wrong: list[tuple[Any, str]] = [(plain, "plain"), ([plain], "plain"), ("x.py", "'x.py'"), (None, "None"), (7, "7")]
+    for given, name in wrong:
         with pytest.raises(KprofError, match=f"{name} is not a hook"):
-            results.export(tmp_path / "trace.json", hooks=[plain] if given is plain else given)  # type: ignore[list-item,arg-type]
+            results.export(tmp_path / "trace.json", hooks=given)
     with pytest.raises(KprofError, match="counters have a unit"):
         kprof_inject.export.counters(plain)  # type: ignore[arg-type]
     lowest = of_args(lambda launch, scopes: {"lowest": np.full(len(scopes), -(2**63))})

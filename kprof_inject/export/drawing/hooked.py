@@ -144,8 +144,14 @@ def _arg(hook: Hook, name: str, answer: Any, count: int) -> Arg:
             texts, index = np.unique(values.filled("").astype(str), return_inverse=True)
             column = Picked(texts.tolist(), index.astype(np.int64))
         case _:
-            raise hook.failure(f"{what} has values of type {values.dtype}, not numbers or texts")
+            raise hook.failure(f"{what} has values of type {_odd_type(values)}, not numbers or texts alone")
     return Arg(name, column, None if shown.all() else shown)
+
+
+def _odd_type(values: Any) -> str:
+    """Of values that are neither all numbers nor all texts."""
+    odd = next((value for value in values.compressed().tolist() if not isinstance(value, str)), "")
+    return type(odd).__name__ if values.dtype == object else str(values.dtype)
 
 
 def _column(hook: Hook, what: str, answer: Any) -> Any:
