@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.tracks import LAYOUTS
 from kprof_inject.export.hooks import Hook
-from kprof_inject.export.merging.matching import Captured, Matching, match
+from kprof_inject.export.merging.matching import Captured, Matching, Refusal, match
 from kprof_inject.export.merging.merged import MatchedLaunch, TracePart, merged_trace
 from kprof_inject.export.merging.torch_trace import Bar, Span, TorchTrace, read_torch_trace
 from kprof_inject.export.registry import gzipped
@@ -148,7 +148,7 @@ def _require_another(target: Path, paths: Sequence[Path]) -> None:
     """Raises ``KprofError`` if the file cannot be a trace, or is one of those to be read."""
     if _ending(target) is None:
         raise KprofError(
-            f"a merged trace cannot be named {target.name}",
+            f"a merged trace cannot be named {target}",
             hint="use .json or .json.gz: a merged trace has torch.profiler's format",
             exit_code=2,
         )
@@ -179,10 +179,22 @@ def _devices(traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> Ite
             of_device = {at: each for at, each in mine.items() if each.launch.device == device}
             numbers, launched = list(of_device), list(of_device.values())
             bars = [bar for bar in trace.bars if bar.device in (None, device)]
-            matching = match([_captured(each, trace) for each in launched], bars, _prior(trace, launched))
+            captured = [_captured(each, trace) for each in launched]
+            matching = match(captured, bars, _prior(trace, launched))
+            refused = [_of_another_device(each, captured[each.launch], trace, device) for each in matching.refusals]
+            matching = replace(matching, refusals=tuple(refused))
             yield _OnDevice(trace, device, numbers, launched, bars, matching)
             for each in matching.matches:
                 del left[numbers[each.launch]]
+
+
+def _of_another_device(refusal: Refusal, launch: Captured, trace: TorchTrace, device: int) -> Refusal:
+    """With the devices that the trace has its kernel on, if that is none of its own."""
+    devices = {bar.device for bar in trace.bars if bar.name in launch.names}
+    if not devices or devices & {None, device}:
+        return refusal
+    others = listed([f"device {each}" for each in sorted(each for each in devices if each is not None)], _MOST_PIDS)
+    return replace(refusal, reason=f"ran on device {device}, but the trace has kernels of its name only on {others}")
 
 
 def _is_of(trace: TorchTrace, origin: Origin, traces: Sequence[TorchTrace], timelines: Sequence[Timeline]) -> bool:

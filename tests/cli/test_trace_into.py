@@ -56,7 +56,7 @@ def test_a_launch_without_a_trace_of_its_process_is_named(kprof: CommandLine) ->
 @pytest.mark.parametrize(
     ("options", "message", "exit_code"),
     [
-        (("--into", "nowhere.json"), "error: cannot read nowhere.json: No such file or directory", 1),
+        (("--into", "nowhere.json"), "error: nowhere.json does not exist", 1),
         (
             ("--into", "capture/0/process.json"),
             "error: capture/0/process.json is not a trace: it has no traceEvents",

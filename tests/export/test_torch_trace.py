@@ -81,13 +81,14 @@ def test_torchs_own_trace_is_read_and_has_no_kernel_here(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "this is not a trace: expected {"),
+        (b" \n", "t.json is empty"),
         (b"garbage", "this is not a trace: expected {"),
-        (b"[]", "this is not a trace: expected {"),
+        (b'[{"cat": "kernel"}]', "this is a bare list of events, but a merged trace needs an object"),
         (b"{}", "has no traceEvents"),
         (b'{"traceEvents": 5}', "has no traceEvents"),
         (b'{"traceEvents": []}', "has no kernel"),
-        (b'{"traceEvents": [{"cat": "kernel"', "this is not a trace"),
+        (b'{"traceEvents": [{"cat": kernel}]}', "this is not a trace"),
+        (b'{"traceEvents": [], "traceEvents": []}', "it has traceEvents twice"),
         (b'{"traceEvents": [1, null, {"cat": "kernel", "ph": "X"}]}', "has no kernel with a name and times"),
         (b'{"traceEvents": [{"cat":"kernel","ph":"X","name":"a","ts":1e999,"dur":1}]}', "with a name and times"),
         (b'{"traceEvents": [{"cat":"kernel","ph":"X","name":"a","ts":NaN,"dur":1}]}', "with a name and times"),
@@ -104,6 +105,23 @@ def test_what_is_no_trace_is_an_error_with_a_hint(tmp_path: Path, content: bytes
     with pytest.raises(KprofError, match=message) as raised:
         read_torch_trace(tmp_path / "t.json")
     assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", [kineto_text([KERNEL]), '{"traceEvents": [{"ts": -1.5e3, "a": "}\\u00e4", "b": true}]}']
+)
+def test_a_trace_that_was_cut_anywhere_is_called_truncated(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    for end in range(text.index("{") + 1, len(text), 7 if len(text) > 100 else 1):
+        path.write_text(text[:end])
+        with pytest.raises(KprofError, match="the trace is truncated"):
+            read_torch_trace(path)
+
+
+def test_a_trace_that_is_missing_is_looked_for_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").touch()
+    with pytest.raises(KprofError, match=r"does not exist\nhint: did you mean .*/trace\.json"):
+        read_torch_trace(tmp_path / "traces.json")
 
 
 def test_a_trace_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

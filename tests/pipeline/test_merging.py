@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,10 +284,18 @@ def test_a_trace_of_another_process_is_an_error(tmp_path: Path, changes: dict[st
     assert not (tmp_path / "torch.kprof.json").exists()
 
 
+def test_launches_of_another_gpu_are_named_with_theirs(tmp_path: Path) -> None:
+    timelines = save_steps(tmp_path / "capture", [0])
+    others = [replace(kernel, device=device) for kernel in kernels([0]) for device in (5, 3)]
+    message = "ran on device 0, but the trace has kernels of its name only on device 3, device 5"
+    with pytest.raises(KprofError, match=message):
+        merged([save_kineto(tmp_path / "torch.json", others)], timelines)
+
+
 def test_a_trace_of_another_run_is_an_error(tmp_path: Path) -> None:
     timelines = save_steps(tmp_path / "capture", [0])
     later = kernels([0], late_ns=3_600 * 10**9)
-    with pytest.raises(KprofError, match="by the host's clock: the nearest was called "):
+    with pytest.raises(KprofError, match="by the host's clock: the nearest call is "):
         merged([save_kineto(tmp_path / "torch.json", later)], timelines)
 
 

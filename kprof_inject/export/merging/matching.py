@@ -191,11 +191,11 @@ class _Alike:
 
     def why_none(self, launch: Captured) -> str:
         """Of a launch that none is near."""
-        reason = "ran while the trace has no kernel of its name and grid, by the host's clock"
+        reason = "ran at a time at which the trace has no kernel of its name and grid, by the host's clock"
         if launch.called is None or not self.calls_ns:
             return reason
         apart_ns = min(max(launch.called.start_ns - at, at - launch.called.end_ns) for at in self.calls_ns)
-        return f"{reason}: the nearest was called {time_text(apart_ns)} apart"
+        return f"{reason}: the nearest call is {time_text(apart_ns)} away"
 
 
 def _may_be_called(ours: Span | None, theirs: Span | None) -> bool:

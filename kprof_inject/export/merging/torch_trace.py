@@ -28,6 +28,7 @@ from typing import Any, TypeGuard
 
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.files import read_regular
+from kprof_inject.places import named_alike
 from kprof_inject.quantities import size_text
 
 MOST_BYTES = 2 << 30
@@ -55,7 +56,10 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 # hold control characters.
 _DECODER = json.JSONDecoder(parse_float=str, strict=False)
 
+_STRUCTURE = re.compile(r"[][{},:]")
+
 ANOTHER = "name a trace that torch.profiler's export_chrome_trace wrote"
+_EXPORT_AGAIN = "export it again: export_chrome_trace has to end before the file is read, and the disk must have room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +144,25 @@ def read_torch_trace(path: Path) -> TorchTrace:
     try:
         return _read(path, text)
     except json.JSONDecodeError as error:
-        where = Position.at_offset(str(path), text, error.pos)
-        raise KprofError(f"this is not a trace: {error.msg}", where=where, hint=ANOTHER) from None
+        raise _unreadable(path, text, error) from None
     except ValueError:  # Python reads no integer of more than 4300 digits
         raise KprofError(f"{path} is not a trace: it has a number of thousands of digits", hint=ANOTHER) from None
     except RecursionError:
         raise KprofError(f"{path} is not a trace: it is nested too deeply", hint=ANOTHER) from None
+
+
+def _unreadable(path: Path, text: str, error: json.JSONDecodeError) -> KprofError:
+    first, rest = text[_skip(text, 0) :][:1], text[error.pos :]
+    if not first:
+        return KprofError(f"{path} is empty", hint=_EXPORT_AGAIN)
+    where = Position.at_offset(str(path), text, error.pos)
+    if first == "[":
+        what = "this is a bare list of events, but a merged trace needs an object"
+        return KprofError(what, where=where, hint='write {"traceEvents": before the list, and } after it')
+    # Where a text that was cut ends, nothing follows but what is left of a string, a word or a number.
+    if first == "{" and (error.msg.startswith("Unterminated string") or not _STRUCTURE.search(rest)):
+        return KprofError("the trace is truncated", where=where, hint=_EXPORT_AGAIN)
+    return KprofError(f"this is not a trace: {error.msg}", where=where, hint=ANOTHER)
 
 
 def packed_text(text: str) -> bytes:
@@ -154,13 +171,16 @@ def packed_text(text: str) -> bytes:
 
 
 def _unpacked(path: Path) -> bytes:
+    if not path.exists():
+        raise KprofError(f"{path} does not exist", hint=f"{named_alike(path)}{ANOTHER}")
     data = read_regular(path, MOST_BYTES)
     if not data.startswith(_GZIP_MAGIC):
         return data
     try:
         data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise KprofError(f"cannot unpack {path}: {error}", hint="it is truncated or damaged; export it again") from None
+        hint = f"it is truncated or damaged; {_EXPORT_AGAIN}"
+        raise KprofError(f"cannot unpack {path}: {error}", hint=hint) from None
     if len(data) > MOST_BYTES:
         raise KprofError(
             f"{path} is too large: unpacked, it has more than {size_text(MOST_BYTES)}",
@@ -180,6 +200,8 @@ def _read(path: Path, text: str) -> TorchTrace:
             break
         key, at = _DECODER.raw_decode(text, at)
         at = _skip(text, _expect(text, at, ":"))
+        if key == "traceEvents" and events_at is not None:
+            raise KprofError(f"{path} is not a trace: it has traceEvents twice", hint=ANOTHER)
         if key == "traceEvents" and text[at : at + 1] == "[":
             begin = end = at + 1
             for _, end, event in _elements(text, begin):  # noqa: B007 (the last one counts)
