@@ -39,17 +39,28 @@ class Trust:
 
 
 def advice_on(report: LaunchReport) -> tuple[Advice, ...]:
-    """What keeps all records, if some were lost; then that which may win most first, then what it takes to judge the
-    rest. None if every rule judged the launch, and found nothing."""
+    """What keeps all records, if some were lost, and what disturbs the kernel less, if the verdict is unreliable; then
+    that which may win most first, then what it takes to judge the rest. None if every rule judged the launch, found
+    nothing, and may be believed."""
     lost = missing_records(report.timeline) if report.summary.records_lost else None
     first = [_to_keep(report, lost)] if lost else []
-    return (*first, *_by_findings(report), *_to_judge(report, lost))
+    return (*first, *_to_disturb_less(report), *_by_findings(report), *_to_judge(report, lost))
 
 
 def _to_keep(report: LaunchReport, lost: Unjudged) -> Advice:
     rules = [rule for why, rules in report.unjudged.items() if why.reason == lost.reason for rule in rules]
     what = _unjudged(rules, lost) if rules else lost.reason
     return Advice(f"{'use a larger buffer' if report.summary.is_foreign else lost.remedy} ({what})", "", None)
+
+
+def _to_disturb_less(report: LaunchReport) -> Iterator[Advice]:
+    if report.verdict.level is not Level.UNRELIABLE:
+        return
+    why = "the records disturb the kernel: what is found, or not, may be their doing"
+    if fewer := fewer_records(report):
+        yield Advice(f"record less: {fewer}", why, None)
+    elif report.slopes is None:
+        yield Advice("use causal, which needs no records", why, None)
 
 
 def _by_findings(report: LaunchReport) -> Iterator[Advice]:
@@ -71,12 +82,11 @@ def _unjudged(rules: Sequence[str], why: Unjudged) -> str:
 def trust_in(report: LaunchReport) -> Trust:
     """The verdict on the kernel. With records missing, or a clock that is assumed, no launch is trustworthy."""
     verdict = report.verdict
-    text = verdict.text + (_instead(report) if verdict.level is Level.UNRELIABLE else "")
     doubts = [*_missing(report.summary), *_clock(report.summary)]
     if not doubts:
-        return Trust(verdict.level, text)
+        return Trust(verdict.level, verdict.text)
     level = Level.CAREFUL if verdict.level is Level.TRUSTWORTHY else verdict.level
-    return Trust(level, "; ".join((*doubts, text)))
+    return Trust(level, "; ".join((*doubts, verdict.text)))
 
 
 def fewer_records(report: LaunchReport) -> str:
@@ -87,12 +97,6 @@ def fewer_records(report: LaunchReport) -> str:
     if ScopeKind.LOOP in kinds:
         return "--at func"
     return "--at func --warps 0" if len(report.timeline.warps) > 1 else ""
-
-
-def _instead(report: LaunchReport) -> str:
-    """What to do about records that disturb a kernel too much."""
-    fewer = fewer_records(report)
-    return f" (record less: {fewer})" if fewer else " (causal needs no records)"
 
 
 def _missing(summary: LaunchSummary) -> Iterator[str]:

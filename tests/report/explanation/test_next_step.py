@@ -10,7 +10,7 @@ import click
 import pytest
 from known_reports import KINDS, delayed
 
-from kprof_inject.analysis.answer import trust_in
+from kprof_inject.analysis.answer import advice_on
 from kprof_inject.analysis.findings.rules import Judgement
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.unjudged import Unjudged
@@ -89,7 +89,10 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
     report = replace(*KINDS["prologue"](tmp_path), verdict=replace(trusted.verdict, level=Level.UNRELIABLE))
     table = report.timeline.table
     assert report.findings and command(report) == "kprof-inject profile --at func --at loop -- PROG"
-    assert trust_in(report).text.endswith(" (record less: --at func --at loop)")
+    assert [one.text for one in advice_on(report)][:2] == [
+        "record less: --at func --at loop",
+        report.findings[0].advice,
+    ]
 
     def of_kinds(count: int) -> LaunchReport:
         timeline = replace(report.timeline, table=replace(table, scopes=table.scopes[:count]))
@@ -102,7 +105,8 @@ def test_what_is_unreliable_is_no_reason_for_a_change(tmp_path: Path, trusted: L
     least = of_kinds(1)
     least = replace(least, timeline=replace(least.timeline, launch=replace(least.launch, kernel=one_warp)))
     assert command(least) == "kprof-inject causal -- PROG"
-    assert trust_in(least).text.endswith(" (causal needs no records)")
+    assert advice_on(least)[0].text == "use causal, which needs no records"
+    assert advice_on(replace(least, verdict=trusted.verdict)) == advice_on(least)[1:]
     (other,) = delayed(tmp_path / "delayed")
     found = next_step(replace(least, slopes=other.slopes), Options())
     assert "compares its times without them" in found.why
