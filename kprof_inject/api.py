@@ -17,6 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
+from kprof_inject.quantities import listed
 from kprof_inject.results import Results
 from kprof_inject.runtime.launching.launches import LaunchChoice, LaunchFilter, ReplayChoice, parse_launches
 from kprof_inject.runtime.process_report import ProcessReport, read_reports
@@ -30,6 +31,8 @@ from kprof_inject.workspace_lock import held
 if TYPE_CHECKING:
     from kprof_inject.runtime.run_step import LiveCapture
 
+
+_MOST_NAMES = 12
 
 _in_use = threading.Lock()
 """Held while a profile runs: there is one compiler in a process."""
@@ -110,6 +113,12 @@ class Profile(Results):
         kernels = read_reports(Path(self._session.reports)).kernels
         return {kernel.name: kernel.reason for kernel in kernels if kernel.state == "left alone"}
 
+    @property
+    def passed_over(self) -> list[str]:
+        """The names of the kernels that ``kernel`` did not match."""
+        kernels = read_reports(Path(self._session.reports)).kernels
+        return sorted({kernel.name for kernel in kernels if kernel.state == "passed over"})
+
     def reset(self) -> None:
         """Forget all launches so far."""
         self._collect()
@@ -138,6 +147,8 @@ class Profile(Results):
     def _nothing_kept(self) -> KprofError:
         errors = read_reports(Path(self._session.reports)).errors
         reasons = "; ".join([*(f"{name}: {reason}" for name, reason in self.left_alone.items()), *errors])
+        if not reasons and (others := self.passed_over):
+            reasons = f"no kernel matches {self._session.kernel!r}, but there are {listed(others, _MOST_NAMES)}"
         return KprofError(
             f"no launch was recorded{f': {reasons}' if reasons else ''}",
             hint="launch a Triton kernel inside the context, one that at= and kernel= select",

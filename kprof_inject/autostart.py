@@ -67,12 +67,10 @@ def _begin(triton: ModuleType) -> None:
 
 def _options() -> AutostartOptions:
     """What the variable asks for. Raises ``KprofError`` if it cannot be read."""
-    import shlex
-
     from kprof_inject.cli.autostart_options import read_options
 
     text = os.environ[VARIABLE]
-    return read_options([] if text == _NO_OPTIONS else shlex.split(text), VARIABLE)
+    return read_options("" if text == _NO_OPTIONS else text, VARIABLE)
 
 
 def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
@@ -115,5 +113,7 @@ def _end(profile: Profile, folder: Path) -> None:
         if profile.timelines:
             faults.write_stderr(f"{profile.report()}\n".encode())
             faults.say(f"more: kprof-inject report{named(folder)} -v; timeline: kprof-inject view{named(folder)}")
+        elif others := profile.passed_over:
+            faults.say(f"no launch was recorded: --kernel does not match {', '.join(others)}")
     except KprofError as error:
         faults.say(f"{VARIABLE}: {error}")

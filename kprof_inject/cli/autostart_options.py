@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.capture.mode import Mode
-from kprof_inject.cli.options import at_option, workspace_option
+from kprof_inject.cli.options import at_option, tag_option, workspace_option
 from kprof_inject.cli.recording_options import capture_options, style_options
 from kprof_inject.errors import KprofError
 from kprof_inject.runtime.launching.launches import LaunchChoice
@@ -31,6 +32,7 @@ class AutostartOptions:
 @click.command(add_help_option=False)
 @workspace_option
 @at_option
+@tag_option
 @style_options
 @capture_options
 def _command(
@@ -41,10 +43,13 @@ def _command(
     return AutostartOptions(workspace.absolute(), parse_selectors(selectors), style, choice, mode)
 
 
-def read_options(words: Sequence[str], name: str) -> AutostartOptions:
-    """Raises ``KprofError`` if they cannot be read; ``name`` is what they stand in."""
+def read_options(text: str, name: str) -> AutostartOptions:
+    """Of words as a shell splits them. Raises ``KprofError`` if they cannot be read; ``name`` is what they stand in."""
+    hint = f"{name}='--at loop -o FOLDER', or 1"
     try:
-        options: AutostartOptions = _command.main(list(words), prog_name=name, standalone_mode=False)
+        options: AutostartOptions = _command.main(shlex.split(text), prog_name=name, standalone_mode=False)
     except click.ClickException as error:
-        raise KprofError(f"{name}: {error.format_message()}", hint=f"{name}='--at loop -o FOLDER', or 1") from None
+        raise KprofError(error.format_message(), hint=hint) from None
+    except ValueError as error:
+        raise KprofError(f"cannot read {text!r}: {str(error).lower()}", hint=hint) from None
     return options

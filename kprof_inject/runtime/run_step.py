@@ -162,6 +162,7 @@ class _PlansMadeNow:
 
     def plan_of(self, variant: DumpedKernel, plain: Compile) -> Plan | None:
         if not fnmatchcase(variant.name, self.session.kernel):
+            self.report.add_kernel(variant.variant, variant.name, "passed over")
             return None
         workspace = Workspace(Path(self.session.workspace))
         save_kernel(workspace, variant, plain())

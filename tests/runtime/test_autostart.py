@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from programs.child import REPO, Ended, clean_environment, fake_gpu_path, run_child
 
 import kprof_inject
+from kprof_inject.cli.autostart_options import read_options
+from kprof_inject.errors import KprofError
+from kprof_inject.select.tags import Tag
 from kprof_inject.workspace_lock import held
 
 PROGRAM = """
@@ -54,9 +58,24 @@ def test_a_process_is_profiled_into_a_folder_of_its_own(tmp_path: Path) -> None:
 def test_options_that_cannot_be_read_leave_the_program_alone(tmp_path: Path) -> None:
     ended = run(tmp_path, "import program", KPROF_INJECT="--sites loop")
     assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
-    assert ended.stderr.splitlines()[0].startswith("kprof-inject: KPROF_INJECT: not profiling: ")
-    assert "--sites" in ended.stderr
+    first, hint = ended.stderr.splitlines()
+    assert first.startswith("kprof-inject: KPROF_INJECT: not profiling: No such option '--sites'.")
+    assert hint == "hint: KPROF_INJECT='--at loop -o FOLDER', or 1"
     assert not (tmp_path / "kprof_out").exists()
+
+
+def test_options_are_read_as_a_shell_and_profile_do() -> None:
+    options = read_options("--at 'iter[0]' --tag tile=n -o 'a b' --launches all", "KPROF_INJECT")
+    assert (options.workspace.name, options.choice.launches.text) == ("a b", "all")
+    assert [selector.tags for selector in options.selectors] == [(Tag("tile", "n"),)]
+    with pytest.raises(KprofError, match=r"""cannot read "--at 'loop": no closing quotation\nhint: KPROF_INJECT='"""):
+        read_options("--at 'loop", "KPROF_INJECT")
+
+
+def test_a_kernel_that_nobody_launches_is_told_with_those_that_are(tmp_path: Path) -> None:
+    ended = run(tmp_path, "import program", KPROF_INJECT="--kernel scaled --no-replay")
+    assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
+    assert ended.stderr == "kprof-inject: no launch was recorded: --kernel does not match scale\n"
 
 
 def test_without_the_variable_nothing_of_ours_is_loaded(tmp_path: Path) -> None:
