@@ -233,6 +233,7 @@ def _types(text: str) -> str:
 
 
 def _constant(text: str) -> Any:
+    text = re.sub(r"^ *\{[^}]*\} ", "", text)  # attributes
     value, _, kind = text.strip().removeprefix("dense<").replace(">", "", text.count("dense<")).partition(" : ")
     if value in ("true", "false"):
         return np.full(_shape(kind), value == "true") if kind else value == "true"

@@ -143,6 +143,11 @@ class Mask:
     factors: tuple[Part, ...] = ()
     is_least: bool = False
 
+    @classmethod
+    def of_bit(cls, bit: bool) -> Mask:
+        """The same everywhere."""
+        return cls() if bit else cls((constant(False),))
+
     def __and__(self, other: Mask) -> Mask:
         return Mask((*self.factors, *other.factors), self.is_least or other.is_least)
 

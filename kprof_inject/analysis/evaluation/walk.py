@@ -27,7 +27,7 @@ from kprof_inject.analysis.evaluation.recurrences import Changes, CountedLoop, a
 from kprof_inject.analysis.evaluation.values import OPEN, Descriptor, Value, is_settled
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.values import argument_names, operand_names, result_names
+from kprof_inject.ttgir.values import argument_names, argument_types, operand_names, result_names
 
 _MOST_DEPTH = 40
 # A loop is gone through one by one where nothing else tells how its values change.
@@ -85,8 +85,9 @@ class _Walk:
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         names = argument_names(self._module, function)
         if len(arguments) == len(names):
-            for name, argument in zip(names, arguments, strict=True):
-                self._values[name] = None if argument is None else Sum.integer(argument)
+            for name, kind, argument in zip(names, argument_types(function), arguments, strict=True):
+                if argument is not None:
+                    self._values[name] = Mask.of_bit(bool(argument)) if kind == "i1" else Sum.integer(argument)
             self._describe(function, names)
         if function.regions:
             self._region(function.regions[0], Mask(), {CTA: prod(self._grid)})

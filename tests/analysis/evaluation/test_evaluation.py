@@ -208,6 +208,30 @@ BRANCHES = (
 """
     + load("at", "after")
 )
+ARGUMENT_BIT = (
+    """
+    scf.if %flag {
+"""
+    + load("x", "one")
+    + """
+    } else {
+      %far = arith.muli %x, %c8 : i32
+"""
+    + load("far", "other")
+    + """
+    }
+"""
+)
+ATTRIBUTED = (
+    """
+    %n = arith.constant {async_task_id = array<i32: 0, 1>} 6 : i32
+    scf.for %i = %c0 to %n step %c1  : i32 {
+"""
+    + load("i", "v")
+    + """
+    } {async_task_id = array<i32: 0, 1>}
+"""
+)
 PLANES = """
     %y = tt.get_program_id y : i32
     %z = tt.get_program_id z : i32
@@ -275,6 +299,13 @@ KNOWN = {
     "counters that wrap": Kernel(INTEGERS + WRAPPING),
     "values from the iteration before": Kernel(INTEGERS + BEFORE),
     "branches": Kernel(INTEGERS + BRANCHES),
+    "an argument that is a bit": Kernel(
+        INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 1)
+    ),
+    "an argument that is a bit of 0": Kernel(
+        INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 0)
+    ),
+    "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
 }
 """All that they access is known."""
