@@ -174,6 +174,9 @@ class Mask:
         return times * prod(sizes[axis] for axis in axes)
 
 
+ALWAYS = Mask()
+
+
 def where(condition: Mask, one: Sum, other: Sum) -> Sum:
     """Raises ``TooLarge``."""
     return Sum((joined(np.where, condition.joint(), one.joint(), other.joint()),))
