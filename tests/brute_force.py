@@ -29,6 +29,8 @@ _ARGUMENT = re.compile(r"(%[\w$.-]+): ")
 _PAIR = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
 _SHAPE = re.compile(r"(?:tensor<|tensordesc<)((?:\d+x)+)")
 _ELEMENT = re.compile(r"(?:ptr<|: <|x|tensor<)([a-z]+)(\d+)\b")
+# Behind two operands, the result, and whether that is added to.
+_PREDICATE = re.compile(r" %\w+, %\w+, %\w+(?:\[[^\]]*\])?, %\w+, (%\w+)")
 _MOST = 1 << 44
 
 
@@ -146,7 +148,9 @@ class _Cta:
         operands = [self.values.get(name) for name in _NAME.findall(operation.tail)]
         if operation.name in ("scf.yield", "scf.condition", "ttg.warp_yield", "ttg.warp_return", "tt.return"):
             return operands
-        self._happened[operation].append(Execution(dict(self._places), operands))
+        predicate = _PREDICATE.match(operation.tail) if "tc_gen5_mma" in operation.name else None
+        if predicate is None or self.values[predicate[1]]:
+            self._happened[operation].append(Execution(dict(self._places), operands))
         self._name(operation, [self._result(operation, operands)])
         return []
 
@@ -233,6 +237,7 @@ def _types(text: str) -> str:
 
 
 def _constant(text: str) -> Any:
+    text = re.sub(r"^ *\{[^}]*\} ", "", text)  # attributes
     value, _, kind = text.strip().removeprefix("dense<").replace(">", "", text.count("dense<")).partition(" : ")
     if value in ("true", "false"):
         return np.full(_shape(kind), value == "true") if kind else value == "true"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.nodes import Operation
 
-# An integer that stands for itself, printed or in the generic form.
-_INTEGER = re.compile(r"\s*(?:\(\) <\{value = )?(-?\d+) : (?:i\d+|index)\b")
 _VALUE = r"(%[\w$.-]+)"
 # From, to, by.
 _BOUNDS = re.compile(rf"\s*%[\w$.-]+ = {_VALUE} to {_VALUE} step {_VALUE}|\({_VALUE}, {_VALUE}, {_VALUE}[,)]")
@@ -27,9 +26,9 @@ def _constants(operations: Iterable[Operation]) -> dict[str, int]:
     given: set[str] = set()
     for operation in operations:
         name = operation.results.partition("=")[0].strip()
-        value = _INTEGER.match(operation.tail) if operation.traits.is_constant else None
-        if value and name not in given:
-            found[name] = int(value[1])
+        value = constant_of(operation)
+        if value is not None and name not in given:
+            found[name] = value
         elif name in given:
             found.pop(name, None)
         given.add(name)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, SourcePoint, parse_location
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
@@ -70,7 +71,7 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
         return
     types = [*[""] * len(names), *_result_types(operation)][-len(names) :]
     variable, line = _origin(module, operation.location_text)
-    is_constant = operation.name == "arith.constant"
+    is_constant = operation.traits.is_constant
     for name, kind in zip(names, types, strict=True):
         yield Scalar(name, variable or ("" if is_constant else _variable_in(name)), line, kind, 0)
 
@@ -80,9 +81,9 @@ def _result_types(operation: Operation) -> list[str]:
     if operation.regions:
         text = operation.closing if _ARROW in operation.closing else operation.tail
         return _scalars_in(_handed_on(without_strings(text)))
-    if operation.name == "arith.constant" and operation.tail.split()[:1] in (["true"], ["false"]):
-        return ["i1"]
     types = types_of(operation)
+    if not types and isinstance(constant_of(operation), bool):
+        return ["i1"]
     if operation.name in ("arith.cmpi", "arith.cmpf"):
         return ["" if any(one.kind for one in types) else "i1"]
     if operation.name == "tt.addptr":

@@ -12,11 +12,11 @@ import numpy as np
 from kprof_inject.analysis.evaluation.footprints import Ranges, touched
 from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension
 from kprof_inject.analysis.evaluation.integer_operations import bytes_of
+from kprof_inject.analysis.evaluation.predicates import asks_for_iteration
 from kprof_inject.analysis.evaluation.values import Descriptor, Value
 from kprof_inject.analysis.evaluation.walk import Executed
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
-from kprof_inject.ttgir.values import bound_names, definition_of, operand_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,19 +181,9 @@ def _at_pointers(one: Executed) -> tuple[Sum | None, Mask | None]:
 
 
 def _is_for_each_iteration(copy: Operation) -> bool:
-    """Whether all that its mask asks is whether there still is an iteration that it is for, as where the compiler's
-    pipeliner has a loop copy ahead: whatever an iteration uses was copied, and nothing else."""
-    loop = next((owner for owner in copy.owners() if owner.traits.is_loop), None)
-    named = _MASK_NAME.search(copy.tail)
-    if copy.name != _COPY or loop is None or not named:
-        return False
-    mask = definition_of(named[1], copy)
-    if mask is None or mask.name != "tt.splat":
-        return False
-    comparison = definition_of(operand_names(mask)[0], mask)
-    if comparison is None or comparison.name != "arith.cmpi":
-        return False
-    return operand_names(comparison)[:1] == bound_names(loop)[:1]
+    """Whether all that its mask asks is whether there still is an iteration that it is for."""
+    named = _MASK_NAME.search(copy.tail) if copy.name == _COPY else None
+    return named is not None and asks_for_iteration(named[1], copy)
 
 
 _PREDICATED = ("ttng.async_tma_copy_global_to_local",)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from kprof_inject.analysis.evaluation.accesses import Access, access_of
-from kprof_inject.analysis.evaluation.grids import loop_axis
+from kprof_inject.analysis.evaluation.grids import ALWAYS, loop_axis
+from kprof_inject.analysis.evaluation.predicates import asks_for_iteration, predicate_of
 from kprof_inject.analysis.evaluation.walk import Executed, Grid, executed
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Launch
@@ -114,7 +115,12 @@ def _recorded(module: Module, table: ScopeTable, summary: LaunchSummary) -> dict
 
 
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
-    """By the records of iterations; and where there are none, by what the launch's arguments say."""
+    """By the records of iterations; and where there are none, by what the launch's arguments say. Records do not tell
+    when a predicate holds, unless it holds for each iteration that there is."""
+    if one.predicate != ALWAYS:
+        predicate = predicate_of(one.operation)
+        if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):
+            return one.times
     differs = {axis for part in one.when.factors for axis in part.axes} if one.when else set()
     times = 1
     for owner in one.operation.ancestors():

@@ -143,6 +143,11 @@ class Mask:
     factors: tuple[Part, ...] = ()
     is_least: bool = False
 
+    @classmethod
+    def of_bit(cls, bit: bool) -> Mask:
+        """The same everywhere."""
+        return cls() if bit else cls((constant(False),))
+
     def __and__(self, other: Mask) -> Mask:
         return Mask((*self.factors, *other.factors), self.is_least or other.is_least)
 
@@ -167,6 +172,9 @@ class Mask:
             times *= int(np.count_nonzero(inside.values))
             axes -= {axis for axis, size in inside.sizes.items() if size != 1}
         return times * prod(sizes[axis] for axis in axes)
+
+
+ALWAYS = Mask()
 
 
 def where(condition: Mask, one: Sum, other: Sum) -> Sum:

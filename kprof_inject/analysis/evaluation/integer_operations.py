@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension, joined, where
 from kprof_inject.analysis.evaluation.values import OPEN, OPEN_MASK, Slot, Value, is_settled
+from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import bits_of, types_of
 
@@ -32,20 +33,13 @@ def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
         return None
 
 
-_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+|true|false)>?\s*(?=$|:|\{|loc\()")
-
-
 def _of_constant(operation: Operation, _: Sequence[Value]) -> Value:
-    found = _CONSTANT.match(operation.tail)
-    if not found:
-        # A scalar of one bit is printed without its type.
-        return {"true": Mask(), "false": _FALSE}.get(operation.tail.split(" loc(")[0].strip())
-    if found[1] in ("true", "false"):
-        return Mask() if found[1] == "true" else _FALSE
-    return Sum.integer(int(found[1]))
+    constant = constant_of(operation)
+    if isinstance(constant, bool):
+        return Mask.of_bit(constant)
+    return None if constant is None else Sum.integer(constant)
 
 
-_FALSE = Mask((Part((), np.array(False)),))
 _RANGE = re.compile(r"\b(start|end) = (-?\d+)")
 
 

@@ -21,13 +21,25 @@ from kprof_inject.analysis.evaluation.descriptors import (
     is_descriptor_at,
     made_descriptor,
 )
-from kprof_inject.analysis.evaluation.grids import CTA, GridAxis, Mask, Part, Sum, TooLarge, joined, loop_axis, where
+from kprof_inject.analysis.evaluation.grids import (
+    ALWAYS,
+    CTA,
+    GridAxis,
+    Mask,
+    Part,
+    Sum,
+    TooLarge,
+    joined,
+    loop_axis,
+    where,
+)
 from kprof_inject.analysis.evaluation.integer_operations import value_of
+from kprof_inject.analysis.evaluation.predicates import predicate_of
 from kprof_inject.analysis.evaluation.recurrences import Changes, CountedLoop, at_iteration, same_memory, stacked
 from kprof_inject.analysis.evaluation.values import OPEN, Descriptor, Value, is_settled
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Module, Operation, Region
-from kprof_inject.ttgir.values import argument_names, operand_names, result_names
+from kprof_inject.ttgir.values import argument_names, argument_types, operand_names, result_names
 
 _MOST_DEPTH = 40
 # A loop is gone through one by one where nothing else tells how its values change.
@@ -39,20 +51,22 @@ class Executed:
     """An operation as all CTAs execute it: the values that it is given, and when.
 
     ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` says in
-    which of these places it is; None if that is unknown."""
+    which of these places it is; None if that is unknown. ``predicate`` says in which it does anything."""
 
     operation: Operation
     operands: tuple[Value, ...]
     sizes: Mapping[GridAxis, int]
     when: Mask | None
+    predicate: Mask | None = ALWAYS
 
     @property
     def times(self) -> int | None:
-        """How often, all together; None if that is unknown."""
-        if self.when is None or self.when.is_least:
+        """How often it does something, all together; None if that is unknown."""
+        if self.when is None or self.predicate is None:
             return None
+        when = self.when & self.predicate
         try:
-            return self.when.count(self.sizes)
+            return None if when.is_least else when.count(self.sizes)
         except TooLarge:
             return None
 
@@ -85,8 +99,9 @@ class _Walk:
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         names = argument_names(self._module, function)
         if len(arguments) == len(names):
-            for name, argument in zip(names, arguments, strict=True):
-                self._values[name] = None if argument is None else Sum.integer(argument)
+            for name, kind, argument in zip(names, argument_types(function), arguments, strict=True):
+                if argument is not None:
+                    self._values[name] = Mask.of_bit(bool(argument)) if kind == "i1" else Sum.integer(argument)
             self._describe(function, names)
         if function.regions:
             self._region(function.regions[0], Mask(), {CTA: prod(self._grid)})
@@ -123,12 +138,17 @@ class _Walk:
         operands = [self._values.get(name) for name in operand_names(operation)]
         if operation.traits.is_terminator:
             return operands
-        self.found.append(Executed(operation, tuple(operands), sizes, when))
+        self.found.append(Executed(operation, tuple(operands), sizes, when, self._predicate(operation)))
         names = result_names(operation)
         if len(names) == 1:
             self._values[names[0]] = self._value(operation, operands)
         self._create(operation, operands)
         return []
+
+    def _predicate(self, operation: Operation) -> Mask | None:
+        name = predicate_of(operation)
+        value = ALWAYS if name is None else self._values.get(name)
+        return value if isinstance(value, Mask) else None
 
     def _value(self, operation: Operation, operands: Sequence[Value]) -> Value:
         if operation.name in ("tt.get_program_id", "tt.get_num_programs"):

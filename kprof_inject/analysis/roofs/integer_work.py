@@ -9,11 +9,11 @@ counted. What they become was read from the machine code that Triton 3.6 makes f
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.select.anchors import integer_work
+from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import types_of
@@ -124,11 +124,7 @@ class _Function:
 
     def _constant(self, node: int) -> int | None:
         made = self._made_by(node)
-        found = _CONSTANT.match(made.operation.tail) if made and made.operation.traits.is_constant else None
-        return int(found[1]) if found else None
-
-
-_CONSTANT = re.compile(r"\s*(?:dense<)?(-?\d+)>?")
+        return constant_of(made.operation) if made else None
 
 
 def _is_power_of_two(number: int | None) -> bool:

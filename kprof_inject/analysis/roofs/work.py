@@ -13,7 +13,7 @@ from operator import add
 
 from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import PrintedType, bits_of, types_of
 from kprof_inject.ttgir.values import definition_of, operand_names
 
 
@@ -143,7 +143,7 @@ def _of_shared(operation: Operation, place: int) -> Work:
 
 # Rows that tensor cores multiply by one reading of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma"
 # (256 by a pair of CTAs).
-_ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256}
+_ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256, "ttng.tc_gen5_mma_scaled": 256}
 
 
 def _of_operands(operation: Operation) -> Work:
@@ -152,7 +152,7 @@ def _of_operands(operation: Operation) -> Work:
     rows = _ROWS_AT_ONCE.get(operation.name)
     if rows is None or len(types) < 3:
         return NO_WORK
-    first, second = types[0], _second_operand(types)
+    first, second = types[0], types[1]
     first_bytes = first.elements * first.bits / 8 if _is_shared(first) else 0
     second_bytes = second.elements * second.bits / 8 if _is_shared(second) else 0
     return Work(shared_bytes=first_bytes + max(first.shape[-2] / rows, 1) * second_bytes)
@@ -194,10 +194,18 @@ def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str
 
 
 _PRECISION = re.compile(r"\binputPrecision\s*=\s*(\w+)")
-# Triton's ``InputPrecision``, which some operations print as a number: how often the tensor cores take operands of f32.
-_PASSES = {"0": 1, "tf32": 1, "1": 3, "tf32x3": 3, "3": 3, "bf16x3": 3, "4": 6, "bf16x6": 6}
-_IEEE = ("ieee", "2")
-_FP4 = re.compile(r"\be2m1\b")
+# Triton's ``InputPrecision``, which some operations print as a number: as what the tensor cores take operands of f32,
+# and how often.
+_PASSES = {
+    **dict.fromkeys(("0", "tf32"), ("tf32", 1)),
+    **dict.fromkeys(("1", "tf32x3"), ("tf32", 3)),
+    **dict.fromkeys(("2", "ieee"), ("f32", 1)),
+    **dict.fromkeys(("3", "bf16x3"), ("bf16", 3)),
+    **dict.fromkeys(("4", "bf16x6"), ("bf16", 6)),
+}
+# What is not printed: of others, f32 in tensor cores is tf32.
+_DEFAULT_PRECISION = {"tt.dot": "ieee"}
+_PACKED_BY_ROWS = "lhs_k_pack = false"
 _TENSOR_LAYOUT = re.compile(r"mma|mfma")
 _ALIAS = re.compile(r"#\w+")
 # The layout of an operand names that of the dot, which may be a slice's.
@@ -208,28 +216,38 @@ def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
     types = types_of(operation)
     if len(types) < 3 or min(len(types[0].shape), len(types[1].shape)) < 2:
         return NO_WORK
-    first, second = types[0], _second_operand(types)
-    is_packed = first.element == "i8" and bool(_FP4.search(operation.tail))
-    flops = 2 * first.elements * second.shape[-1] * (2 if is_packed else 1)
-    if first.element != "f32":
-        return Work({"f4" if is_packed else _family(first.element): flops})
-    if operation.name == "tt.dot" and not _TENSOR_LAYOUT.search(_resolved(types[-1].rest, aliases)):
+    first, second = types[:2]
+    if operation.name in _SCALED:
+        second = types[2] if _FIRST_SCALE.match(operation.tail) else second
+        is_packed = first.element == _PACKED and _PACKED_BY_ROWS not in operation.tail
+        result = types[2] if operation.name == "ttng.tc_gen5_mma_scaled" else types[-1]
+        flops = 2 * result.elements * first.shape[-1] * (2 if is_packed else 1)
+        wider = max((one.element for one in (first, second) if one.element != _PACKED), key=bits_of, default="f4")
+        return Work({_family(wider): flops})
+    flops = 2 * first.elements * second.shape[-1]
+    result = types[-1]
+    if operation.name == "tt.dot" and result.element == "f32" and not _is_of_tensor_cores(result, aliases):
         return Work(multiplications=flops / 2, additions=flops / 2)
+    if first.element != "f32":
+        return Work({_family(first.element): flops})
     found = _PRECISION.search(operation.tail)
-    precision = found[1] if found else "tf32"
-    if precision in _IEEE:
-        return Work({"f32": flops})
-    return Work({"tf32": flops * _PASSES.get(precision, 1)})
+    precision = found[1] if found else _DEFAULT_PRECISION.get(operation.name, "tf32")
+    family, passes = _PASSES.get(precision, ("tf32", 1))
+    return Work({family: flops * passes})
 
 
-def _second_operand(types: tuple[PrintedType, ...]) -> PrintedType:
-    """The first that the first operand can be multiplied by: before it may stand the type of a scale."""
-    depth = types[0].shape[-1]
-    return next((one for one in types[1:] if len(one.shape) > 1 and one.shape[-2] == depth), types[1])
+# Their integers of eight bits are two floats of four, which are computed at the rate of the other operand's type.
+_SCALED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled")
+_PACKED = "i8"
+_FIRST_SCALE = re.compile(r"\s*%[\w$.#-]+ scale ")
 
 
 def _family(element: str) -> str:
     return "f8" if element.startswith("f8") else element
+
+
+def _is_of_tensor_cores(result: PrintedType, aliases: Mapping[str, str]) -> bool:
+    return bool(_TENSOR_LAYOUT.search(_resolved(result.rest, aliases)))
 
 
 def _resolved(layout: str, aliases: Mapping[str, str]) -> str:

@@ -208,6 +208,42 @@ BRANCHES = (
 """
     + load("at", "after")
 )
+ARGUMENT_BIT = (
+    """
+    scf.if %flag {
+"""
+    + load("x", "one")
+    + """
+    } else {
+      %far = arith.muli %x, %c8 : i32
+"""
+    + load("far", "other")
+    + """
+    }
+"""
+)
+MEMORY = "!ttg.memdesc<128x128xf16, #s, #ttg.shared_memory>"
+DOTS = f"""
+    %never = arith.constant false
+    %is_low = arith.cmpi slt, %x, %c2 : i32
+    ttng.tc_gen5_mma %m, %m, %m, %never, %is_low, %b[%true] {{is_async}} : {MEMORY}, {MEMORY}, {MEMORY}, {MEMORY}
+    scf.for %i = %c0 to %c4 step %c1  : i32 {{
+      %is_more = arith.cmpi slt, %i, %x : i32
+      %t = ttng.tc_gen5_mma %m, %m, %m[%t0], %is_low, %is_more, %b[%true], %b[%is_low] : {MEMORY}, {MEMORY}, {MEMORY}
+      ttng.tc_gen5_mma %m, %m, %m[], %is_more, %true : {MEMORY}, {MEMORY}, {MEMORY}
+      ttng.tc_gen5_mma %m, %m, %m[], %true, %never : {MEMORY}, {MEMORY}, {MEMORY}
+    }}
+"""
+ATTRIBUTED = (
+    """
+    %n = arith.constant {async_task_id = array<i32: 0, 1>} 6 : i32
+    scf.for %i = %c0 to %n step %c1  : i32 {
+"""
+    + load("i", "v")
+    + """
+    } {async_task_id = array<i32: 0, 1>}
+"""
+)
 PLANES = """
     %y = tt.get_program_id y : i32
     %z = tt.get_program_id z : i32
@@ -275,6 +311,14 @@ KNOWN = {
     "counters that wrap": Kernel(INTEGERS + WRAPPING),
     "values from the iteration before": Kernel(INTEGERS + BEFORE),
     "branches": Kernel(INTEGERS + BRANCHES),
+    "an argument that is a bit": Kernel(
+        INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 1)
+    ),
+    "an argument that is a bit of 0": Kernel(
+        INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 0)
+    ),
+    "dots with a predicate": Kernel(INTEGERS + DOTS),
+    "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
 }
 """All that they access is known."""

@@ -34,7 +34,10 @@ module {
       scf.if %few {
         %sometimes = arith.addi %i, %c1 : i32
       }
+      %ahead = ttng.tc_gen5_mma %a, %b, %d[], %few, %few : !ttg.memdesc<128x64xf16>
       %v = tt.load %p : !tt.ptr<i32>
+      %is = arith.cmpi slt, %v, %c4 : i32
+      %flagged = ttng.tc_gen5_mma %a, %b, %d[], %few, %is : !ttg.memdesc<128x64xf16>
       scf.for %k = %c0 to %v step %c1  : i32 {
         %nobody = arith.addi %k, %i : i32
       }
@@ -43,7 +46,7 @@ module {
   }
 }
 """
-LOOP, ITERATION, BODY = (11, 24), (12, 23), (7, 25)
+LOOP, ITERATION, BODY = (11, 27), (12, 26), (7, 28)
 CTAS, WARPS = 3, 2
 
 
@@ -62,29 +65,31 @@ def ran_on(folder: Path, iterations: int, lines: Mapping[str, tuple[int, int]], 
 
 
 def times_of(kernel: ExecutedKernel) -> dict[str, int | None]:
-    names = ("once", "four", "sometimes", "nobody", "inner")
+    names = ("once", "four", "sometimes", "ahead", "flagged", "nobody", "inner")
     found = {one.operation.results.strip(" %="): one.times for one in kernel.operations}
     return {name: found[name] for name in names}
 
 
+NEVER_KNOWN = {"flagged": None, "nobody": None, "inner": None}
 RECORDED = {"func": BODY, "loop[0]": LOOP, "iter[0]": ITERATION}
 
 
 def test_iterations_that_were_recorded_are_counted(tmp_path: Path) -> None:
-    """And those inside of them, if the text tells how many there are."""
+    """And those inside of them, if the text tells how many there are; and all dots of which the predicate asks whether
+    there is an iteration that they are for."""
     times = times_of(ran_on(tmp_path, 5, RECORDED, None))
-    assert times == {"once": 15, "four": 60, "sometimes": None, "nobody": None, "inner": None}
+    assert times == {"once": 15, "four": 60, "ahead": 15} | NEVER_KNOWN | {"sometimes": None}
 
 
 def test_without_records_the_arguments_tell(tmp_path: Path) -> None:
     times = times_of(ran_on(tmp_path, 5, {"func": BODY}, 6))
-    assert times == {"once": 18, "four": 72, "sometimes": 12, "nobody": None, "inner": None}
+    assert times == {"once": 18, "four": 72, "sometimes": 12, "ahead": 12} | NEVER_KNOWN
 
 
 def test_records_go_before_arguments(tmp_path: Path) -> None:
-    """But they do not tell of a condition."""
+    """But they do not tell of a condition, or of a predicate."""
     times = times_of(ran_on(tmp_path, 5, RECORDED, 6))
-    assert times == {"once": 15, "four": 60, "sometimes": 12, "nobody": None, "inner": None}
+    assert times == {"once": 15, "four": 60, "sometimes": 12, "ahead": 12} | NEVER_KNOWN
 
 
 def test_without_records_and_arguments_nobody_knows(tmp_path: Path) -> None:

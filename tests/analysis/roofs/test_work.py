@@ -31,6 +31,15 @@ def dot(a: str, b: str, result: str, more: str = "") -> str:
 MMA = "128x32xf32, #mma"
 
 
+def scaled(a: str, b: str, of_a: str, of_b: str) -> str:
+    rows, columns = a.split("x")[0], b.split("x")[1]
+    return (
+        f"%d = tt.dot_scaled %a scale %s, %b scale %t, %c lhs = {of_a} rhs = {of_b} {{fastMath = false}} : tensor<{a}, "
+        f"#x>, tensor<{rows}x2xi8, #x> * tensor<{b}, #x>, tensor<{columns}x2xi8, #x> -> "
+        f"tensor<{rows}x{columns}xf32, #mma>"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "work"),
     [
@@ -52,6 +61,35 @@ MMA = "128x32xf32, #mma"
             "ttng.tc_gen5_mma %a, %b, %c[], %t, %t : !ttg.memdesc<128x64xf16, #s, #m>, !ttg.memdesc<64x32xf16, #s, "
             "#m>, !ttg.memdesc<128x32xf32, #t, #ttng.tensor_memory>",
             Work({"f16": 2 * 128 * 64 * 32}, shared_bytes=2 * (128 * 64 + 64 * 32)),
+        ),
+        # Nothing is printed of a dot with all of f32's bits.
+        (dot("128x64xf32, #x", "64x32xf32, #x", MMA), Work({"f32": 2 * 128 * 64 * 32})),
+        (dot("128x64xf32, #x", "64x32xf32, #x", MMA, ", inputPrecision = bf16x3"), Work({"bf16": 6 * 128 * 64 * 32})),
+        (
+            dot("128x64xf16, #x", "64x32xf16, #x", "128x32xf32, #blocked"),
+            Work(multiplications=128 * 64 * 32, additions=128 * 64 * 32),
+        ),
+        (
+            "%d = ttng.warp_group_dot %a, %b, %c : !ttg.memdesc<64x16xf32, #s, #m> * !ttg.memdesc<16x8xf32, #s, #m> -> "
+            "tensor<64x8xf32, #mma>",
+            Work({"tf32": 2 * 64 * 16 * 8}, shared_bytes=4 * (64 * 16 + 16 * 8)),
+        ),
+        (scaled("128x64xf8E5M2", "64x32xf8E5M2", "e5m2", "e5m2"), Work({"f8": 2 * 128 * 64 * 32})),
+        # As many rows of scales as there are columns in the operand.
+        (scaled("64x64xf8E5M2", "64x32xf8E5M2", "e5m2", "e5m2"), Work({"f8": 2 * 64 * 64 * 32})),
+        (scaled("128x32xi8", "32x32xi8", "e2m1", "e2m1"), Work({"f4": 2 * 128 * 64 * 32})),
+        (scaled("128x32xi8", "64x32xf8E5M2", "e2m1", "e5m2"), Work({"f8": 2 * 128 * 64 * 32})),
+        (
+            "%d = tt.dot_scaled %a, %b scale %t, %c lhs = bf16 rhs = e2m1 {fastMath = false} : tensor<128x64xbf16, #x> "
+            "* tensor<32x32xi8, #x>, tensor<32x2xi8, #x> -> tensor<128x32xf32, #mma>",
+            Work({"bf16": 2 * 128 * 64 * 32}),
+        ),
+        (
+            "ttng.tc_gen5_mma_scaled %a, %b, %c, %s, %t, %u, %v lhs = e5m2 rhs = e2m1, %w[%v] {is_async} : "
+            "!ttg.memdesc<128x128xf8E5M2, #s, #m>, !ttg.memdesc<64x128xi8, #s, #m>, !ttg.memdesc<128x128xf32, #t, "
+            "#ttng.tensor_memory>, !ttg.memdesc<128x4xi8, #t, #ttng.tensor_memory>, !ttg.memdesc<128x4xi8, #t, "
+            "#ttng.tensor_memory>, !ttg.memdesc<1xi64, #s, #m>",
+            Work({"f8": 2 * 128**3}, shared_bytes=128 * 128 + 64 * 128),
         ),
         ("%x = math.exp2 %a : tensor<128x64xf32, #x>", Work(special=128 * 64)),
         ("%x = arith.divf %a, %b : tensor<128xf32, #x>", Work(special=128)),
