@@ -14,6 +14,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.idle import IdleSms, idle_sms_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
@@ -151,7 +152,8 @@ class LaunchSummary:
     ctas_never_ran: int
     ctas_damaged: int
     waves: Waves | None
-    """None where no timer says when CTAs ran, as ``ending``."""
+    """None where no timer says when CTAs ran, as ``idle`` and ``ending``."""
+    idle: IdleSms | None
     ending: Ending | None
     phases: Phases | None
     partitions: tuple[PartitionSummary, ...]
@@ -233,6 +235,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
         waves=waves,
+        idle=idle_sms_of(timeline.ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None,
         ending=ending_of(timeline) if waves else None,
         phases=phase_sums.phases(),
         partitions=partitions,

@@ -21,9 +21,9 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
     summary = summarise(known_launch(tmp_path))
     assert summary.waves is not None
     assert (summary.waves.ctas, summary.waves.sms, summary.waves.waves) == (2, 2, 1)
-    assert summary.ending is not None and summary.phases is not None
-    assert (summary.ending.sms, summary.phases.warps) == (2, 2)
-    assert replace(summary, scopes=(), waves=None, ending=None, phases=None) == LaunchSummary(
+    assert summary.idle is not None and summary.ending is not None and summary.phases is not None
+    assert (summary.idle.sms, summary.ending.sms, summary.phases.warps) == (2, 2, 2)
+    assert replace(summary, scopes=(), waves=None, idle=None, ending=None, phases=None) == LaunchSummary(
         kernel="kernel",
         variant="v0",
         launch=0,
@@ -53,6 +53,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         ctas_never_ran=0,
         ctas_damaged=0,
         waves=None,
+        idle=None,
         ending=None,
         phases=None,
         partitions=(),

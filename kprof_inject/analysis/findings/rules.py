@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from kprof_inject.analysis.findings.between_ctas import between_ctas
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.imbalanced_warps import imbalanced_warps
 from kprof_inject.analysis.findings.iterations import first_iterations, last_iteration
+from kprof_inject.analysis.findings.late_start import late_start
 from kprof_inject.analysis.findings.low_fill import low_fill
 from kprof_inject.analysis.findings.pace import pace
 from kprof_inject.analysis.findings.phases import epilogue, prologue
@@ -37,6 +39,8 @@ def _by_records(rule: Callable[[Timeline, LaunchSummary], Said]) -> Rule:
 
 RULES: dict[str, Rule] = {
     "low-fill": _by_records(low_fill),
+    "late-start": _by_records(late_start),
+    "between-ctas": _by_records(between_ctas),
     "tail": _by_records(tail),
     "uneven-ctas": _by_records(uneven_ctas),
     "imbalanced-warps": _by_records(imbalanced_warps),
@@ -51,7 +55,7 @@ RULES: dict[str, Rule] = {
     "throttled": throttled,
 }
 
-_WITHOUT_RECORDS = ("low-fill", "tail", "uneven-ctas", "throttled")
+_WITHOUT_RECORDS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "throttled")
 """What they find rests on the headers of CTAs and on the clock: no record that is missing makes it doubtful."""
 
 RULES_ON_EXPERIMENTS: dict[str, Rule] = {"pace": pace}

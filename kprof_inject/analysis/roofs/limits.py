@@ -30,7 +30,7 @@ _NOTABLE = 0.1
 _LEAST_TOLD = 0.001
 # Which of two units is busier is no matter if they differ by less.
 _NEAR = 0.1
-# A grid on fewer of the SMs is the first thing to change.
+# A grid on fewer of the SMs is the first thing to change, and so is one that has work for fewer on the average.
 _LEAST_SMS = 0.6
 
 
@@ -63,9 +63,11 @@ def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
     if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
+        if idle := _without_work(summary, device_sms):
+            return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)
-    for judge in (_few_sms, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges, _unknown_accesses):
+    for judge in (_few_sms, _idle, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges, _unknown_accesses):
         found = judge(judged)
         if found is not None:
             return found
@@ -182,9 +184,40 @@ def _few_sms(judged: _Judged) -> Limit | None:
     waves = judged.summary.waves
     if waves is None or not judged.device_sms or waves.sms >= _LEAST_SMS * judged.device_sms:
         return None
+    if waves.ctas >= judged.device_sms:
+        # There is a CTA for each: something else keeps it from them.
+        return None
     text = f"the grid: {counted(waves.ctas, 'CTA')} on {waves.sms} of {judged.device_sms} SMs; on these, "
     text += _nearest(judged)
     return judged.limit("grid", text)
+
+
+def _idle(judged: _Judged) -> Limit | None:
+    """Those that have work may keep DRAM busy all the same: it serves all of them."""
+    idle = _without_work(judged.summary, judged.device_sms)
+    if idle is None or judged.parts.get(DRAM, 0.0) >= _LIMITING:
+        return None
+    return judged.limit(_IDLE, f"{idle}; on those that have one, {_nearest(judged)}")
+
+
+def _without_work(summary: LaunchSummary, device_sms: int | None) -> str | None:
+    """How many SMs have a CTA on the average, and what the others do; None if enough have one."""
+    idle = summary.idle
+    if idle is None:
+        return None
+    sms = max(device_sms or 0, idle.sms)
+    used = idle.sms / sms
+    if idle.work_share * used >= _LEAST_SMS:
+        return None
+    others = {
+        "never get one": 1 - used,
+        "wait for their first": used * idle.before_share,
+        "have none between two": used * idle.between_share,
+        "are done": used * idle.after_share,
+    }
+    told = [f"{what} ({percent(share)})" for what, share in others.items() if share >= _NOTABLE]
+    average = idle.work_share * idle.sms
+    return f"SMs without work: on average, {average:.1f} of {sms} SMs have a CTA; the others {' or '.join(told)}"
 
 
 def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
@@ -236,6 +269,7 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
 
 
 _NOT_KNOWN = "not known"
+_IDLE = "SMs without work"
 _LATENCY = "latency, or instructions that TTGIR does not show"
 
 

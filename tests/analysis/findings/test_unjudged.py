@@ -18,7 +18,7 @@ from kprof_inject.capture.schema import TTGIR_FILE
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 from kprof_inject.timeline.trust import Level
 
-OF_CTAS = ("low-fill", "tail", "uneven-ctas", "second-cta")
+OF_CTAS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "second-cta")
 OF_LOOPS = ("prologue", "epilogue", "first-iterations", "last-iteration")
 OF_WARPS = ("imbalanced-warps",)
 HEALTHY = Known()
@@ -59,7 +59,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
     said = {judgement.rule: judgement.outcome.value for judgement in judge_by_rules(evidence_of(timeline))}
     assert list(said) == list(RULES)
     assert said == {
-        "low-fill": "not found",
+        **dict.fromkeys(("low-fill", "late-start", "between-ctas"), "not found"),
         "tail": "found",
         "uneven-ctas": "not found",
         **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
@@ -127,7 +127,7 @@ def test_without_a_timer_nothing_is_known_of_ctas(tmp_path: Path) -> None:
 
 def test_a_launch_within_a_step_of_the_timer_has_no_end(tmp_path: Path) -> None:
     why = "the launch is too short for the timer; give it more work"
-    assert unjudged(whole(tmp_path), ending=None) == {why: ("tail", "uneven-ctas")}
+    assert unjudged(whole(tmp_path), ending=None) == {why: ("late-start", "between-ctas", "tail", "uneven-ctas")}
 
 
 def test_where_no_cta_ran_no_rule_judges(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.work import NO_WORK
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.timeline.idle import IdleSms
 
 SMS = 4
 UNITS = ("tensor cores", "special functions", "fp32 units", "instruction issue", "shared memory and L1", "L2 to SM")
@@ -129,6 +130,49 @@ def test_a_small_grid_comes_first(summary: LaunchSummary) -> None:
     light = SpeedOfLight((roof("func", tensor_cores=0.9),))
     assert limit_of(summary, light, 2 * SMS).sentence == (
         "limited by the grid: 4 CTAs on 4 of 8 SMs; on these, the busiest unit is the tensor cores (90.0 %)"
+    )
+
+
+# Of 4 SMs: one and a half wait, a quarter of one has no work in between, one is done.
+IDLE = IdleSms(SMS, 0.375, 0.0625, 0.25, 2, 7_500, 0.5, 1, 2_500.0, 0.0)
+ON_AVERAGE = "SMs without work: on average, 1.2 of 4 SMs have a CTA; the others wait for their first (37.5 %) or are"
+
+
+def test_sms_without_work_come_before_what_the_others_do(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((roof("func", tensor_cores=0.9),))
+    limit = limit_of(replace(summary, idle=IDLE), light, SMS)
+    assert limit.sentence == (
+        f"limited by {ON_AVERAGE} done (25.0 %); on those that have one, the busiest unit is the tensor cores (90.0 %)"
+    )
+    assert (limit.name, limit.units, limit.parts["tensor cores"]) == ("SMs without work", (), 0.9)
+
+
+def test_sms_without_work_need_no_records(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((), missing=Unjudged("records were lost", "use --fit"))
+    assert limit_of(replace(summary, idle=IDLE), light, SMS).sentence == (
+        f"limited by {ON_AVERAGE} done (25.0 %); what limits those that have one is not known: "
+        "records were lost; use --fit"
+    )
+
+
+def test_few_sms_may_keep_dram_busy(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((roof("func"),), dram=dram(0.7, 0.8))
+    assert limit_of(replace(summary, idle=IDLE), light, SMS).units == ("DRAM",)
+
+
+@pytest.mark.parametrize(("idle_share", "name"), [(0.39, "latency"), (0.41, "SMs without work")])
+def test_most_sms_have_work_on_average(summary: LaunchSummary, idle_share: float, name: str) -> None:
+    idle = replace(IDLE, before_share=0.0, between_share=0.0, after_share=idle_share)
+    assert limit_of(replace(summary, idle=idle), SpeedOfLight((roof("func"),)), None).name == name
+
+
+def test_sms_that_never_get_a_cta_have_no_work(summary: LaunchSummary) -> None:
+    """The grid is large enough, so it is not the grid's fault."""
+    assert summary.waves is not None and summary.idle is not None
+    full = replace(summary, waves=replace(summary.waves, ctas=2 * SMS))
+    assert limit_of(full, SpeedOfLight((roof("func"),)), 2 * SMS).text == (
+        "SMs without work: on average, 4.0 of 8 SMs have a CTA; the others never get one (50.0 %); on those that have "
+        "one, no unit is busy"
     )
 
 

@@ -1,0 +1,52 @@
+"""SMs that get their first CTA late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from known_kernels import SMS, Known, launched, rules_of, the_finding
+
+D = Known().duration_ns
+
+
+def late_by(wait_ns: int, sms: int = SMS // 2) -> list[tuple[int, int, int]]:
+    """One CTA on each SM; so many SMs begin so much later."""
+    return [(sm, wait_ns, wait_ns + D) if sm < sms else (sm, 0, D) for sm in range(SMS)]
+
+
+def test_half_of_the_sms_begin_late(tmp_path: Path) -> None:
+    finding = the_finding(launched(tmp_path, ctas=late_by(D)))
+    assert (finding.rule, finding.scope, finding.share) == ("late-start", None, 0.5)
+    assert finding.text == (
+        "4 SMs of 8 start late, the last one 2.16 µs after the first: on average, SMs wait for their first CTA for "
+        "25.0 % of the launch; had all started at once, it would take 50.0 % less"
+    )
+    assert "another stream" in finding.advice
+
+
+def test_one_sm_may_hold_up_the_launch(tmp_path: Path) -> None:
+    finding = the_finding(launched(tmp_path, ctas=late_by(D, sms=1)))
+    assert finding.text.startswith("1 SM of 8 starts late, the last one 2.16 µs after the first: on average, SMs wait")
+    assert finding.share == 0.5
+
+
+@pytest.mark.parametrize(("wait_ns", "found"), [(990, []), (1010, ["late-start"])])
+def test_a_device_takes_a_while_to_begin_everywhere(tmp_path: Path, wait_ns: int, found: list[str]) -> None:
+    assert rules_of(launched(tmp_path, ctas=late_by(wait_ns))) == found
+
+
+def test_a_tenth_of_a_launch_is_late(tmp_path: Path) -> None:
+    known = Known(iterations_ns=(1000,) * 20)
+    for wait_ns, found in ((2100, []), (2400, ["late-start"])):
+        ctas = [(sm, wait_ns * (sm % 2), wait_ns * (sm % 2) + known.duration_ns) for sm in range(SMS)]
+        assert rules_of(launched(tmp_path, known, ctas)) == found
+
+
+def test_a_kernel_that_is_meant_to_begin_early_is_not_late(tmp_path: Path) -> None:
+    """By programmatic dependent launch: it gets SMs as the kernel before it leaves them."""
+    timeline = launched(tmp_path, ctas=late_by(D))
+    kernel = timeline.launch.kernel
+    dependent = replace(kernel, metadata={**kernel.metadata, "launch_pdl": True})
+    assert rules_of(replace(timeline, launch=replace(timeline.launch, kernel=dependent))) == []
