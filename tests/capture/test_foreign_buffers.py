@@ -223,8 +223,10 @@ def test_damaged_words_and_missing_ends_are_counted_or_refused(format: str, data
     assert made.last_ns - made.first_ns < 200_000_000_000
     # What is left is as it was written; but if the times of all units go on from other anchors, nobody can tell.
     anchors = [0, len(words) // 2] if format == "cute-compact" else []
+    if made.records_damaged + made.records_lost >= 3 or len(damaged) < len(words):
+        return
     other_anchors = anchors and (damaged[anchors] != words[anchors]).all()
-    if made.records_damaged + made.records_lost < 3 and len(damaged) == len(words) and not other_anchors:
+    if not other_anchors:
         assert sum((found(made) - found(timeline(words, format, **said))).values()) <= 8
 
 
