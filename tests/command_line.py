@@ -30,13 +30,14 @@ plan_of('module {\n  tt.func public @k() {\n    tt.return loc("k.py":1:1)\n  }\n
 
 # What it finds out about its own process, a fork of this one would not show.
 _ALONE = {"doctor"}
+_READ_AT_START = ("PYTHON", "LANG", "LC_")
 
 
 class CommandLine:
     """Runs ``kprof-inject`` with ``folder`` as its working directory, and with an empty home in it.
 
-    It is a fork of this process, which has imported already what takes most of a command's time. Where an environment
-    is given, Python may have to read it at its start: that is a process from scratch.
+    It is a fork of this process, which has imported already what takes most of a command's time. Where a variable in
+    ``env`` is one that Python reads at its start, it is a process from scratch.
 
     Programs that it starts find modules in ``path``. By default that has a small torch, for they only compile; with
     ``REAL_TORCH`` as ``env`` they do not."""
@@ -47,10 +48,11 @@ class CommandLine:
 
     def __call__(self, *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None) -> Ended:
         words = [str(word) for word in arguments]
-        if env is None and not _ALONE.intersection(words):
-            return _forked(words, self.folder, self._environment, stdin)
+        environment = {**self._environment, **(env or {})}
+        if not _ALONE.intersection(words) and not any(name.startswith(_READ_AT_START) for name in env or ()):
+            return _forked(words, self.folder, environment, stdin)
         command = [sys.executable, "-m", "kprof_inject", *words]
-        return run_child(command, self.folder, stdin=stdin, env={**self._environment, **(env or {})})
+        return run_child(command, self.folder, stdin=stdin, env=environment)
 
     def read(self, name: str) -> str:
         """A file's text, line ends as they are."""

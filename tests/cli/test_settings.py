@@ -25,7 +25,7 @@ def inserted(text: str) -> list[str]:
 def copy_program(folder: Path) -> None:
     """``ending.py``, which compiles ``scale``, into a folder; where it lies, its settings are looked for."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("ending.py", "kernels.py"):
+    for name in ("ending.py", "kernels.py", "known_key.py"):
         shutil.copy(PROGRAMS / name, folder)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import programs.known_key  # noqa: F401
 import triton
 from triton import knobs
 from triton.backends.compiler import GPUTarget

@@ -2,6 +2,7 @@
 
 import re
 
+import known_key  # noqa: F401
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
