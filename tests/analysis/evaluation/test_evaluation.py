@@ -222,6 +222,59 @@ ARGUMENT_BIT = (
     }
 """
 )
+RETURNS = (
+    """
+    %is_late = arith.cmpi sge, %x, %c3 : i32
+    cf.cond_br %is_late, ^bb1, ^bb2
+  ^bb1:  // pred: ^bb0
+    tt.return
+  ^bb2:  // pred: ^bb0
+"""
+    + load("x", "one")
+    + """
+    %is_odd = arith.cmpi eq, %x, %c1 : i32
+    cf.cond_br %is_odd, ^bb3, ^bb4
+  ^bb3:  // pred: ^bb2
+    %far = arith.muli %x, %c8 : i32
+"""
+    + load("far", "two")
+    + """
+    tt.return
+  ^bb4:  // pred: ^bb2
+    scf.for %i = %c0 to %x step %c1  : i32 {
+"""
+    + load("i", "three")
+    + """
+    }
+"""
+)
+MEETS = (
+    """
+    %is_late = arith.cmpi sge, %x, %c3 : i32
+    cf.cond_br %is_late, ^bb3(%c7, %x : i32, i32), ^bb1
+  ^bb1:  // pred: ^bb0
+    %far = arith.muli %x, %c8 : i32
+    %is_first = arith.cmpi eq, %x, %c0 : i32
+    cf.cond_br %is_first, ^bb2, ^bb3(%far, %c5 : i32, i32)
+  ^bb2:  // pred: ^bb1
+"""
+    + load("far", "one")
+    + """
+    cf.br ^bb4
+  ^bb3(%at: i32, %times: i32):  // 2 preds: ^bb0, ^bb1
+"""
+    + load("at", "two")
+    + """
+    scf.for %i = %c0 to %times step %c1  : i32 {
+"""
+    + load("i", "three")
+    + """
+    }
+    cf.br ^bb4
+  ^bb4:  // 2 preds: ^bb2, ^bb3
+"""
+    + load("x", "four")
+)
 MEMORY = "!ttg.memdesc<128x128xf16, #s, #ttg.shared_memory>"
 DOTS = f"""
     %never = arith.constant false
@@ -317,6 +370,8 @@ KNOWN = {
     "an argument that is a bit of 0": Kernel(
         INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 0)
     ),
+    "early returns": Kernel(INTEGERS + RETURNS),
+    "blocks that meet": Kernel(INTEGERS + MEETS, grid=(6, 1, 1)),
     "dots with a predicate": Kernel(INTEGERS + DOTS),
     "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
@@ -369,12 +424,46 @@ WHILE = (
 """
     + load("end", "after")
 )
+UNKNOWN_RETURN = (
+    """
+    %flag_a = tt.addptr %p, %x : !tt.ptr<i32>, i32
+    %flag = tt.load %flag_a : !tt.ptr<i32>
+    %is_set = arith.cmpi sgt, %flag, %c1 : i32
+    cf.cond_br %is_set, ^bb1, ^bb2(%x : i32)
+  ^bb1:  // pred: ^bb0
+"""
+    + load("x", "one")
+    + """
+    cf.br ^bb2(%c7 : i32)
+  ^bb2(%at: i32):  // pred: ^bb0
+"""
+    + load("at", "after")
+)
+GOES_BACK = (
+    """
+    cf.br ^bb1(%x : i32)
+  ^bb1(%at: i32):  // 2 preds: ^bb0, ^bb1
+"""
+    + load("at", "one")
+    + """
+    %next = arith.addi %at, %c1 : i32
+    %goes_on = arith.cmpi slt, %next, %c5 : i32
+    cf.cond_br %goes_on, ^bb1(%next : i32), ^bb2
+  ^bb2:  // pred: ^bb1
+"""
+    + load("at", "after")
+)
 UNKNOWN = {
     "a branch that hangs on memory": Kernel(INTEGERS + UNKNOWN_BRANCH),
     "a loop that hangs on memory": Kernel(INTEGERS + UNKNOWN_LOOP),
     "a loop with a condition": Kernel(INTEGERS + WHILE),
 }
 """Of each, the loads of ``one`` and ``after`` are unknown."""
+NEVER_KNOWN = {
+    "a return that hangs on memory": Kernel(INTEGERS + UNKNOWN_RETURN),
+    "blocks that lead back": Kernel(INTEGERS + GOES_BACK),
+}
+"""Nor is it known of them whether the blocks behind a branch are come to."""
 
 
 def touched_by(name: str, ran: Ran) -> int | None:
@@ -399,6 +488,16 @@ def test_what_hangs_on_memory_is_unknown(name: str) -> None:
     assert_bytes_right(ran)
     times = {name: one.times for one in ran.found for name in result_names(one.operation)}
     assert (times["%one"], times["%after"]) == (None, 4)
+    assert (touched_by("one", ran), touched_by("after", ran)) == (None, None)
+
+
+@pytest.mark.parametrize("name", NEVER_KNOWN)
+def test_of_blocks_that_hang_on_memory_nothing_is_known(name: str) -> None:
+    ran = run(NEVER_KNOWN[name])
+    assert_right(ran)
+    assert_bytes_right(ran)
+    times = {name: one.times for one in ran.found for name in result_names(one.operation)}
+    assert (times["%one"], times["%after"]) == (None, None)
     assert (touched_by("one", ran), touched_by("after", ran)) == (None, None)
 
 
