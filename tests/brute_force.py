@@ -323,6 +323,7 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "tt.trans": lambda text, value: np.transpose(
         value, [int(one) for one in re.findall(r"\d+", text.split(">")[0])[1:]]
     ),
+    "tt.reshape": lambda text, value: np.reshape(value, _shape(text)),
     "ttg.convert_layout": lambda _, value: value,
     "arith.extsi": lambda _, value: value,
     "arith.extui": lambda _, value: np.asarray(value, np.int64),
@@ -330,6 +331,7 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "arith.subi": _two(lambda one, other: one - other),
     "arith.muli": _two(lambda one, other: one * other),
     "arith.divsi": _quotient,
+    "arith.ceildivsi": _two(lambda one, other: -(-one // other)),
     "arith.remsi": lambda text, one, other: np.asarray(one) - _quotient(text, one, other) * other,
     "arith.minsi": _two(np.minimum),
     "arith.maxsi": _two(np.maximum),

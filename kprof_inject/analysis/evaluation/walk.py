@@ -316,7 +316,7 @@ def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Opera
     """Those that make what the names stand for, in the order of the text."""
     wanted, found = set(names), []
     for operation in reversed(operations):
-        if not operation.regions and not wanted.isdisjoint(result_names(operation)):
+        if not operation.traits.is_loop and not wanted.isdisjoint(result_names(operation)):
             found.append(operation)
-            wanted.update(operand_names(operation))
+            wanted.update(name for one in operation.walk() for name in operand_names(one))
     return found[::-1]
