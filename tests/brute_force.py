@@ -31,6 +31,7 @@ _SHAPE = re.compile(r"(?:tensor<|tensordesc<)((?:\d+x)+)")
 _ELEMENT = re.compile(r"(?:ptr<|: <|x|tensor<)([a-z]+)(\d+)\b")
 # Behind two operands, the result, and whether that is added to.
 _PREDICATE = re.compile(r" %\w+, %\w+, %\w+(?:\[[^\]]*\])?, %\w+, (%\w+)")
+_WAY = re.compile(r"(\^\w+)(?:\(([^:)]*))?")
 _MOST = 1 << 44
 
 
@@ -129,11 +130,26 @@ class _Cta:
 
     def region(self, region: Region) -> list[Any]:
         """What its end passes on."""
-        (block,) = region.blocks
+        blocks = {block.label: block for block in region.blocks}
+        label: str | None = region.blocks[0].label
         passed: list[Any] = []
-        for operation in block.operations:
-            passed = self._take(operation)
+        while label is not None:
+            for operation in blocks[label].operations:
+                passed = self._take(operation)
+            label = self._next(region, blocks[label].operations[-1:])
         return passed
+
+    def _next(self, region: Region, last: Sequence[Operation]) -> str | None:
+        """The block that comes next."""
+        ways = [way for one in last if one.name.startswith("cf.") for way in _WAY.findall(one.tail)]
+        if not ways:
+            return None
+        holds = len(ways) == 1 or self.values[_NAME.findall(last[0].tail)[0]]
+        label, passed = ways[0 if holds else 1]
+        head = re.search(rf"\n\s*\{label}\(([^)]*)\):", self._module.text[: region.end])
+        names = _ARGUMENT.findall(head[1]) if head else []
+        self.values.update(zip(names, [self.values[name] for name in _NAME.findall(passed)], strict=True))
+        return str(label)
 
     def _take(self, operation: Operation) -> list[Any]:
         nest = {
@@ -146,7 +162,15 @@ class _Cta:
             self._name(operation, nest[operation.name](operation))
             return []
         operands = [self.values.get(name) for name in _NAME.findall(operation.tail)]
-        if operation.name in ("scf.yield", "scf.condition", "ttg.warp_yield", "ttg.warp_return", "tt.return"):
+        if operation.name in (
+            "scf.yield",
+            "scf.condition",
+            "cf.br",
+            "cf.cond_br",
+            "ttg.warp_yield",
+            "ttg.warp_return",
+            "tt.return",
+        ):
             return operands
         predicate = _PREDICATE.match(operation.tail) if "tc_gen5_mma" in operation.name else None
         if predicate is None or self.values[predicate[1]]:
@@ -299,6 +323,7 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "tt.trans": lambda text, value: np.transpose(
         value, [int(one) for one in re.findall(r"\d+", text.split(">")[0])[1:]]
     ),
+    "tt.reshape": lambda text, value: np.reshape(value, _shape(text)),
     "ttg.convert_layout": lambda _, value: value,
     "arith.extsi": lambda _, value: value,
     "arith.extui": lambda _, value: np.asarray(value, np.int64),
@@ -306,6 +331,7 @@ _RESULTS: dict[str, Callable[..., Any]] = {
     "arith.subi": _two(lambda one, other: one - other),
     "arith.muli": _two(lambda one, other: one * other),
     "arith.divsi": _quotient,
+    "arith.ceildivsi": _two(lambda one, other: -(-one // other)),
     "arith.remsi": lambda text, one, other: np.asarray(one) - _quotient(text, one, other) * other,
     "arith.minsi": _two(np.minimum),
     "arith.maxsi": _two(np.maximum),

@@ -50,7 +50,7 @@ def argument_names(module: Module, holder: Operation | Region) -> list[str]:
     """The arguments of a function, or those of a region that its own text names."""
     if isinstance(holder, Operation):
         return _ARGUMENT.findall(without_strings(holder.tail))
-    return _block_arguments(module, holder, holder.blocks[0])
+    return block_arguments(module, holder, holder.blocks[0])
 
 
 def argument_types(function: Operation) -> list[str]:
@@ -58,7 +58,8 @@ def argument_types(function: Operation) -> list[str]:
     return _ARGUMENT_TYPE.findall(without_strings(function.tail))
 
 
-def _block_arguments(module: Module, region: Region, block: Block) -> list[str]:
+def block_arguments(module: Module, region: Region, block: Block) -> list[str]:
+    """Those that the label of a block gives, or the clause that it begins with."""
     return _ARGUMENT.findall(without_strings(label_text(module, region, block)))
 
 
@@ -69,6 +70,12 @@ def label_text(module: Module, region: Region, block: Block) -> str:
         return ""
     text = module.text
     return text[text.rindex(head, 0, block.start) : block.start]
+
+
+def successors_of(branch: Operation) -> list[tuple[str, list[str]]]:
+    """The labels of the blocks that an operation leads to, each with what it passes on; the generic form does not tell
+    which goes to which, and none is."""
+    return [(label, _VALUE.findall(passed)) for label, passed in _SUCCESSOR.findall(without_strings(branch.tail))]
 
 
 def bound_names(operation: Operation) -> list[str]:
@@ -153,16 +160,15 @@ class ValueGraph:
 
     def _arguments_in(self, region: Region, bound: Sequence[str]) -> dict[str, list[int]]:
         """The arguments of each of a region's blocks; ``bound`` are those that its operation names."""
-        names = {block.label: _block_arguments(self._module, region, block) for block in region.blocks}
+        names = {block.label: block_arguments(self._module, region, block) for block in region.blocks}
         names[region.blocks[0].label] += bound
         return {label: [self._give(name) for name in named] for label, named in names.items()}
 
     def _branch(self, operation: Operation, values: Sequence[int], arguments: dict[str, list[int]]) -> None:
-        """Pass values on to the blocks that follow; the generic form does not tell which go to which."""
-        for label, passed in _SUCCESSOR.findall(without_strings(operation.tail)):
+        """Pass values on to the blocks that follow: all of them where it is not told which."""
+        for label, passed in successors_of(operation):
             for index, argument in enumerate(arguments.get(label, ())):
-                names = _VALUE.findall(passed)[index : index + 1]
-                for value in [self._find(name) for name in names] or values:
+                for value in [self._find(name) for name in passed[index : index + 1]] or values:
                     self._link(argument, value)
 
     def _take_leaf(self, operation: Operation) -> list[int]:

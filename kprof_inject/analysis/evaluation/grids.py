@@ -135,6 +135,10 @@ class Sum:
         """With other numbers for a tensor's dimensions."""
         return Sum.of(*(_moved(part, places) for part in self.parts))
 
+    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> Sum:
+        """With the elements in the same order, in dimensions of other sizes. Raises ``TooLarge``."""
+        return Sum.of(*(_reshaped(part, before, after) for part in self.parts))
+
 
 @dataclass(frozen=True, slots=True)
 class Mask:
@@ -163,6 +167,10 @@ class Mask:
     def moved(self, places: Callable[[int], int]) -> Mask:
         return Mask(tuple(_moved(part, places) for part in self.factors), self.is_least)
 
+    def reshaped(self, before: Sequence[int], after: Sequence[int]) -> Mask:
+        """With the elements in the same order, in dimensions of other sizes. Raises ``TooLarge``."""
+        return Mask(tuple(_reshaped(part, before, after) for part in self.factors), self.is_least)
+
     def count(self, sizes: Mapping[GridAxis, int]) -> int:
         """In how many places it is true, of all that axes of these sizes have. Raises ``TooLarge``."""
         axes = set(sizes)
@@ -179,7 +187,10 @@ ALWAYS = Mask()
 
 def where(condition: Mask, one: Sum, other: Sum) -> Sum:
     """Raises ``TooLarge``."""
-    return Sum((joined(np.where, condition.joint(), one.joint(), other.joint()),))
+    chosen = condition.joint()
+    if not chosen.axes:
+        return one if chosen.values else other
+    return Sum((joined(np.where, chosen, one.joint(), other.joint()),))
 
 
 def compared(compare: Callable[[Array, Array], Array], one: Sum, other: Sum) -> Mask:
@@ -232,3 +243,33 @@ def _moved(part: Part, places: Callable[[int], int]) -> Part:
     axes = [dimension(places(axis.number)) if axis.rank == dimension(0).rank else axis for axis in part.axes]
     order = sorted(range(len(axes)), key=lambda place: axes[place])
     return Part(tuple(axes[place] for place in order), part.values.transpose(order))
+
+
+def _reshaped(part: Part, before: Sequence[int], after: Sequence[int]) -> Part:
+    axes = [axis for axis in part.axes if axis.rank != dimension(0).rank]
+    sizes, taken, given = [part.sizes[axis] for axis in axes], [], []
+    for mine, others in _regrouped(before, after):
+        if any(dimension(number) in part.axes for number in mine):
+            taken += mine
+            given += others
+    spread = part.over((*axes, *map(dimension, taken)))
+    shape = (*sizes, *(before[number] for number in taken))
+    if prod(shape) > MOST_ELEMENTS:
+        raise TooLarge
+    values = np.broadcast_to(spread, shape).reshape((*sizes, *(after[number] for number in given)))
+    return Part((*axes, *map(dimension, given)), values)
+
+
+def _regrouped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The fewest dimensions of each shape, by their numbers, that have as many elements together. What has one element
+    needs none."""
+    mine, others = ([number for number, size in enumerate(shape) if size > 1] for shape in (before, after))
+    found: list[tuple[list[int], list[int]]] = []
+    while mine and others:
+        one, another = [mine.pop(0)], [others.pop(0)]
+        while (left := prod(before[number] for number in one)) != (right := prod(after[number] for number in another)):
+            if not (mine if left < right else others):
+                raise TooLarge
+            (one if left < right else another).append((mine if left < right else others).pop(0))
+        found.append((one, another))
+    return found

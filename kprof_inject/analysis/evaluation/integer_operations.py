@@ -82,6 +82,19 @@ def _of_transposition(operation: Operation, operands: Sequence[Value]) -> Value:
     return operands[0].moved(order.index)
 
 
+def _of_reshaping(operation: Operation, operands: Sequence[Value]) -> Value:
+    """The compiler may be allowed to give the elements in any order."""
+    types = types_of(operation)
+    if "allow_reorder" in operation.tail or len(types) != 2 or not isinstance(operands[0], Sum | Mask):
+        return None
+    return operands[0].reshaped(types[0].shape, types[1].shape)
+
+
+def _of_anything(operation: Operation, _: Sequence[Value]) -> Value:
+    """No kernel uses it."""
+    return Mask() if types_of(operation)[0].element == "i1" else Sum.integer(0)
+
+
 def _of_widening(_: Operation, operands: Sequence[Value]) -> Value:
     value = operands[0]
     if not isinstance(value, Mask):
@@ -230,6 +243,7 @@ _LINEAR = frozenset(
         "ttg.memdesc_subview",
         "tt.expand_dims",
         "tt.trans",
+        "tt.reshape",
         "arith.addi",
         "arith.subi",
         "arith.muli",
@@ -245,6 +259,8 @@ _OPERATIONS: Mapping[str, Give] = {
     "arith.extui": _of_widening,
     "tt.expand_dims": _of_expansion,
     "tt.trans": _of_transposition,
+    "tt.reshape": _of_reshaping,
+    "ub.poison": _of_anything,
     "arith.addi": _two(lambda one, other: one + other),
     "arith.subi": _two(lambda one, other: one + -other),
     "arith.muli": _two(_product),

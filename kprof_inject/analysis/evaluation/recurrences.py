@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -142,11 +143,29 @@ class Changes:
         """Behind the loop: what the last iteration passed on."""
         if self.loop.is_even:
             return [at_iteration(value, self.loop.axis, self.loop.most - 1) for value in passed]
-        found: list[Value] = []
-        for initial, value in zip(self.initial, passed, strict=False):
-            change = value + -initial if isinstance(value, Sum) and isinstance(initial, Sum) else None
-            found.append(initial if change and change.only() == 0 else same_memory(initial, value))
-        return found
+        return [self._last(*both) for both in zip(self.initial, passed, strict=False)]
+
+    def _last(self, initial: Value, passed: Value) -> Value:
+        """Of each CTA, by its own last iteration; what it had before if there was none."""
+        if not isinstance(passed, Sum) or not isinstance(initial, Sum):
+            return same_memory(initial, passed)
+        if not is_settled(passed):
+            return OPEN
+        with suppress(TooLarge):
+            last = Sum.of(*(self._part_in_last(part) for part in passed.parts))
+            return where(Mask((Part(self.loop.trips.axes, self.loop.trips.values > 0),)), last, initial)
+        return None
+
+    def _part_in_last(self, part: Part) -> Part:
+        """Raises ``TooLarge``."""
+        axis, trips = self.loop.axis, self.loop.trips
+        if axis not in part.axes:
+            return part
+        iterations = np.arange(self.loop.most)
+        is_last = joined(np.equal, Part((axis,), iterations), Part(trips.axes, np.maximum(trips.values - 1, 0)))
+        chosen = joined(np.multiply, part, is_last)
+        place = chosen.axes.index(axis)
+        return Part((*chosen.axes[:place], *chosen.axes[place + 1 :]), chosen.values.sum(axis=place))
 
 
 def same_memory(one: Value, other: Value) -> Slot | None:
@@ -185,13 +204,17 @@ def _part_at(part: Part, axis: GridAxis, number: int) -> Part:
 
 def stacked(values: Sequence[Value], axis: GridAxis) -> Value:
     """The values of all iterations as one."""
-    sums = [value.joint() for value in values if isinstance(value, Sum)]
+    sums = [value for value in values if isinstance(value, Sum)]
     if len(sums) < len(values):
         return None
-    axes = tuple(sorted({other for part in sums for other in part.axes}))
-    if len(sums) * max(part.values.size for part in sums) > MOST_ELEMENTS:
-        return None
-    shape = np.broadcast_shapes(*(part.over(axes).shape for part in sums))
-    stacked = np.stack([np.broadcast_to(part.over(axes), shape) for part in sums])
-    place = sum(other < axis for other in axes)
-    return Sum((Part((*axes[:place], axis, *axes[place:]), np.moveaxis(stacked, 0, place)),))
+    by_axes = [{part.axes: part.values for part in value.parts} for value in sums]
+    found = []
+    for axes in dict.fromkeys(axes for one in by_axes for axes in one):
+        of_iterations = [one.get(axes, np.zeros([1] * len(axes), np.int64)) for one in by_axes]
+        shape = np.broadcast_shapes(*(one.shape for one in of_iterations))
+        if len(sums) * prod(shape) > MOST_ELEMENTS:
+            return None
+        together = np.stack([np.broadcast_to(one, shape) for one in of_iterations])
+        place = sum(other < axis for other in axes)
+        found.append(Part((*axes[:place], axis, *axes[place:]), np.moveaxis(together, 0, place)))
+    return Sum.of(*found)

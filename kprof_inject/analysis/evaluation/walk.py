@@ -14,6 +14,7 @@ from math import prod
 
 import numpy as np
 
+from kprof_inject.analysis.evaluation.branches import Arrivals, both_ways, chosen
 from kprof_inject.analysis.evaluation.descriptors import (
     described_arguments,
     descriptor_at,
@@ -31,14 +32,13 @@ from kprof_inject.analysis.evaluation.grids import (
     TooLarge,
     joined,
     loop_axis,
-    where,
 )
 from kprof_inject.analysis.evaluation.integer_operations import value_of
 from kprof_inject.analysis.evaluation.predicates import predicate_of
 from kprof_inject.analysis.evaluation.recurrences import Changes, CountedLoop, at_iteration, same_memory, stacked
-from kprof_inject.analysis.evaluation.values import OPEN, Descriptor, Value, is_settled
+from kprof_inject.analysis.evaluation.values import Descriptor, Value, is_settled
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
-from kprof_inject.ttgir.nodes import Module, Operation, Region
+from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.values import argument_names, argument_types, operand_names, result_names
 
 _MOST_DEPTH = 40
@@ -120,12 +120,23 @@ class _Walk:
                 )
 
     def _region(self, region: Region, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
-        """What its end passes on. Of blocks that are led to by branches, nobody knows whether they are executed."""
+        """What its end passes on, if that is one block's."""
+        if len(region.blocks) == 1:
+            return self._block(region.blocks[0], when, sizes)
+        arrivals = Arrivals(self._module, region, when)
+        for block in region.blocks:
+            arriving = arrivals.when(block)
+            self._values |= arrivals.arguments(block)
+            self._block(block, arriving, sizes)
+            arrivals.leave(block, arriving, self._values)
+        return []
+
+    def _block(self, block: Block, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
+        """What its end passes on."""
         passed: list[Value] = []
-        for number, block in enumerate(region.blocks):
-            for operation in block.operations:
-                passed = self._take(operation, None if number else when, sizes)
-        return passed if len(region.blocks) == 1 else []
+        for operation in block.operations:
+            passed = self._take(operation, when, sizes)
+        return passed
 
     def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         """Returns what a terminator passes on."""
@@ -224,17 +235,13 @@ class _Walk:
     def _if(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         names = operand_names(operation)
         condition = self._values.get(names[0]) if names else None
-        conditions: list[Mask | None] = [None, None]
-        if isinstance(condition, Mask):
-            with suppress(TooLarge):
-                conditions = [condition, condition.inverted()]
         passed = []
-        for region, its in zip(operation.regions, conditions, strict=False):
+        for region, its in zip(operation.regions, both_ways(condition), strict=False):
             with self._names({}):
                 passed.append(self._region(region, when & its if when and its else None, sizes))
-        if len(passed) < 2 or not isinstance(condition, Mask) or condition.is_least:
+        if len(passed) < 2 or not isinstance(condition, Mask):
             return []
-        return [_chosen(condition, one, other) for one, other in zip(*passed, strict=False)]
+        return [chosen(condition, one, other) for one, other in zip(*passed, strict=False)]
 
     def _for(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         found = _BOUNDS.match(operation.tail)
@@ -305,21 +312,11 @@ class _Walk:
             changes.values[place] = stacked(values, loop.axis)
 
 
-def _chosen(condition: Mask, one: Value, other: Value) -> Value:
-    if not isinstance(one, Sum) or not isinstance(other, Sum):
-        return None
-    if not (is_settled(condition) and is_settled(one) and is_settled(other)):
-        return OPEN
-    with suppress(TooLarge):
-        return where(condition, one, other)
-    return None
-
-
 def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
     """Those that make what the names stand for, in the order of the text."""
     wanted, found = set(names), []
     for operation in reversed(operations):
-        if not operation.regions and not wanted.isdisjoint(result_names(operation)):
+        if not operation.traits.is_loop and not wanted.isdisjoint(result_names(operation)):
             found.append(operation)
-            wanted.update(operand_names(operation))
+            wanted.update(name for one in operation.walk() for name in operand_names(one))
     return found[::-1]

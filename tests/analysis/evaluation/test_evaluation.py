@@ -104,6 +104,22 @@ TURNED = """
     %t_i = arith.cmpi slt, %t_f, %t_l : tensor<8x4xi32, #l>
     %t_v = tt.load %t_t, %t_i : tensor<8x4x!tt.ptr<i32>, #l>
 """
+RESHAPED = """
+    %s_m = arith.cmpi sge, %t_x, %t_y : tensor<4x8xi32, #l>
+    %s_f = tt.reshape %t_a : tensor<4x8x!tt.ptr<i32>, #l> -> tensor<32x!tt.ptr<i32>, #l>
+    %s_n = tt.reshape %s_m : tensor<4x8xi1, #l> -> tensor<32xi1, #l>
+    %s_v = tt.load %s_f, %s_n : tensor<32x!tt.ptr<i32>, #l>
+    %s_g = tt.reshape %s_f : tensor<32x!tt.ptr<i32>, #l> -> tensor<2x16x1x!tt.ptr<i32>, #l>
+    %s_c = tt.reshape %r8 : tensor<8xi32, #l> -> tensor<2x4x1xi32, #l>
+    %s_t = tt.trans %s_c {order = array<i32: 0, 2, 1>} : tensor<2x4x1xi32, #l> -> tensor<2x1x4xi32, #l>
+    %s_r = tt.reshape %r4 : tensor<4xi32, #l> -> tensor<1x4x1xi32, #l>
+    %s_u = tt.broadcast %s_t : tensor<2x1x4xi32, #l> -> tensor<2x4x4xi32, #l>
+    %s_w = tt.broadcast %s_r : tensor<1x4x1xi32, #l> -> tensor<2x4x4xi32, #l>
+    %s_k = arith.muli %s_u, %s_w : tensor<2x4x4xi32, #l>
+    %s_l = tt.reshape %s_k : tensor<2x4x4xi32, #l> -> tensor<2x16x1xi32, #l>
+    %s_h = tt.addptr %s_g, %s_l : tensor<2x16x1x!tt.ptr<i32>, #l>, tensor<2x16x1xi32, #l>
+    %s_x = tt.load %s_h : tensor<2x16x1x!tt.ptr<i32>, #l>
+"""
 POINTERS = """
     %b = tt.splat %p : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>, #l>
     %q = tt.addptr %b, %rows : tensor<4x!tt.ptr<i32>, #l>, tensor<4xi32, #l>
@@ -134,6 +150,54 @@ PERSISTENT = (
     + load("at", "v")
     + "    }\n"
 )
+LAST = (
+    """
+    %end:2 = scf.for %i = %x to %c3 step %c2 iter_args(%far = %c7, %tile = %rows) -> (i32, tensor<4xi32, #l>)  : i32 {
+      %next = arith.muli %i, %i : i32
+      %by = tt.splat %next : i32 -> tensor<4xi32, #l>
+      %on = arith.addi %tile, %by : tensor<4xi32, #l>
+      scf.yield %next, %on : i32, tensor<4xi32, #l>
+    }
+"""
+    + load("end#0", "v").replace("%end#0_", "%end_")
+    + """
+    %b = tt.splat %p : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>, #l>
+    %a = tt.addptr %b, %end#1 : tensor<4x!tt.ptr<i32>, #l>, tensor<4xi32, #l>
+    %w = tt.load %a : tensor<4x!tt.ptr<i32>, #l>
+"""
+)
+# Two loops as one, as where the source says ``flatten=True``: of tiles, and of the parts of each.
+FLATTENED = """
+    %none = ub.poison : tensor<4xi32, #l>
+    %tiles = arith.subi %c7, %x : i32
+    %mine = arith.ceildivsi %tiles, %c4 : i32
+    %last = arith.muli %mine, %c3 : i32
+    %before = arith.subi %x, %c4 : i32
+    scf.for %i = %c0 to %last step %c1 iter_args(%k = %c0, %tile = %before, %t = %none) -> (i32, i32, tensor<4xi32>) {
+      %begins = arith.cmpi eq, %k, %c0 : i32
+      %new:2 = scf.if %begins -> (i32, tensor<4xi32, #l>) {
+        %next = arith.addi %tile, %c4 : i32
+        %far = arith.muli %next, %c8 : i32
+        %far_s = tt.splat %far : i32 -> tensor<4xi32, #l>
+        %rows_n = arith.addi %far_s, %r4 : tensor<4xi32, #l>
+        scf.yield %next, %rows_n : i32, tensor<4xi32, #l>
+      } else {
+        scf.yield %tile, %t : i32, tensor<4xi32, #l>
+      }
+      %k_s = tt.splat %k : i32 -> tensor<4xi32, #l>
+      %o = arith.addi %new#1, %k_s : tensor<4xi32, #l>
+      %b = tt.splat %p : !tt.ptr<i32> -> tensor<4x!tt.ptr<i32>, #l>
+      %a = tt.addptr %b, %o : tensor<4x!tt.ptr<i32>, #l>, tensor<4xi32, #l>
+      %v = tt.load %a : tensor<4x!tt.ptr<i32>, #l>
+      %ends = arith.cmpi eq, %k, %c2 : i32
+      scf.if %ends {
+        tt.store %a, %o : tensor<4x!tt.ptr<i32>, #l>
+      }
+      %k1 = arith.addi %k, %c1 : i32
+      %k2 = arith.select %ends, %c0, %k1 : i32
+      scf.yield %k2, %new#0, %new#1 : i32, i32, tensor<4xi32>
+    }
+"""
 NESTED = (
     """
     %done = scf.for %i = %c0 to %c4 step %c2 iter_args(%k = %x) -> (i32)  : i32 {
@@ -222,6 +286,59 @@ ARGUMENT_BIT = (
     }
 """
 )
+RETURNS = (
+    """
+    %is_late = arith.cmpi sge, %x, %c3 : i32
+    cf.cond_br %is_late, ^bb1, ^bb2
+  ^bb1:  // pred: ^bb0
+    tt.return
+  ^bb2:  // pred: ^bb0
+"""
+    + load("x", "one")
+    + """
+    %is_odd = arith.cmpi eq, %x, %c1 : i32
+    cf.cond_br %is_odd, ^bb3, ^bb4
+  ^bb3:  // pred: ^bb2
+    %far = arith.muli %x, %c8 : i32
+"""
+    + load("far", "two")
+    + """
+    tt.return
+  ^bb4:  // pred: ^bb2
+    scf.for %i = %c0 to %x step %c1  : i32 {
+"""
+    + load("i", "three")
+    + """
+    }
+"""
+)
+MEETS = (
+    """
+    %is_late = arith.cmpi sge, %x, %c3 : i32
+    cf.cond_br %is_late, ^bb3(%c7, %x : i32, i32), ^bb1
+  ^bb1:  // pred: ^bb0
+    %far = arith.muli %x, %c8 : i32
+    %is_first = arith.cmpi eq, %x, %c0 : i32
+    cf.cond_br %is_first, ^bb2, ^bb3(%far, %c5 : i32, i32)
+  ^bb2:  // pred: ^bb1
+"""
+    + load("far", "one")
+    + """
+    cf.br ^bb4
+  ^bb3(%at: i32, %times: i32):  // 2 preds: ^bb0, ^bb1
+"""
+    + load("at", "two")
+    + """
+    scf.for %i = %c0 to %times step %c1  : i32 {
+"""
+    + load("i", "three")
+    + """
+    }
+    cf.br ^bb4
+  ^bb4:  // 2 preds: ^bb2, ^bb3
+"""
+    + load("x", "four")
+)
 MEMORY = "!ttg.memdesc<128x128xf16, #s, #ttg.shared_memory>"
 DOTS = f"""
     %never = arith.constant false
@@ -304,9 +421,12 @@ KNOWN = {
     ),
     "masks over both dimensions": Kernel(INTEGERS + ROWS + tile("rows", "r8", DIAGONAL)),
     "dimensions that change places": Kernel(INTEGERS + ROWS + tile("rows", "r8", TURNED)),
+    "other shapes": Kernel(INTEGERS + ROWS + tile("rows", "r8", RESHAPED)),
     "pointers that move on": Kernel(INTEGERS + ROWS + POINTERS),
     "a loop up to the diagonal": Kernel(INTEGERS + CAUSAL),
     "a loop over tiles": Kernel(INTEGERS + PERSISTENT),
+    "behind loops that end early": Kernel(INTEGERS + ROWS + LAST, grid=(6, 1, 1)),
+    "loops in one": Kernel(INTEGERS + FLATTENED),
     "loops in loops": Kernel(INTEGERS + NESTED, grid=(3, 1, 1)),
     "counters that wrap": Kernel(INTEGERS + WRAPPING),
     "values from the iteration before": Kernel(INTEGERS + BEFORE),
@@ -317,6 +437,8 @@ KNOWN = {
     "an argument that is a bit of 0": Kernel(
         INTEGERS + ARGUMENT_BIT, parameters="%p: !tt.ptr<i32>, %flag: i1", arguments=(4096, 0)
     ),
+    "early returns": Kernel(INTEGERS + RETURNS),
+    "blocks that meet": Kernel(INTEGERS + MEETS, grid=(6, 1, 1)),
     "dots with a predicate": Kernel(INTEGERS + DOTS),
     "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
@@ -369,12 +491,46 @@ WHILE = (
 """
     + load("end", "after")
 )
+UNKNOWN_RETURN = (
+    """
+    %flag_a = tt.addptr %p, %x : !tt.ptr<i32>, i32
+    %flag = tt.load %flag_a : !tt.ptr<i32>
+    %is_set = arith.cmpi sgt, %flag, %c1 : i32
+    cf.cond_br %is_set, ^bb1, ^bb2(%x : i32)
+  ^bb1:  // pred: ^bb0
+"""
+    + load("x", "one")
+    + """
+    cf.br ^bb2(%c7 : i32)
+  ^bb2(%at: i32):  // pred: ^bb0
+"""
+    + load("at", "after")
+)
+GOES_BACK = (
+    """
+    cf.br ^bb1(%x : i32)
+  ^bb1(%at: i32):  // 2 preds: ^bb0, ^bb1
+"""
+    + load("at", "one")
+    + """
+    %next = arith.addi %at, %c1 : i32
+    %goes_on = arith.cmpi slt, %next, %c5 : i32
+    cf.cond_br %goes_on, ^bb1(%next : i32), ^bb2
+  ^bb2:  // pred: ^bb1
+"""
+    + load("at", "after")
+)
 UNKNOWN = {
     "a branch that hangs on memory": Kernel(INTEGERS + UNKNOWN_BRANCH),
     "a loop that hangs on memory": Kernel(INTEGERS + UNKNOWN_LOOP),
     "a loop with a condition": Kernel(INTEGERS + WHILE),
 }
 """Of each, the loads of ``one`` and ``after`` are unknown."""
+NEVER_KNOWN = {
+    "a return that hangs on memory": Kernel(INTEGERS + UNKNOWN_RETURN),
+    "blocks that lead back": Kernel(INTEGERS + GOES_BACK),
+}
+"""Nor is it known of them whether the blocks behind a branch are come to."""
 
 
 def touched_by(name: str, ran: Ran) -> int | None:
@@ -399,6 +555,16 @@ def test_what_hangs_on_memory_is_unknown(name: str) -> None:
     assert_bytes_right(ran)
     times = {name: one.times for one in ran.found for name in result_names(one.operation)}
     assert (times["%one"], times["%after"]) == (None, 4)
+    assert (touched_by("one", ran), touched_by("after", ran)) == (None, None)
+
+
+@pytest.mark.parametrize("name", NEVER_KNOWN)
+def test_of_blocks_that_hang_on_memory_nothing_is_known(name: str) -> None:
+    ran = run(NEVER_KNOWN[name])
+    assert_right(ran)
+    assert_bytes_right(ran)
+    times = {name: one.times for one in ran.found for name in result_names(one.operation)}
+    assert (times["%one"], times["%after"]) == (None, None)
     assert (touched_by("one", ran), touched_by("after", ran)) == (None, None)
 
 
