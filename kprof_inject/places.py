@@ -77,7 +77,7 @@ def require_ours(folder: Path) -> None:
     ):
         raise KprofError(
             f"{folder} is not empty and not a kprof-inject workspace",
-            hint="name another folder with -o",
+            hint="name another folder (-o, or folder= in Python)",
         )
     require_no_links(folder)
 

@@ -14,6 +14,7 @@ from kprof_inject.errors import KprofError
 
 if TYPE_CHECKING:
     from kprof_inject.api import Profile
+    from kprof_inject.results import Results
 
 _PROFILES = pytest.StashKey[list["Profile"]]()
 
@@ -62,33 +63,45 @@ def kprof_baseline(
         kernel[grid](x, y)
 
     The test fails where ``kprof-inject diff --fail-above`` does: a kernel is certainly slower by more, or that cannot
-    be told. With ``--kprof-store`` the workspace is written instead. A relative path starts at pytest's root.
+    be told. With ``--kprof-store`` the workspace is written instead. A relative path starts at pytest's root. Raises
+    ``KprofError`` for arguments that make no sense, and if the block launches no kernel.
     """
     stores = bool(request.config.getoption("--kprof-store"))
 
     @contextmanager
-    def baseline(path: str | Path, *, fail_above: str = "5%", **choices: Any) -> Iterator[Profile]:
-        folder = request.config.rootpath / path
-        if not stores and not folder.exists():
-            pytest.fail(f"{folder} does not exist; store it: pytest --kprof-store", pytrace=False)
+    def baseline(path: str | Path, *, fail_above: str | float = "5%", **choices: Any) -> Iterator[Profile]:
+        from kprof_inject.report.diff.gate import parse_limit
+
+        folder, limit = request.config.rootpath / path, parse_limit(str(fail_above))
+        if "folder" in choices:
+            raise KprofError("a baseline has its own folder", hint="leave folder= out, or use kprof_profile")
+        stored = None if stores else _stored(folder)
         with kprof_profile(**choices, **({"folder": folder} if stores else {})) as prof:
             yield prof
-        if not stores:
-            _require_as_fast(folder, prof, fail_above)
+        _ = prof.timeline  # raises if there is none, and says why
+        if stored is not None:
+            _require_as_fast(stored, prof, limit, folder)
 
     return baseline
 
 
-def _require_as_fast(stored: Path, prof: Profile, fail_above: str) -> None:
+def _stored(folder: Path) -> Results:
     import kprof_inject
-    from kprof_inject.report.diff.gate import crossings, parse_limit
+
+    try:
+        return kprof_inject.load(folder)
+    except KprofError as error:
+        pytest.fail(f"there is no baseline: {error.what}; store it: pytest --kprof-store", pytrace=False)
+
+
+def _require_as_fast(stored: Results, prof: Profile, limit: float, folder: Path) -> None:
+    from kprof_inject.report.diff.gate import crossings
     from kprof_inject.report.diff.kernel_diff import diff_captures
     from kprof_inject.report.diff.wording import first_sentence
 
-    limit = parse_limit(fail_above)
-    diff = diff_captures(kprof_inject.load(stored).timelines, prof.timelines)
+    diff = diff_captures(stored.timelines, prof.timelines)
     if crossed := list(crossings(diff, limit, ())):
-        pytest.fail("\n".join([*crossed, f"A is {stored}, B is this test: {first_sentence(diff)}"]), pytrace=False)
+        pytest.fail("\n".join([*crossed, f"A is {folder}, B is this test: {first_sentence(diff)}"]), pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,8 +9,11 @@ from programs.child import PROGRAMS, clean_environment, python_path, run_child
 
 SUITE = """
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
+import pytest
 import torch
 from fake_gpu.kernels import scale
+
+from kprof_inject import KprofError
 
 X = torch.arange(1, 17, dtype=torch.float32)
 RUNS = []
@@ -37,6 +40,20 @@ def test_as_fast(kprof_baseline):
         launch()
 
 
+def test_few(kprof_baseline):
+    with kprof_baseline("stored", kernel="other", replay=0):
+        launch()
+
+
+def test_options(kprof_baseline):
+    for options in ({"fail_above": 5}, {"fail_above": "five"}, {"folder": "here"}):
+        with pytest.raises(KprofError, match="read|folder") as refused, kprof_baseline("stored", **options):
+            raise AssertionError
+        assert refused.value.hint
+    with kprof_baseline("stored", at=["func", "loop"], launches="all", replay=0, fail_above=0.05):
+        launch()
+
+
 def test_wrong(kprof_profile):
     with kprof_profile(replay=0) as prof:
         launch()
@@ -57,10 +74,12 @@ def test_a_stored_baseline_gates_later_runs_and_failures_leave_pages(tmp_path: P
     ended = run_child([sys.executable, "-c", RUN], tmp_path, env=environment)
     stored, _, later = ended.stdout.partition("STORED")
     assert "1 passed" in stored
-    assert "3 failed, 1 passed" in later
+    assert "4 failed, 2 passed" in later
     assert "PASSED test_suite.py::test_as_fast" in later
+    assert "PASSED test_suite.py::test_options" in later
     assert "scale is slower by more than 5 %" in later
-    assert f"{tmp_path / 'gone'} does not exist; store it: pytest --kprof-store" in later
+    assert "no launch was recorded: no kernel matches 'other', but there are scale" in later
+    assert f"there is no baseline: {tmp_path / 'gone'} does not exist; store it: pytest --kprof-store" in later
     pages = sorted(path.name for path in (tmp_path / "pages").iterdir())
     assert pages == ["test_suite.py-test_loop-1.html", "test_suite.py-test_wrong-1.html"]
     assert "wrote pages/test_suite.py-test_wrong-1.html" in later

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -20,6 +21,7 @@ from kprof_inject.cli.options import (
     kernel_option,
     path_type,
     program_argument,
+    tag_option,
 )
 from kprof_inject.cli.reading_options import source_option
 from kprof_inject.errors import KprofError
@@ -34,6 +36,7 @@ from kprof_inject.runtime.program import require_startable
 from kprof_inject.select.selectors import parse_selectors
 
 _Setting = TypeVar("_Setting")
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @click.command("compare", context_settings=PROGRAM_SETTINGS)
@@ -84,6 +87,7 @@ _Setting = TypeVar("_Setting")
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="Runs of each side.")
 @at_option
+@tag_option
 @kernel_option
 @click.option(
     "--launches",
@@ -137,8 +141,7 @@ def command(
     require_usable(sides)
     runs = Rounds(rounds, selectors, kernel, launches, program)
     try:
-        a, b = _around_slower(sides, runs) if bisect else (sides[0], sides[-1])
-        diff = _compared(a, b, runs)
+        a, b, diff = _around_slower(sides, runs) if bisect else _compared(sides[0], sides[-1], runs)
     except SideFailed as failed:
         say(f"{failed}; its own messages are above")
         ctx.exit(failed.exit_code)
@@ -151,20 +154,32 @@ def command(
         ctx.exit(1)
 
 
-def _around_slower(sides: Sequence[Side], runs: Rounds) -> tuple[Side, Side]:
+class _Compared(NamedTuple):
+    a: Side
+    b: Side
+    diff: CaptureDiff
+
+
+def _around_slower(sides: Sequence[Side], runs: Rounds) -> _Compared:
     """The first side that is slower than the first of all, and the one before it; the first and the last if none is."""
-    first, last = sides[0], sides[-1]
-    found = first_slower(len(sides), lambda number: _is_slower(_compared(first, sides[number], runs)))
+    first = sides[0]
+    with_first: dict[int, _Compared] = {}
+
+    def is_slower(number: int) -> bool:
+        with_first[number] = _compared(first, sides[number], runs)
+        return _is_slower(*with_first[number])
+
+    found = first_slower(len(sides), is_slower)
     if found is None:
-        say(f"{last.name} is not slower than {first.name}: there is nothing to find")
-        return first, last
+        say(f"no side was found to be slower than {first.name}")
+        return with_first[len(sides) - 1]
     before, slower = sides[found - 1], sides[found]
     say(f"{slower.name} is the first that is slower than {first.name}; the one before it is {before.name}")
-    return before, slower
+    return with_first[found] if before is first else _compared(before, slower, runs)
 
 
-def _compared(a: Side, b: Side, runs: Rounds) -> CaptureDiff:
-    return diff_captures(*profile_in_turn((a, b), runs, say))
+def _compared(a: Side, b: Side, runs: Rounds) -> _Compared:
+    return _Compared(a, b, diff_captures(*profile_in_turn((a, b), runs, say)))
 
 
 def _show(diff: CaptureDiff, names: tuple[str, str], html_path: Path | None, *, as_json: bool) -> None:
@@ -177,16 +192,26 @@ def _show(diff: CaptureDiff, names: tuple[str, str], html_path: Path | None, *, 
         print_diff_tables(diff, table_console())
 
 
-def _is_slower(diff: CaptureDiff) -> bool:
-    return any(kernel.launch.verdict is ChangeVerdict.SLOWER for kernel in diff.kernels)
+def _is_slower(a: Side, b: Side, diff: CaptureDiff) -> bool:
+    verdicts = {kernel.launch.verdict for kernel in diff.kernels}
+    if ChangeVerdict.SLOWER in verdicts:
+        say(f"{b.name} is slower than {a.name}")
+        return True
+    if ChangeVerdict.UNKNOWN in verdicts:
+        say(f"cannot tell whether {b.name} is slower than {a.name}; it is taken not to be")
+    else:
+        say(f"{b.name} is not slower than {a.name}")
+    return False
 
 
 def _variables(texts: Sequence[str]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
-    for name, separator, _ in pairs:
-        if not name or not separator:
+    for (name, separator, _), text in zip(pairs, texts, strict=True):
+        if not separator or not _VARIABLE.fullmatch(name):
             raise KprofError(
-                f"cannot read the variable {name!r}", hint="write --env NAME=VALUE, such as --env N=4", exit_code=2
+                f"cannot read the variable {text!r}",
+                hint="write --env NAME=VALUE, such as --env N=4; a program's argument is for --arg",
+                exit_code=2,
             )
     return {name: value for name, _, value in pairs}
 
@@ -197,10 +222,12 @@ def _values(text: str | None) -> tuple[tuple[str, str], ...]:
         return ()
     name, _, values = text.partition("=")
     found = tuple((name, value) for value in values.split(","))
-    if not name or len(found) < 2:
+    is_option = name.startswith("-")
+    if len({*found}) < max(2, len(found)) or not (is_option or _VARIABLE.fullmatch(name)):
         raise KprofError(
             f"cannot read the values {text!r}",
-            hint="name at least two: --values NAME=V1,V2 of a variable, or --values --NAME=V1,V2 of an option",
+            hint="name at least two different ones: --values NAME=V1,V2 of an environment variable, or "
+            "--values --NAME=V1,V2 of an option of the program",
             exit_code=2,
         )
     return found
@@ -221,8 +248,12 @@ class Settings:
         most = max(len(self.pythons), len(self.tritons), len(self.values), 2)
         if not (self.pythons or self.tritons or self.variables or self.arguments or self.values):
             raise click.UsageError("A and B are the same: give --python, --triton, --env, --arg or --values")
-        if self.values and len(self.values) != most:
-            raise click.UsageError(f"--values has {len(self.values)} values for {most} sides")
+        several = {"--python": self.pythons, "--triton": self.tritons, "--values": self.values}
+        for option, given in several.items():
+            if 1 < len(given) != most:
+                raise click.UsageError(f"{option} has {len(given)} values for {most} sides")
+        if self.values and self.values[0][0] in self.variables:
+            raise click.UsageError(f"--env and --values both set {self.values[0][0]}")
         if most > 2 and not bisect:
             raise click.UsageError(f"there are {most} settings: give --bisect to find the first that is slower")
         if bisect and most < 3:

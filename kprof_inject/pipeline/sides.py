@@ -56,9 +56,9 @@ class Side:
 
     def variables(self) -> dict[str, str]:
         """The environment that its processes get."""
-        paths = [self.triton, _PACKAGE_ROOT, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        found = os.pathsep.join(str(path) for path in paths if path)
-        return {**os.environ, "PYTHONPATH": found, **self.environment}
+        variables = {**os.environ, **self.environment}
+        paths = [self.triton, _PACKAGE_ROOT, *variables.get("PYTHONPATH", "").split(os.pathsep)]
+        return {**variables, "PYTHONPATH": os.pathsep.join(str(path) for path in paths if path)}
 
     def captures(self) -> list[Path]:
         """What was captured so far."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from command_line import CommandLine
 from fake_gpu.known_cost import keep_cost
 from programs.child import Ended, fake_gpu_path
 
+from kprof_inject.cli import compare as compare_command
 from kprof_inject.cli.compare import Settings
-from kprof_inject.pipeline.sides import first_slower
+from kprof_inject.pipeline.sides import Rounds, Side, first_slower
+from kprof_inject.report.diff.changes import ChangeVerdict
 from kprof_inject.workspace import Workspace
 
 PROGRAM = """
@@ -62,7 +66,13 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
         (["--triton", "nowhere"], "pip install --no-deps --target"),
         (["--python", "./nowhere"], "cannot start ./nowhere: No such file or directory"),
         (["--env", "A=1", "--launches", "many"], "cannot read the launches 'many'"),
-        (["--values", "A=1"], "--values NAME=V1,V2 of a variable, or --values --NAME=V1,V2 of an option"),
+        (["--env", "num-stages=4"], "cannot read the variable 'num-stages=4'"),
+        (["--values", "A=1"], "--values NAME=V1,V2 of an environment variable, or --values --NAME=V1,V2 of an option"),
+        (["--values", "A=1,1"], "name at least two different ones"),
+        (["--values", "num-stages=3,2"], "cannot read the values 'num-stages=3,2'"),
+        (["--values", "A=1,2", "--env", "A=3"], "--env and --values both set A"),
+        (["--tag", "tile=n", "--env", "A=1"], "--tag tile=n must follow the --at that it belongs to"),
+        (["--values", "A=1,2,3", "--python", "a", "--python", "b", "--bisect"], "--python has 2 values for 3 sides"),
         (["--values", "--stages=1,2,3"], "give --bisect to find the first that is slower"),
         (["--values", "A=1,2", "--triton", "a", "--triton", "b", "--triton", "c"], "--values has 2 values for 3 sides"),
     ],
@@ -105,6 +115,34 @@ def test_halving_finds_the_first_slower_side(first: int) -> None:
 
     assert first_slower(9, is_slower) == first
     assert len(asked) <= 5
+
+
+@pytest.mark.parametrize(
+    ("slower", "told", "pairs"),
+    [
+        ("", "no side was found to be slower than A", ["AD"]),
+        ("?", "cannot tell whether D is slower than A", ["AD"]),
+        ("BCD", "B is the first that is slower than A; the one before it is A", ["AD", "AB"]),
+        ("D", "D is the first that is slower than A; the one before it is C", ["AD", "AB", "AC", "CD"]),
+    ],
+)
+def test_no_pair_is_measured_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slower: str, told: str, pairs: list[str]
+) -> None:
+    measured: list[str] = []
+    said: list[str] = []
+
+    def compared(a: Side, b: Side, _: Any) -> Any:
+        measured.append(a.name + b.name)
+        verdict = ChangeVerdict.UNKNOWN if slower == "?" else ChangeVerdict.SAME
+        launch = SimpleNamespace(verdict=ChangeVerdict.SLOWER if b.name in slower else verdict)
+        return compare_command._Compared(a, b, SimpleNamespace(kernels=[SimpleNamespace(launch=launch)]))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compare_command, "_compared", compared)
+    monkeypatch.setattr(compare_command, "say", said.append)
+    found = compare_command._around_slower([Side(name, tmp_path) for name in "ABCD"], Rounds(1, (), "*", "all", ()))
+    assert measured == pairs and found.a.name + found.b.name == pairs[-1]
+    assert any(line.startswith(told) for line in said)
 
 
 def test_where_the_last_is_not_slower_there_is_nothing_to_find() -> None:

@@ -150,7 +150,7 @@ def test_a_folder_of_other_things_is_refused(kprof: CommandLine) -> None:
     assert (ended.exit_code, ended.stdout) == (1, "")
     assert ended.stderr.splitlines() == [
         "error: . is not empty and not a kprof-inject workspace",
-        "hint: name another folder with -o",
+        "hint: name another folder (-o, or folder= in Python)",
     ]
     assert sorted(os.listdir(kprof.folder)) == ["home", "notes.txt"]
 

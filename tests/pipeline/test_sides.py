@@ -64,3 +64,10 @@ def test_what_would_take_too_much_memory_is_not_tried(
     profile_in_turn([Side("B", tmp_path / "B")], Rounds(1, ["func"], "*", "all", ["prog.py"]), said.append)
     assert len(commands) == 3
     assert said[1].startswith("kernel lost records; keeping all would take 1.")
+
+
+def test_a_side_with_a_path_of_its_own_still_finds_this_package(tmp_path: Path) -> None:
+    side = Side("B", tmp_path, triton=tmp_path / "t", environment={"PYTHONPATH": "/mine"})
+    first, package, *others = side.variables()["PYTHONPATH"].split(":")
+    assert (first, others) == (str(tmp_path / "t"), ["/mine"])
+    assert Path(package, "kprof_inject").is_dir()
