@@ -18,6 +18,7 @@ def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
     for roof in speed_of_light.roofs:
         if roof.part >= LEAST_ROOF:
             by_unit.setdefault(roof.unit, []).append(f"{roof.scope} {percent(roof.part)}")
+    yield from _impossible_roofs(speed_of_light)
     if not by_unit:
         return
     parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
@@ -25,6 +26,16 @@ def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
     if count := speed_of_light.unknown:
         left_out = f"; without {counted(count, 'operation')} under conditions or in loops with an unknown trip count"
     yield f"speed of light: the minimum share of its cycles that each scope needs {'; '.join(parts)}{left_out}"
+
+
+def _impossible_roofs(speed_of_light: SpeedOfLight) -> Iterator[str]:
+    for roof in speed_of_light.roofs:
+        if roof.impossible:
+            told = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
+            yield (
+                f"impossible roof: {roof.scope} would need {told}; it is left out, because its work was counted "
+                "wrongly, or is done outside of the scope"
+            )
 
 
 def flight_notes(flights: Flights) -> Iterator[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.speed_of_light import MOST_POSSIBLE, Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import ALU, FP32, ISSUE, L2, SHARED, SPECIAL, TENSOR
 from kprof_inject.analysis.roofs.work import Work
 from kprof_inject.analysis.summary import LaunchSummary
@@ -67,10 +67,20 @@ def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None
             return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)
-    for judge in (_few_sms, _idle, _at_roof, _memory, _at_roof_in_a_loop, _two_units, _exchanges, _unknown_accesses):
+    for judge in (
+        _few_sms,
+        _idle,
+        _at_roof,
+        _memory,
+        _at_roof_in_a_loop,
+        _two_units,
+        _impossible,
+        _exchanges,
+        _unknown_accesses,
+    ):
         found = judge(judged)
         if found is not None:
-            return found
+            return found if judge is _impossible else _without_impossible(found, whole)
     return _waits(judged)
 
 
@@ -95,8 +105,9 @@ class _Judged:
 
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
+    """Nothing where it would need more than all of the time: the L2 had some of it, and nobody knows how much."""
     part = light.dram.least_part(summary.duration_ns) if light.dram else 0.0
-    return {DRAM: part} if part else {}
+    return {DRAM: min(part, 1.0)} if 0 < part <= MOST_POSSIBLE else {}
 
 
 def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
@@ -243,6 +254,28 @@ def _two_units(judged: _Judged) -> Limit | None:
     text = f"{_NAMES[first]} and {_NAMES[second]} in turn ({percent(judged.parts[first])} and "
     text += f"{percent(judged.parts[second])} of peak): without overlap they take {percent(together)} of the time"
     return judged.limit(f"{first} and {second} in turn", text, first, second)
+
+
+def _impossible(judged: _Judged) -> Limit | None:
+    """How busy such a unit is nobody knows: it may be what limits the launch, if no other one does."""
+    impossible = judged.whole.impossible
+    if not impossible:
+        return None
+    return judged.not_known(
+        f"by the counts, {_would_be_busy(judged.whole)} of the time, which is impossible: the counts or the cycles are "
+        f"wrong; of the others, {_nearest(judged)}"
+    )
+
+
+def _without_impossible(limit: Limit, whole: Roof) -> Limit:
+    if not whole.impossible:
+        return limit
+    text = f"{limit.text}; left out, as it is impossible: by the counts, {_would_be_busy(whole)} of the time"
+    return replace(limit, text=text)
+
+
+def _would_be_busy(whole: Roof) -> str:
+    return " and ".join(f"{_NAMES[unit]} would be busy for {percent(part)}" for unit, part in whole.impossible.items())
 
 
 def _exchanges(judged: _Judged) -> Limit | None:

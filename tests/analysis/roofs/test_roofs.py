@@ -13,6 +13,8 @@ from timelines import Ran, cta_rows, made_timeline, scope_rows
 
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.unit_rates import rates_of
+from kprof_inject.analysis.roofs.work import Work
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline, decode_launch
@@ -107,6 +109,19 @@ def test_ctas_that_share_an_sm_share_its_units(tmp_path: Path) -> None:
     assert roofs["loop[0]"].parts["special functions"] == pytest.approx(needed / 20_000)
     assert roofs["loop[0]"].parts["tensor cores"] == pytest.approx(CTAS * ITERATIONS * FLOPS / 4096 / 20_000)
     assert (roofs["loop[0]"].unit, roofs["loop[0]"].part) == ("special functions", needed / 20_000)
+
+
+@pytest.mark.parametrize(
+    ("flops", "part", "impossible"), [(0.99, 0.99, {}), (1.04, 1.0, {}), (1.5, 0.0, {"tensor cores": 1.5})]
+)
+def test_no_unit_is_busy_for_more_than_all_of_the_time(flops: float, part: float, impossible: dict[str, float]) -> None:
+    rates = rates_of("cuda:90")
+    assert rates is not None
+    made = Roof.of("func", 1, 1000, Work(tensor_flops={"f16": int(flops * 4096 * 1000)}), rates)
+    assert (made.parts["tensor cores"], dict(made.impossible)) == (
+        pytest.approx(part, abs=1e-3),
+        pytest.approx(impossible),
+    )
 
 
 def test_without_iterations_a_loop_of_unknown_length_tells_nothing(tmp_path: Path) -> None:

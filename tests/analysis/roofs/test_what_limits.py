@@ -133,6 +133,38 @@ def test_a_small_grid_comes_first(summary: LaunchSummary) -> None:
     )
 
 
+IMPOSSIBLE = {"tensor cores": 3.76}
+
+
+@pytest.mark.parametrize(
+    ("light", "sentence"),
+    [
+        (
+            SpeedOfLight((replace(roof("func", fp32_units=0.2), impossible=IMPOSSIBLE),)),
+            "limit not known: by the counts, the tensor cores would be busy for 376.0 % of the time, which is "
+            "impossible: the counts or the cycles are wrong; of the others, the busiest unit is the fp32 units "
+            "(20.0 %)",
+        ),
+        (
+            SpeedOfLight((replace(roof("func", fp32_units=0.7), impossible=IMPOSSIBLE),)),
+            "limited by the fp32 units (at least 70.0 % of peak); left out, as it is impossible: by the counts, the "
+            "tensor cores would be busy for 376.0 % of the time",
+        ),
+        (
+            SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(1.3, 1.3)),
+            "limited by DRAM, most likely (0.0 % to 100.0 % of peak: data that is read again, or at unknown addresses, "
+            "may hit the L2)",
+        ),
+        (
+            SpeedOfLight((roof("func", fp32_units=0.1),), dram=dram(1.03, 1.03)),
+            "limited by DRAM (at least 100.0 % of peak): the launch has to move 10.3 kB",
+        ),
+    ],
+)
+def test_what_is_impossible_limits_nothing(summary: LaunchSummary, light: SpeedOfLight, sentence: str) -> None:
+    assert limit_of(summary, light, SMS).sentence == sentence
+
+
 # Of 4 SMs: one and a half wait, a quarter of one has no work in between, one is done.
 IDLE = IdleSms(SMS, 0.375, 0.0625, 0.25, 2, 7_500, 0.5, 1, 2_500.0, 0.0)
 ON_AVERAGE = "SMs without work: on average, 1.2 of 4 SMs have a CTA; the others wait for their first (37.5 %) or are"
