@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
@@ -121,6 +122,7 @@ def kernel_of(case: str) -> Any:
     return kernel.fn if isinstance(kernel, triton.runtime.Autotuner) else kernel
 
 
+@functools.cache
 def ttgir_of(case: str, architecture: int) -> str:
     """What Triton makes of a case's kernel on its way to machine code."""
     example = CASES[case]

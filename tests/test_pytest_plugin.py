@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from programs.child import PROGRAMS, clean_environment, python_path, run_child
+from programs.child import clean_environment, fake_gpu_path, run_child
 
 SUITE = """
 from fake_gpu.program import gpu  # isort: skip  (before Triton)
@@ -70,7 +70,7 @@ sys.exit(pytest.main([*options, "--kprof-pages", "pages"]))
 
 def test_a_stored_baseline_gates_later_runs_and_failures_leave_pages(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text(SUITE)
-    environment = {**clean_environment(tmp_path), "PYTHONPATH": python_path(PROGRAMS.parent)}
+    environment = {**clean_environment(tmp_path), "PYTHONPATH": fake_gpu_path()}
     ended = run_child([sys.executable, "-c", RUN], tmp_path, env=environment)
     stored, _, later = ended.stdout.partition("STORED")
     assert "1 passed" in stored

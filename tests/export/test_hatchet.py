@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from buffers import Cta, Entry, Scope, buffer_words, end, kernel_json, save_launch, save_launches, start
-from programs.child import run_python
 from tabled import decode_ranks, rows_of
 
 from kprof_inject.capture.model import Launch
@@ -36,17 +38,22 @@ _LINE = re.compile(r"^(?P<indent>[│├└─ ]*)(?P<values>(?:-?[0-9.]+|nan)(?
 Shown = dict[tuple[str, ...], float]
 
 
-def viewer(folder: Path, *arguments: str | Path) -> str:
-    ended = run_python("-m", "triton.profiler.viewer", *arguments, folder=folder)
-    assert ended.exit_code == 0, ended.stderr
-    return ended.stdout
+def viewer(*arguments: str | Path) -> str:
+    """What ``proton-viewer`` prints; in a process of its own it would import pandas each time."""
+    from triton.profiler.viewer import main  # it takes its time
+
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        patch.setattr(sys, "argv", ["proton-viewer", *map(str, arguments)])
+        main()
+    return printed.getvalue()
 
 
 def shown(path: Path, metric: str) -> Shown:
     """What the viewer shows of each frame, by its path below the root."""
     found: Shown = {}
     names: list[str] = []
-    for line in viewer(path.parent, "-m", metric, path).splitlines():
+    for line in viewer("-m", metric, path).splitlines():
         if match := _LINE.match(line):
             names[len(match["indent"]) // 3 :] = [match["name"]]
             found[tuple(names[1:])] = float(match["values"])
@@ -158,7 +165,7 @@ def test_counts_are_each_frames_own(tmp_path: Path) -> None:
 
 def test_the_viewer_lists_the_metrics(tmp_path: Path) -> None:
     path = write(tmp_path, [decode_launch(launch) for launch in launches(tmp_path / "capture", ctas(1))])
-    listed = viewer(tmp_path, "-l", path).split("Available exclusive metrics:")
+    listed = viewer("-l", path).split("Available exclusive metrics:")
     assert [line for line in listed[0].splitlines() if line.startswith("-")] == ["- cycles", "- normalized_cycles"]
     assert "- count" in listed[1].splitlines()
 

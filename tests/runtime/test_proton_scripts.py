@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from programs.child import Ended, clean_environment, run_python
+from programs.child import SMALL_TORCH, Ended, clean_environment, python_path, run_python
 
 from kprof_inject.runtime.program import program_environment
 from kprof_inject.runtime.session import Session
@@ -62,7 +62,8 @@ def run_in_dump(folder: Path, *arguments: str | Path) -> Ended:
     workspace = Workspace.create(folder / "workspace")
     session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
     session.write()
-    env = program_environment(clean_environment(folder), session.path, workspace.cache_folder("dump"))
+    environment = {**clean_environment(folder), "PYTHONPATH": python_path(SMALL_TORCH)}
+    env = program_environment(environment, session.path, workspace.cache_folder("dump"))
     return run_python(*arguments, folder=folder, env=env)
 
 

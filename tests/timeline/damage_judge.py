@@ -12,8 +12,9 @@ Nor can it be told what is sound where half of a CTA's records, or of the newest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +23,11 @@ from known_launches import CYCLES_PER_NS, KnownCta, KnownLaunch, Site, scope_tab
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint32]
+Rings = dict[tuple[int, int], list[Entry]]
+"""The entries of each CTA's warps, slot by slot."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Judge:
     """``words`` are what a launch wrote, ``damaged`` what was left of it."""
 
@@ -37,11 +40,11 @@ class Judge:
         return bool((self.words[cta, header] != self.damaged[cta, header]).any())
 
     def is_untouched(self, cta: int, warp: int) -> bool:
-        return not self._has_new_count(cta, warp) and not self._changes(cta, warp)
+        return not self._has_new_count(cta, warp) and not self._changes[cta, warp]
 
     def is_clear(self, cta: int, warp: int) -> bool:
         """Whether the damage to a warp does not look like something else that it could have done."""
-        changes = self._changes(cta, warp)
+        changes = self._changes[cta, warp]
         possible = [change for change in changes if change.is_known(self._scopes)]
         if any(self._could_be_its_time(cta, change) for change in possible):
             return False
@@ -56,7 +59,7 @@ class Judge:
             self._is_right(number, warp, slot)
             for warp in self.launch.recorded
             for slot in self._slots_read(number, warp)
-            if self._ring(self.damaged, number, warp)[slot].scope_id < self._scopes
+            if self._rings_after[number, warp][slot].scope_id < self._scopes
         ]
         ends = [
             self._is_right(cta, warp, slots[-1]) and not self.has_new_header(cta)
@@ -67,7 +70,7 @@ class Judge:
         ]
         return 2 * sum(records) > len(records) and 2 * sum(ends) > len(ends)
 
-    @property
+    @cached_property
     def _scopes(self) -> int:
         return len(scope_table(self.launch.sites))
 
@@ -80,15 +83,36 @@ class Judge:
         at = cta, self.launch.counts_at + warp
         return bool(self.words[at] != self.damaged[at])
 
-    def _ring(self, words: Words, cta: int, warp: int) -> list[Entry]:
-        slots = self.launch.recording.slots
-        at = self.launch.counts_at + self.launch.num_warps + 2 * slots * self.launch.recorded.index(warp)
-        pairs = words[cta, at : at + 2 * slots].reshape(-1, 2).tolist()
-        return [Entry(high >> 23 & 0xFF, high >> 31 == 1, (high & 0x7FF) << 32 | low) for high, low in pairs]
+    @cached_property
+    def _rings_before(self) -> Rings:
+        return self._rings(self.words)
 
-    def _changes(self, cta: int, warp: int) -> list[Change]:
-        rings = self._ring(self.words, cta, warp), self._ring(self.damaged, cta, warp)
-        return [Change(slot, old, new) for slot, (old, new) in enumerate(zip(*rings, strict=True)) if old != new]
+    @cached_property
+    def _rings_after(self) -> Rings:
+        return self._rings(self.damaged)
+
+    def _rings(self, words: Words) -> Rings:
+        slots, rings_at = self.launch.recording.slots, self.launch.counts_at + self.launch.num_warps
+        rings: Rings = {}
+        for cta, warp, _ in self.launch.warps():
+            at = rings_at + 2 * slots * self.launch.recorded.index(warp)
+            pairs = words[cta, at : at + 2 * slots].reshape(-1, 2).tolist()
+            rings[cta, warp] = [
+                Entry(high >> 23 & 0xFF, high >> 31 == 1, (high & 0x7FF) << 32 | low) for high, low in pairs
+            ]
+        return rings
+
+    @cached_property
+    def _changes(self) -> Mapping[tuple[int, int], list[Change]]:
+        """What became of each warp's entries."""
+        return {
+            place: [
+                Change(slot, old, new)
+                for slot, (old, new) in enumerate(zip(before, self._rings_after[place], strict=True))
+                if old != new
+            ]
+            for place, before in self._rings_before.items()
+        }
 
     def _slots_read(self, cta: int, warp: int, words: Words | None = None) -> list[int]:
         """Those that the count says were written, the oldest first."""
@@ -98,7 +122,7 @@ class Judge:
 
     def _is_right(self, cta: int, warp: int, slot: int) -> bool:
         was_written = slot in self._slots_read(cta, warp, self.words)
-        return was_written and all(slot != change.slot for change in self._changes(cta, warp))
+        return was_written and all(slot != change.slot for change in self._changes[cta, warp])
 
     def _could_be_its_time(self, number: int, change: Change) -> bool:
         cta, period = self._cta(number), self.launch.recording.period
@@ -118,7 +142,7 @@ class Judge:
         if not change.old.is_end or change.new.is_end or old not in inside:
             return False
         slots = self._slots_read(cta, warp)
-        before = [self._ring(self.words, cta, warp)[slot].scope_id for slot in slots[: slots.index(change.slot)]]
+        before = [self._rings_before[cta, warp][slot].scope_id for slot in slots[: slots.index(change.slot)]]
         return not set(before) & set(inside)
 
 
