@@ -357,6 +357,7 @@ def _touched(executions: Sequence[Execution], access: Access) -> list[tuple[int,
     found = []
     for places, operands in executions:
         reach = _of_block if isinstance(operands[0], Block) else _of_pointers
+        reach = _of_buffer if ".buffer_" in access.operation.name else reach
         found += [(places[CTA], int(address)) for address in reach(access.operation.name, text, operands)]
     return found
 
@@ -368,6 +369,14 @@ def _of_pointers(name: str, text: str, operands: list[Any]) -> Array:
     is_masked = place < len(operands) and ("async" not in name or " mask " in text)
     mask = operands[place] if is_masked else True
     return np.asarray(np.broadcast_to(operands[0], shape)[np.broadcast_to(mask, shape)])
+
+
+def _of_buffer(name: str, text: str, operands: list[Any]) -> Array:
+    pointer, offsets, *mask = operands[0 if "load" in name else 1 :]
+    offsets = np.broadcast_to(offsets, _shape(text))
+    addresses = pointer + offsets * _element_bytes(text.rpartition("tensor<")[2])
+    is_masked = re.search(r"\], %", text)
+    return np.asarray(addresses[np.broadcast_to(mask[0] if is_masked else True, _shape(text))])
 
 
 def _of_block(name: str, text: str, operands: list[Any]) -> list[int]:

@@ -17,6 +17,7 @@ from kprof_inject.analysis.evaluation.values import Descriptor, Value
 from kprof_inject.analysis.evaluation.walk import Executed
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.values import names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,9 @@ class AccessForm:
     passes_by_l1: bool = False
     by_registers: bool = False
     is_descriptors: bool = False
-    """It takes a descriptor and coordinates, and else a tensor of pointers."""
+    """It takes a descriptor and coordinates."""
+    is_buffer: bool = False
+    """It takes a pointer and a tensor of offsets; of neither kind, a tensor of pointers."""
     is_known: bool = True
     """Whether its operands are understood here."""
 
@@ -53,8 +56,9 @@ _FORMS = {
     **dict.fromkeys(("tt.descriptor_gather", "ttng.async_tma_gather"), _UNKNOWN_READ),
     **dict.fromkeys(("tt.descriptor_scatter", "ttng.async_tma_scatter"), _UNKNOWN_WRITE),
     **dict.fromkeys(("tt.descriptor_reduce", "ttng.async_tma_reduce"), _UNKNOWN_CHANGE),
-    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), _UNKNOWN_READ),
-    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), replace(_READ, is_buffer=True)),
+    **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), replace(_WRITE, is_buffer=True)),
+    **dict.fromkeys(("amdg.buffer_atomic_rmw", "amdgpu.buffer_atomic_rmw"), replace(_CHANGE, is_buffer=True)),
     **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), _UNKNOWN_READ),
 }
 
@@ -122,11 +126,15 @@ def access_of(one: Executed) -> Access | None:
     if form is None:
         return None
     types = types_of(one.operation)
-    pointed = types[0] if types else PrintedType("", (), "i8")
+    # Of a buffer, the data's type comes last, behind what its pointer leads to.
+    pointed = types[-1 if form.is_buffer else 0] if types else PrintedType("", (), "i8")
     shape = pointed.shape
     address, mask = None, None
     if form.is_known:
-        address, mask = _in_tensor(one, shape) if form.is_descriptors else _at_pointers(one)
+        if form.is_buffer:
+            address, mask = _in_buffer(one, bytes_of(pointed.element))
+        else:
+            address, mask = _in_tensor(one, shape) if form.is_descriptors else _at_pointers(one)
     sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
     is_whole = mask is not None and not mask.factors
     places = None
@@ -178,6 +186,23 @@ def _at_pointers(one: Executed) -> tuple[Sum | None, Mask | None]:
         elif one.operation.tail.startswith("("):
             mask = None  # the generic form does not say which of its operands this is
     return address if isinstance(address, Sum) else None, mask if isinstance(mask, Mask) else None
+
+
+_BEHIND_OFFSETS = re.compile(r"\s*, %")
+
+
+def _in_buffer(one: Executed, element_bytes: int) -> tuple[Sum | None, Mask | None]:
+    """``%pointer[%offsets], %mask``, behind what is written; the generic form does not say which operand is which."""
+    before, bracket, behind = one.operation.tail.partition("[")
+    if not bracket or before.lstrip().startswith("("):
+        return None, None
+    place = len(names_in(before)) - 1
+    pointer, offsets, *others = one.operands[place:]
+    mask = (others[0] if others else None) if _BEHIND_OFFSETS.match(behind.partition("]")[2]) else Mask()
+    address = None
+    if isinstance(pointer, Sum) and isinstance(offsets, Sum):
+        address = pointer + offsets * Sum.integer(element_bytes)
+    return address, mask if isinstance(mask, Mask) else None
 
 
 def _is_for_each_iteration(copy: Operation) -> bool:

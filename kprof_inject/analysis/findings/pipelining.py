@@ -13,6 +13,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.flights.copied_ahead import CopiedAhead, copied_ahead
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
+from kprof_inject.analysis.structure.prefetching import is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
 from kprof_inject.quantities import counted, percent, size_text
@@ -37,7 +38,11 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         inside = evidence.ran.of_loop(loop)
         if not any(one.operation.traits.is_dot for one in inside):
             continue
-        loads = [(one.line, one.access) for one in inside if one.access and _is_large_load(one.access)]
+        loads = [
+            (one.line, one.access)
+            for one in inside
+            if one.access and _is_large_load(one.access) and is_used_at_once(loop, one.operation)
+        ]
         waits_for_its_own = loop in pipelines and pipelines[loop].depth == 0
         roof = evidence.roof_around(loop)
         if roof is None or not (loads or waits_for_its_own):

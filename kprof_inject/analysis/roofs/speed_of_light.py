@@ -12,12 +12,14 @@ from math import prod
 from typing import Any
 
 from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel, by_ctas
+from kprof_inject.analysis.roofs.histograms import work_of_histograms
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
 from kprof_inject.analysis.roofs.unit_rates import UnitRates, rates_of
 from kprof_inject.analysis.roofs.work import NO_WORK, Work, exchanged_bytes, work_of
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.sm_cycles import cycles_with_ctas
@@ -112,7 +114,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
     traffic = Traffic(ran.operations, timeline)
-    working = list(_working(ran))
+    working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
         tuple(_roofs(timeline.table, times, rates, working, traffic)),
         sum(one.times is None for one, _ in working),
@@ -153,10 +155,12 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
 
 
-def _working(ran: ExecutedKernel) -> Iterator[tuple[Counted, Work]]:
+def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[Counted, Work]]:
     of_integers = work_with_integers(ran.module)
+    of_histograms = work_of_histograms(ran.module, kernel.target, str(kernel.metadata.get("triton_version", "")))
     for one in ran.operations:
         work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
+        work += of_histograms.get(one.operation, NO_WORK)
         if work != NO_WORK:
             yield one, work
 

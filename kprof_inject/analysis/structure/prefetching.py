@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from kprof_inject.ttgir.copy_groups import pipeline_of
 from kprof_inject.ttgir.dialect import WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.values import operand_names
+from kprof_inject.ttgir.values import operand_names, result_names
 
-_READ = "ttg.local_load"
+_READ, _STORE = "ttg.local_load", "ttg.local_store"
 
 
 def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Operation]) -> int | None:
@@ -24,6 +24,21 @@ def iterations_ahead(loop: Operation, load: Operation, occurrences: Sequence[Ope
     if not peeled_off and load.traits.starts_async and any(one.name == WARP_SPECIALIZE for one in load.owners()):
         return None
     return peeled_off
+
+
+def is_used_at_once(loop: Operation, load: Operation) -> bool:
+    """Whether a dot of the iteration that loads takes what is made of it. Else a later iteration does, as where the
+    compiler has threads load into registers, and store these to shared memory behind the dots."""
+    made = {*result_names(load)}
+    for operation in (one for block in loop.regions[-1].blocks for one in block.operations if one.start > load.start):
+        taken = [name for one in operation.walk() for name in operand_names(one)]
+        if operation.traits.is_terminator or made.isdisjoint(taken):
+            continue
+        if any(one.traits.is_dot for one in operation.walk()):
+            return True
+        # A store gives its data to memory, which a later load may read.
+        made.update(taken if operation.name == _STORE else result_names(operation))
+    return False
 
 
 def _is_for_the_next(wait: Operation, loop: Operation) -> bool:

@@ -43,6 +43,21 @@ CREATED = """
 (!tt.ptr<i8>, !tt.ptr<f16>, i32, i32, i32, i32, i64, i32, i32) -> ()
     %d = ttng.reinterpret_tensor_descriptor %where : !tt.ptr<i8> to !tt.tensordesc<tensor<4x8xf16, #s>>
 """
+BUFFERS = """
+    %x = tt.get_program_id x : i32
+    %r = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32, #l>
+    %first = arith.muli %x, %c6 : i32
+    %first_s = tt.splat %first : i32 -> tensor<8xi32, #l>
+    %o = arith.addi %first_s, %r : tensor<8xi32, #l>
+    %c5 = arith.constant dense<5> : tensor<8xi32, #l>
+    %few = arith.cmpi sle, %r, %c5 : tensor<8xi32, #l>
+    %a = amdgpu.buffer_load %p[%o] stride = %c8 : tensor<8xf16, #l>
+    %b = amdg.buffer_load %p[%o], %few, %a cacheModifier = cg stride = %c8 {contiguity = 2 : i32} : \
+!tt.ptr<f16> -> tensor<8xf16, #l>
+    amdg.buffer_store %a, %p[%o], %few : tensor<8xf16, #l>
+    amdg.buffer_store %a, %p[%o] stride = %c8 : !tt.ptr<f16> -> tensor<8xf16, #l>
+    %old = amdg.buffer_atomic_rmw fadd, acq_rel, gpu, %a, %p[%o], %few : tensor<8xf16, #l>
+"""
 ON_DEVICE = Kernel(CONSTANTS + STRIDES + MADE + CORNER + LOADS, "%p: !tt.ptr<f16>", grid=(3, 2, 1))
 DESCRIPTORS = {
     "made on the device": ON_DEVICE,
@@ -72,6 +87,22 @@ def test_blocks_of_descriptors_end_with_the_tensor(name: str) -> None:
     assert all(access.touched() is not None for access in accesses)
     # By hand: of rows of 8, the first block has 6, the second 2 behind it; of the 6 rows, 4, 2, and 0.
     assert (accesses[0].places, accesses[0].requested_bytes(None)) == (6 * (6 + 2), 2 * 6 * (6 + 2))
+
+
+def test_buffers_are_accessed_at_a_pointer_and_offsets() -> None:
+    ran = run(Kernel(CONSTANTS + BUFFERS, "%p: !tt.ptr<f16>", grid=(3, 1, 1)))
+    assert_right(ran)
+    assert_bytes_right(ran, sms=(0, 1, 0))
+    accesses = [access for access, _ in ran.accesses()]
+    assert [access.places for access in accesses] == [3 * 8, 3 * 6, 3 * 6, 3 * 8, 3 * 6]
+    # By hand: three CTAs, each 6 elements further on.
+    assert [ranges.size_bytes for access in accesses if (ranges := access.touched())] == [40, 36, 36, 40, 36]
+
+
+def test_of_a_buffer_in_the_generic_form_nothing_is_known() -> None:
+    load = '    %a = "amdg.buffer_load"(%p, %o, %few) : (!tt.ptr<f16>, tensor<8xi32>, tensor<8xi1>) -> tensor<8xf16>\n'
+    ((access, _),) = run(Kernel(CONSTANTS + BUFFERS.partition("    %a")[0] + load, "%p: !tt.ptr<f16>")).accesses()
+    assert (access.address, access.mask) == (None, None)
 
 
 @pytest.mark.parametrize("told", [(), (None, 6, 8, 10, 1), (4096, 6, None, 10, 1), (4096, 6, 8, None, 1)])

@@ -93,6 +93,16 @@ def test_work_is_counted_as_often_as_it_was_done(tmp_path: Path) -> None:
     assert roofs["loop[0]"].work.multiplications == 0
 
 
+def test_a_histogram_counts_by_the_version_that_compiled_it(tmp_path: Path) -> None:
+    line = "%f = tt.histogram %x : tensor<128xi32, #x> -> tensor<64xi32, #x>"
+    made = launched(tmp_path, TEXT.replace("%f = arith.mulf %x, %x : tensor<128xf32, #x>", line))
+    special = {}
+    for version in ("3.7.1", "3.8.0"):
+        kernel = replace(made.launch.kernel, metadata={**made.launch.kernel.metadata, "triton_version": version})
+        special[version] = roofs_of(replace(made, launch=replace(made.launch, kernel=kernel)))["func"].work.special
+    assert special["3.7.1"] - special["3.8.0"] == CTAS * 128 * 2
+
+
 def test_what_nobody_counted_is_left_out_and_told(tmp_path: Path) -> None:
     """That under the condition, and that in the loop whose iterations were not recorded."""
     light = light_of(launched(tmp_path))
