@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.capture.schema import MOST_TAGS
-from kprof_inject.errors import KprofError, Position
+from kprof_inject.errors import KprofError, Position, did_you_mean
 from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
 from kprof_inject.select.sites import Site
@@ -28,6 +28,8 @@ OPTION = "--tag"
 CARRIER = "// kprof_tag"
 """The assembly of a carrier: a comment."""
 
+# As Triton's printer calls them.
+_CONSTANT = re.compile(r"%(?:c-?\d+_\w+|true|false)(?:_\d+)?")
 _WRITTEN = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>%[\w$.-]+(?:#\d+)?|[A-Za-z_]\w*)")
 _HINT = "write --tag NAME=VALUE, where VALUE is a variable of the kernel's source, or a value of its TTGIR such as %pid"
 _MOST_LISTED = 30
@@ -126,11 +128,13 @@ def scalar_of(tag: Tag, view: ModuleView, site: Site) -> Scalar:
     found = by_name or _last_assigned(tag.value, visible, site) or _counted(tag.value, visible, view, site)
     if found and found.type in _TO_I32:
         return found
-    what = _no_integer(found) if found else "is not a value that is visible there"
+    what = "is not a value that is visible there"
+    if found:
+        what = _no_integer(found) if found.name else _lost(found)
     raise KprofError(
         f"tag {tag.name} of {site.label}: {tag.value} {what}",
         where=view.module.position(site.start.offset),
-        hint=_choice(visible),
+        hint=_choice(tag.value, visible, site),
     )
 
 
@@ -161,14 +165,22 @@ def _no_integer(scalar: Scalar) -> str:
     return f"is {kind} ({scalar.name}): a tag takes one integer of up to 32 bits"
 
 
-def _choice(visible: Sequence[Scalar]) -> str:
-    integers = [one for one in visible if one.type in _TO_I32]
-    variables = list(dict.fromkeys(one.variable for one in integers if one.variable))
-    names = [one.name for one in integers]
+def _lost(scalar: Scalar) -> str:
+    line = f" (line {scalar.line})" if scalar.line else ""
+    return f"is assigned in a loop or branch before it{line}, and the TTGIR does not say which value it has then"
+
+
+def _choice(wanted: str, visible: Sequence[Scalar], site: Site) -> str:
+    """The variables that are integers there, and the names of all integers but constants."""
+    assigned = dict.fromkeys(one.variable for one in visible if one.variable and one.type in _TO_I32)
+    found = {variable: _last_assigned(variable, visible, site) for variable in assigned}
+    variables = [variable for variable, one in found.items() if one and one.type in _TO_I32]
+    names = [one.name for one in visible if one.type in _TO_I32 and not _CONSTANT.fullmatch(one.name)]
     if not names:
         return "no integer is visible there; select a place after its definition"
     by_name = f"; by its name in the TTGIR: {listed(names, _MOST_LISTED)}"
-    return (f"there is {listed(variables, _MOST_LISTED)}" if variables else "no variable is an integer there") + by_name
+    there = f"there is {listed(variables, _MOST_LISTED)}" if variables else "no variable is an integer there"
+    return did_you_mean(wanted, names if wanted.startswith("%") else variables) + there + by_name
 
 
 def _visible_at(view: ModuleView, site: Site) -> Iterator[Scalar]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,7 +27,8 @@ class Scalar:
     """A value that is visible at a place. ``name`` is what the module calls it (``%pid_3``), ``variable`` the name in
     the source that it, or a part of what makes it, was assigned to (empty if unknown), on the ``line`` of the function
     that everything was inlined into (0 if unknown). ``type`` is as it is printed, empty for what is no scalar.
-    ``distance`` says how many blocks further out than the place it is made."""
+    ``distance`` says how many blocks further out than the place it is made. One without a ``name`` says that in a loop
+    or branch, which ends before the place, the variable was assigned, and nothing tells which value it has then."""
 
     name: str
     variable: str
@@ -40,7 +41,7 @@ def scalars_at(module: Module, user: Operation) -> Iterator[Scalar]:
     """All values that dominate ``user``, in its function and, in a partition, within that: the nearest first.
 
     Of a region with several blocks these are its first one's and those of ``user``'s own; others may dominate it, too.
-    What is no scalar is among them, without a type."""
+    What is no scalar is among them, without a type, and what is lost in loops and branches, without a name."""
     distance = 0
     for operation in (user, *user.owners()):
         block = operation.block
@@ -71,9 +72,44 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
         return
     types = [*[""] * len(names), *_result_types(operation)][-len(names) :]
     variable, line = _origin(module, operation.location_text)
-    is_constant = operation.traits.is_constant
-    for name, kind in zip(names, types, strict=True):
-        yield Scalar(name, variable or ("" if is_constant else _variable_in(name)), line, kind, 0)
+    if operation.regions and len(names) > 1:
+        # Its location has the names of all that is handed on, and not in their order.
+        variables = [*_variables_handed_on(operation), *[""] * len(names)][: len(names)]
+    else:
+        variables = [variable or ("" if operation.traits.is_constant else _variable_in(name)) for name in names]
+    for name, assigned, kind in zip(names, variables, types, strict=True):
+        yield Scalar(name, assigned, line, kind, 0)
+    yield from _lost_in(module, operation, variables)
+
+
+def _lost_in(module: Module, operation: Operation, kept: Sequence[str]) -> Iterator[Scalar]:
+    """The variables that are assigned in an operation's loop or branch, but for those whose values it is known to
+    give, each at its last line."""
+    lines: dict[str, int] = {}
+    for region in operation.regions if operation.traits.regions in ("body", "branch") else ():
+        for inner in region.walk():
+            for one in _results(module, inner) if not inner.regions else ():
+                if one.variable and one.variable not in kept:
+                    lines[one.variable] = max(lines.get(one.variable, 0), one.line)
+    for variable, line in lines.items():
+        yield Scalar("", variable, line, "", 0)
+
+
+def _variables_handed_on(loop: Operation) -> list[str]:
+    """Of what a ``scf.for`` hands on, by the names of the arguments of its body. What the compiler hands on beside that
+    is called as the loop's last result is: of several of that name none tells."""
+    if loop.name != "scf.for":
+        return []
+    _, *arguments = bound_names(loop)
+    variables = [_variable_in(name) for name in arguments]
+    last = _name_of_results(loop)
+    if last in variables and (variables.count(last) > 1 or "" in variables[: variables.index(last)]):
+        return [variable if variable != last else "" for variable in variables]
+    return variables
+
+
+def _name_of_results(operation: Operation) -> str:
+    return next(map(_variable_in, result_names(operation)), "")
 
 
 def _result_types(operation: Operation) -> list[str]:
@@ -131,8 +167,14 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
         yield from _declared(module, owner.tail)  # the generic form has them in a label
     yield from _declared(module, label_text(module, region, block))
     if is_entry and region is owner.regions[0]:
-        for name, kind in zip(bound_names(owner), _bound_types(owner), strict=False):
-            yield Scalar(name, _variable_in(name), 0, kind, 0)
+        names = bound_names(owner)
+        variables = [_variable_in(name) for name in names]
+        if owner.name == "scf.for" and names:
+            # The printer may call what is counted as the loop's last result is.
+            counted = variables[0] if variables[0] != _name_of_results(owner) else ""
+            variables = [counted, *_variables_handed_on(owner)]
+        for name, variable, kind in zip(names, variables, _bound_types(owner), strict=False):
+            yield Scalar(name, variable, 0, kind, 0)
 
 
 def _bound_types(owner: Operation) -> list[str]:

@@ -106,6 +106,60 @@ def test_a_variable_is_what_was_assigned_to_it_last_before_the_site() -> None:
     assert taken("iter[0.0] --tag n=tiles_n") == {"iter[0.0]": "%tiles_n_11"}
 
 
+HANDED_ON = """\
+module attributes {ttg.target = "cuda:90"} {
+  tt.func public @k(%n: i32) {
+    %zero = arith.constant 0 : i32
+    %seen = arith.constant 1 : i32 loc("seen"("k.py":2:1))
+    %acc_1:3 = scf.for %acc_2 = %zero to %n step %seen iter_args(%b = %n, %a = %zero, %acc_3 = %zero)
+        -> (i32, i32, i32) : i32 {
+      gpu.barrier loc("k.py":4:1)
+      %seen_4 = arith.addi %a, %b : i32 loc("seen"("k.py":5:1))
+      scf.yield %a, %b, %acc_3 : i32, i32, i32
+    } loc("acc"("b"("a"("k.py":3:1))))
+    tt.return loc("k.py":6:1)
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("selector", "value"),
+    [
+        ("op(gpu.barrier) --tag t=a", "%a"),
+        ("op(gpu.barrier) --tag t=acc", "%acc_3"),
+        ("op(tt.store) --tag t=a", "%acc_1#1"),
+        ("op(tt.store) --tag t=b", "%acc_1#0"),
+        ("op(tt.store) --tag t=acc", "%acc_1#2"),
+    ],
+)
+def test_what_a_loop_hands_on_is_told_by_what_its_body_calls_it(selector: str, value: str) -> None:
+    """Not by its location, which has the variables in another order; and what is counted is none of them."""
+    text = HANDED_ON.replace("    tt.return", '    tt.store %p, %n : !tt.ptr<i32> loc("k.py":6:1)\n    tt.return')
+    text = text.replace("(%n: i32)", "(%n: i32, %p: !tt.ptr<i32>)")
+    (table,) = scope_table(insertion_of(text, selector).plan)["scopes"]
+    assert [tag["value"] for tag in table["tags"]] == [value]
+
+
+def test_what_the_compiler_hands_on_has_no_variable() -> None:
+    pipelined = HANDED_ON.replace("%b = %n, %a", "%acc_5 = %n, %arg1")
+    with pytest.raises(KprofError, match="acc is not a value that is visible there") as refused:
+        insertion_of(pipelined, "op(gpu.barrier) --tag t=acc")
+    by_name = "by its name in the TTGIR: %acc_2, %acc_5, %arg1, %acc_3, %seen"
+    assert refused.value.hint.startswith(f"there is seen, n; {by_name}")
+
+
+def test_a_variable_that_a_loop_or_branch_assigns_is_not_taken_from_before_it() -> None:
+    text = HANDED_ON.replace("    tt.return", "    gpu.barrier\n    tt.return")
+    what = r"seen is assigned in a loop or branch before it \(line 5\), and the TTGIR does not say which value it has"
+    with pytest.raises(KprofError, match=what) as refused:
+        insertion_of(text.replace("      gpu.barrier", "      //"), "op(gpu.barrier) --tag t=seen")
+    assert "by its name in the TTGIR: %acc_1#0, " in refused.value.hint
+    with pytest.raises(KprofError, match="seem is not a value") as refused:
+        insertion_of(HANDED_ON, "op(gpu.barrier) --tag t=seem")
+    assert refused.value.hint.startswith("did you mean seen? there is ")
+
+
 PIPELINED = """\
 module attributes {ttg.target = "cuda:90"} {
   tt.func public @k(%n: i32) {
