@@ -107,7 +107,8 @@ class ScopeSums:
         self._durations_cycles = ScopeColumn(self._count)
         self._turns = ScopeColumn(self._count)
         self._sums = _Sums(self._count)
-        warps = np.array(recorded_warps(timeline.launch), dtype=np.int64)
+        self._recorded = recorded_warps(timeline.launch)
+        warps = np.array(self._recorded, dtype=np.int64)
         self._warps, self._warps_self = GroupSums(self._count, warps), GroupSums(self._count, warps)
         self._sms = GroupSums(self._count, np.unique(timeline.ctas["sm"]).astype(np.int64))
         self._ctas = CtaSums(self._count)
@@ -150,8 +151,10 @@ class ScopeSums:
         return tuple(times)
 
     def _wholes_ns(self) -> list[int]:
-        """What the share of each scope is taken of."""
-        wholes_ns = [self._warp_time_ns] * self._count
+        """What the share of each scope is taken of. By a timer of large steps, CTAs may take less than what is in them,
+        as by the clock's fit; where they take none at all, nobody knows the whole."""
+        inside_ns = self._warps_self.total_ns(range(self._count), self._recorded)
+        wholes_ns = [max(self._warp_time_ns, inside_ns) if self._warp_time_ns else 0] * self._count
         for partition, time in zip(self._partitions, self.partition_times(), strict=True):
             for scope in partition.scopes:
                 wholes_ns[scope] = time.whole_ns
@@ -183,7 +186,8 @@ class ScopeSums:
         is_shared = scope in self._shared
         durations_ns = self._durations_ns.joined(scope)
         total_ns, sums = int(durations_ns.sum(dtype=np.int64)), self._sums.of(scope)
-        share = total_ns / whole_ns if whole_ns else None
+        # Those of other profilers may overlap others of their kind.
+        share = min(total_ns / whole_ns, 1.0) if whole_ns else None
         times: dict[str, Any] = {"total_ns": total_ns, "share": share}
         if not durations_ns.size:
             times = dict.fromkeys(("total_ns", "share", "self_ns", "raw_total_ns"))

@@ -41,6 +41,18 @@ def test_a_scope_in_numbers(tmp_path: Path) -> None:
     assert (loop.mean_cycles, loop.p50_cycles) == (110.0, 110.0)
 
 
+def test_no_scope_takes_more_than_all_of_the_time(tmp_path: Path) -> None:
+    """A timer with steps of 1 µs shows CTAs of 1,250 ns as ones of 1,000 ns."""
+    rows = [
+        row
+        for cta, sm in ((0, 3), (1, 9))
+        for warp in (0, 1)
+        for row in (Ran(FUNC, 1250, cta, warp, sm, self_ns=250), Ran(LOOP, 1000, cta, warp, sm, self_ns=1000))
+    ]
+    func, loop, _ = statistics(tmp_path, rows)
+    assert (func.share, loop.share) == (1.0, 0.8)
+
+
 def test_a_scope_that_never_ran_has_no_durations(tmp_path: Path) -> None:
     func, loop, iteration = statistics(tmp_path, [Ran(LOOP, 10, sm=3)])
     assert loop.count == 1

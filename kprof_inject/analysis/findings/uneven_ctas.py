@@ -22,9 +22,11 @@ def uneven_ctas(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding 
     if missing := missing_ctas(timeline, summary) or too_short(summary):
         yield missing
         return
-    if ending is None or ending.uneven_share < _LEAST_SHARE:
+    # Times of CTAs and of their ends are known to a step of the timer.
+    step_ns = timeline.clock.timer_step_ns
+    if ending is None or ending.uneven_share - step_ns / max(summary.duration_ns, 1) < _LEAST_SHARE:
         return
-    if ending.last_cta_ns < _NOTABLE * ending.cta_ns:
+    if ending.last_cta_ns - step_ns < _NOTABLE * ending.cta_ns:
         return
     last = f"CTA {ending.last_cta} on SM {ending.last_sm}, the last to finish, takes"
     if ending.cta_ns <= timeline.clock.timer_step_ns:

@@ -31,6 +31,13 @@ def test_the_last_cta_is_a_quarter_longer(tmp_path: Path, ns: float, found: list
     assert rules_of(launched(tmp_path, ctas=with_last(int(ns)))) == found
 
 
+def test_what_is_within_a_step_of_the_timer_is_not_uneven(tmp_path: Path) -> None:
+    """CTAs of 2.5 µs, as a timer with steps of 1 µs shows them: 2 steps, or 3."""
+    timeline = launched(tmp_path, ctas=[(sm, 0, 1024 * (2 if sm else 3)) for sm in range(SMS)])
+    assert rules_of(timeline) == ["uneven-ctas"]
+    assert rules_of(replace(timeline, clock=replace(timeline.clock, timer_step_ns=1024))) == []
+
+
 def test_ctas_that_only_begin_late_are_not_uneven(tmp_path: Path) -> None:
     late = [(sm, 0, D) for sm in range(SMS - 1)] + [(SMS - 1, D, 2 * D)]
     assert rules_of(launched(tmp_path, ctas=late)) == ["late-start"]
