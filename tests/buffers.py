@@ -89,11 +89,17 @@ def buffer_words(
     Every warp, or each of those ``recorded``, has a ring of ``slots`` entries that hold ``clock_bits`` of the clock.
     """
     rings = range(num_warps_of(ctas)) if recorded is None else recorded
-    used = 10 + num_warps_of(ctas) + 2 * slots * len(rings)
+    rings_at = 10 + num_warps_of(ctas)
+    used = rings_at + 2 * slots * len(rings)
     words = np.zeros((len(ctas), -(-used // _ALIGN_WORDS) * _ALIGN_WORDS), dtype="<u4")
     for number, cta in enumerate(ctas):
         if cta is not None:
-            words[number, :used] = _cta_words(number, cta, slots, rings, 1 << clock_bits)
+            row = words[number]
+            row[:rings_at] = _header(number, cta, 8 * slots * len(rings))
+            row[rings_at:used] = _GARBAGE
+            for ring_at, warp in zip(range(rings_at, used, 2 * slots), rings, strict=True):
+                written = _written(cta.warps[warp], slots, 1 << clock_bits)
+                row[ring_at : ring_at + len(written)] = written
     return words
 
 
@@ -102,21 +108,23 @@ def num_warps_of(ctas: Sequence[Cta | None]) -> int:
     return next((len(cta.warps) for cta in ctas if cta is not None), 1)
 
 
-def _cta_words(number: int, cta: Cta, slots: int, rings: Sequence[int], clock_period: int) -> list[int]:
-    row = [PREAMBLE, number, cta.sm, len(rings) * slots * 8]
+def _header(number: int, cta: Cta, rings_bytes: int) -> list[int]:
+    row = [PREAMBLE, number, cta.sm, rings_bytes]
     for time in (cta.init_ns, cta.pre_final_ns, cta.post_final_ns):
         row += [time & 0xFFFFFFFF, time >> 32]
     # A warp without a ring counts all the same.
-    row += [2 * len(entries) for entries in cta.warps]
-    for entries in (cta.warps[warp] for warp in rings):
-        ring = [_GARBAGE] * (2 * slots)
-        for position, (scope_id, is_end, cycles) in enumerate(entries):
-            clock = cycles % clock_period
-            at = 2 * (position % slots)
-            ring[at] = is_end << 31 | scope_id << 23 | clock >> 32
-            ring[at + 1] = clock & 0xFFFFFFFF
-        row += ring
-    return row
+    return row + [2 * len(entries) for entries in cta.warps]
+
+
+def _written(entries: Sequence[Entry], slots: int, clock_period: int) -> list[int]:
+    """The words of a ring, as far as any were written."""
+    ring = [0] * (2 * min(slots, len(entries)))
+    for position, (scope_id, is_end, cycles) in enumerate(entries):
+        clock = cycles % clock_period
+        at = 2 * (position % slots)
+        ring[at] = is_end << 31 | scope_id << 23 | clock >> 32
+        ring[at + 1] = clock & 0xFFFFFFFF
+    return ring
 
 
 def with_moved_stores(entries: Sequence[Entry]) -> list[Entry]:
