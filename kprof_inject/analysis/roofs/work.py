@@ -89,6 +89,7 @@ _OF_ELEMENT = {
         ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf", "arith.select"),
         _BOUND,
     ),
+    "tt.clampf": _BOUND,
 }
 
 
@@ -111,8 +112,10 @@ def _is_f32_tensor(result: PrintedType) -> bool:
     return result.element == "f32" and bool(result.shape)
 
 
-# The reciprocal in a division is one. Of what several elements are divided by, it is computed once.
+# The reciprocal in a division is one. Of what several elements are divided by, it is computed once; not of what is
+# combined.
 _DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+_OF_COMBINED = {**_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
 
 
 def _of_division(operation: Operation) -> Work:
@@ -169,7 +172,7 @@ def _of_combination(operation: Operation, aliases: Mapping[str, str]) -> Work:
     if len(types) < 2 or not _is_f32_tensor(types[0]):
         return NO_WORK
     walked = (inner.name for region in operation.regions for inner in region.walk())
-    inside = [_OF_ELEMENT[name] for name in walked if name in _OF_ELEMENT]
+    inside = [_OF_COMBINED[name] for name in walked if name in _OF_COMBINED]
     times = types[0].elements - types[-1].elements or types[-1].elements
     if operation.name == "tt.reduce" and inside != [_BOUND]:
         times = max(times, _combinations(operation, types[0], aliases))
