@@ -47,11 +47,20 @@ from kprof_inject.analysis.evaluation.recurrences import (
 from kprof_inject.analysis.evaluation.values import Descriptor, Value, is_settled
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
-from kprof_inject.ttgir.values import argument_names, argument_types, bound_names, operand_names, result_names
+from kprof_inject.ttgir.values import (
+    argument_names,
+    argument_types,
+    bound_names,
+    makers_of,
+    operand_names,
+    result_names,
+)
 
 _MOST_DEPTH = 40
 # A loop is gone through one by one where nothing else tells how its values change.
 _MOST_STEPS = 1 << 12
+# Operations of all these steps: about half a second.
+_MOST_STEPPED = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +356,7 @@ class _Walk:
         names = operand_names(operations[-1]) if operations else []
         asked = [name for place, name in enumerate(names) if not before or before[place] is not None]
         with self._in_secret(), self._names(given):
-            for one in _needed(operations, asked):
+            for one in makers_of(operations, asked):
                 self._take(one, None, {})
             return [self._values.get(name) for name in names]
 
@@ -369,7 +378,9 @@ class _Walk:
         operations = body.blocks[0].operations
         passed_names = operand_names(operations[-1]) if operations else []
         open_now = sorted(changes.open)
-        needed = _needed(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
+        needed = makers_of(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
+        if loop.most * sum(1 for one in needed for _ in one.walk()) > _MOST_STEPPED:
+            return
         current = {names[place]: changes.initial[place] for place in open_now}
         found: dict[int, list[Value]] = {place: [] for place in open_now}
         settled = {name: value for place, name in enumerate(names) if (value := changes.values[place]) is not None}
@@ -386,13 +397,3 @@ class _Walk:
                 return
         for place, values in found.items():
             changes.values[place] = stacked(values, loop.axis)
-
-
-def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
-    """Those that make what the names stand for, in the order of the text."""
-    wanted, found = set(names), []
-    for operation in reversed(operations):
-        if not operation.traits.is_loop and not wanted.isdisjoint(result_names(operation)):
-            found.append(operation)
-            wanted.update(name for one in operation.walk() for name in operand_names(one))
-    return found[::-1]
