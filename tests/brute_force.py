@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 from typing import Any, NamedTuple
 
@@ -189,9 +190,9 @@ class _Cta:
         pairs = _PAIR.findall(operation.tail.partition("iter_args(")[2].partition(")")[0])
         carried = [self.values.get(value) for _, value in pairs]
         axis = loop_axis(operation.start)
-        for number, count in enumerate(range(first, last, step)):
+        for number, counted in enumerate(range(first, last, step)):
             self._places[axis] = number
-            self.values |= {counter: count, **dict(zip([name for name, _ in pairs], carried, strict=True))}
+            self.values |= {counter: counted, **dict(zip([name for name, _ in pairs], carried, strict=True))}
             carried = self.region(operation.regions[-1])[: len(pairs)]
         self._places.pop(axis, None)
         return carried
@@ -206,13 +207,18 @@ class _Cta:
         before, after = operation.regions
         carried = [self.values[value] for _, value in pairs]
         names = _ARGUMENT.findall(self._module.text[before.end : after.blocks[0].start])
-        while True:
+        for number in count():
             self.values.update(zip([name for name, _ in pairs], carried, strict=True))
+            self._places[loop_axis(before.end)] = number
             holds, *carried = self.region(before)
+            self._places.pop(loop_axis(before.end))
             if not holds:
-                return carried
+                break
             self.values.update(zip(names, carried, strict=True))
+            self._places[loop_axis(operation.start)] = number
             carried = self.region(after)
+        self._places.pop(loop_axis(operation.start), None)
+        return carried
 
     def _partitions(self, operation: Operation) -> list[Any]:
         captured = [self.values[name] for name in _NAME.findall(operation.tail)]

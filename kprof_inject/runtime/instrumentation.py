@@ -75,9 +75,11 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
         if mode.sched_stores:
             proton.add_schedule_buffer_store(pass_manager)
         proton.add_allocate_proton_shared_memory(pass_manager)
+        for name in version.to_llvmir_passes:
+            getattr(proton, name)(pass_manager)
 
     def to_llvm(pass_manager: Any) -> None:
-        for name in version.scratch_passes:
+        for name in version.to_llvm_passes:
             getattr(proton, name)(pass_manager)
         if backend == "nvidia":
             proton.add_convert_proton_nvidia_gpu_to_llvm(pass_manager)

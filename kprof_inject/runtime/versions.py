@@ -79,7 +79,9 @@ class TritonVersion:
     """Of the profile buffer: a name in ``capture.layouts``."""
     global_buffer_on: tuple[str, ...]
     """The backends on which Proton can keep records in global memory; on others it keeps them in shared memory."""
-    scratch_passes: tuple[str, ...]
+    to_llvmir_passes: tuple[str, ...]
+    """The passes of Proton's that ``to_llvmir`` ends with."""
+    to_llvm_passes: tuple[str, ...]
     """The passes of Proton's that ``to_llvm`` begins with."""
     run_tag: tuple[str, ...]
     """What a pass manager takes with the module that it runs on."""
@@ -140,9 +142,14 @@ def _attach_to_registry(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) 
             _instrumentation.register_instrumentation(point=point, backend=backend, callback=callback)
 
 
+_OTHER_NAME = "kernel_under_another_name"
+
+
 @contextmanager
 def _attach_and_inline(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -> Iterator[None]:
-    """Proton lowers modules of one function alone, and Triton 3.5, unlike later ones, inlines no helper by then."""
+    """Proton lowers modules of one function alone, and Triton 3.5, unlike later ones, inlines no helper by then. Its
+    Proton also takes no function for one that has two underscores in its name."""
+    from triton._C.libtriton import ir
     from triton.backends import backends
 
     compiler = backends[backend].compiler
@@ -153,7 +160,11 @@ def _attach_and_inline(backend: str, to_llvmir: PassAdder, to_llvm: PassAdder) -
         module.walk(lambda operation: names.add(operation.get_name()))
         if CALL in names:
             inline_helpers(module)
-        return lower.__get__(self, compiler)(module, *arguments)
+        name = module.get_entry_func_name()
+        if "__" not in name:
+            return lower.__get__(self, compiler)(module, *arguments)
+        module.get_function(name).set_attr("sym_name", ir.builder(module.context).get_string_attr(_OTHER_NAME))
+        return lower.__get__(self, compiler)(module, *arguments).replace(_OTHER_NAME, name)
 
     compiler.make_llir = make_llir
     try:
@@ -176,18 +187,19 @@ _IN_REGISTRY = (
     "triton._instrumentation:unregister_instrumentation",
     "triton._instrumentation:_callbacks",
 )
-# Triton 3.8 moved this pass into the lowering that precedes it.
+# Triton 3.8 moved this pass into the lowering that precedes it. That of 3.5 takes a module of one function alone, and
+# counts what later passes declare for printing, or for AMD's mathematics: so it comes before them.
 _SCRATCH_PASS = ("add_allocate_proton_global_scratch_buffer",)
 
 _TAG = ("kprof_inject",)
 _ALL = ("nvidia", "amd")
 
 _VERSIONS = (
-    TritonVersion((3, 5), _attach_and_inline, "untimed", (), _SCRATCH_PASS, (), (*_IN_CLASS, *_LOWERED_BY)),
-    TritonVersion((3, 6), _attach_to_class, "timed", ("nvidia",), _SCRATCH_PASS, _TAG, _IN_CLASS),
-    TritonVersion((3, 7), _attach_to_class, "timed", _ALL, _SCRATCH_PASS, _TAG, _IN_CLASS),
-    TritonVersion((3, 8), _attach_to_class, "timed", _ALL, (), _TAG, _IN_CLASS),
-    TritonVersion((3, 9), _attach_to_registry, "timed", _ALL, (), _TAG, _IN_REGISTRY),
+    TritonVersion((3, 5), _attach_and_inline, "untimed", (), _SCRATCH_PASS, (), (), (*_IN_CLASS, *_LOWERED_BY)),
+    TritonVersion((3, 6), _attach_to_class, "timed", ("nvidia",), (), _SCRATCH_PASS, _TAG, _IN_CLASS),
+    TritonVersion((3, 7), _attach_to_class, "timed", _ALL, (), _SCRATCH_PASS, _TAG, _IN_CLASS),
+    TritonVersion((3, 8), _attach_to_class, "timed", _ALL, (), (), _TAG, _IN_CLASS),
+    TritonVersion((3, 9), _attach_to_registry, "timed", _ALL, (), (), _TAG, _IN_REGISTRY),
 )
 
 
@@ -228,7 +240,7 @@ def _row_of(version: str) -> TritonVersion | None:
 
 def _missing_of(row: TritonVersion) -> tuple[str, ...]:
     """The names that the row needs and the imported Triton does not have, dotted."""
-    passes = tuple(f"triton._C.libtriton:proton.{name}" for name in row.scratch_passes)
+    passes = tuple(f"triton._C.libtriton:proton.{name}" for name in (*row.to_llvmir_passes, *row.to_llvm_passes))
     names = (*_ALWAYS_NEEDED, *row.needs, *passes)
     return tuple(name.replace(":", ".") for name in names if not _exists(*name.split(":")))
 

@@ -208,9 +208,16 @@ def _scope_ids(view: ModuleView, found: Sequence[_Chosen]) -> int:
         raise KprofError(
             f"{shares.total()} scope ids in {view.kernel}, but a record holds at most {SCOPE_IDS} ({listed})",
             where=view.module.position(min(one.site.start.offset for one in found)),
-            hint="select less: name the loops or lines that matter, such as --at 'loop[0]'",
+            hint=f"select less: {_less(view)}",
         )
     return shares.total()
+
+
+def _less(view: ModuleView) -> str:
+    """What finds something in this module."""
+    if any(True for function in view.functions for _ in function.loops()):
+        return "name the loops or lines that matter, such as --at 'loop[0]'"
+    return "name the lines or operations that matter (see 'kprof-inject list')"
 
 
 def _ids_of(view: ModuleView, site: Site, tags: int = 0) -> int:

@@ -70,6 +70,16 @@ def types_of(operation: Operation) -> tuple[PrintedType, ...]:
     return tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
 
 
+# ``tt.dot_scaled`` prints the type of a scale behind that of what it scales.
+_FIRST_SCALE = re.compile(r"\s*%[\w$.#-]+ scale ")
+
+
+def factors_of(dot: Operation) -> tuple[PrintedType, ...]:
+    """The types of what a dot multiplies: two, unless it is printed with fewer."""
+    types = types_of(dot)
+    return types[0:3:2] if _FIRST_SCALE.match(dot.tail) else types[:2]
+
+
 def printed_types(text: str) -> tuple[PrintedType, ...]:
     """Those in a text that is nothing but types."""
     return tuple(_types_in(text))

@@ -46,6 +46,16 @@ def definition_of(name: str, user: Operation) -> Operation | None:
     return None
 
 
+def makers_of(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
+    """Those of a block's operations that make what the names stand for, in the order of the text; loops are none."""
+    wanted, found = set(names), []
+    for operation in reversed(operations):
+        if not operation.traits.is_loop and not wanted.isdisjoint(result_names(operation)):
+            found.append(operation)
+            wanted.update(name for one in operation.walk() for name in operand_names(one))
+    return found[::-1]
+
+
 def argument_names(module: Module, holder: Operation | Region) -> list[str]:
     """The arguments of a function, or those of a region that its own text names."""
     if isinstance(holder, Operation):

@@ -54,28 +54,10 @@ ONE_READ_ON_TWO_WAYS = {"cross_entropy", "loop_in_if", "while_condition"} - (
     {"while_condition"} if triton.__version__.startswith("3.5.") else set()
 )
 
-# The kernels whose code declares functions (printing, or AMD's mathematics): Triton 3.5 counts these as the module's
-# functions, of which its Proton takes only one.
-DECLARING = {
-    "cuda": {"debug_strings"},
-    "hip": {"attention", "cross_entropy", "gelu_matmul", "layer_norm", "marked_attention", "nested_if"}
-    | {"nested_noinline", "softmax", "two_calls_in_a_line", "unicode_names"},
-}
 needs_global = pytest.mark.skipif(
     "nvidia" not in installed_version().global_buffer_on,
     reason="this Triton's Proton keeps no records in global memory",
 )
-
-
-def for_records(paths: list[Path]) -> list[Any]:
-    """The fixtures as parameters; those that the installed Proton does not take must fail."""
-    declaring = pytest.mark.xfail(raises=KprofError, strict=True, reason="Proton takes a declaration for a function")
-    return [pytest.param(path, marks=declaring if cannot_take(path) else (), id=fixture_id(path)) for path in paths]
-
-
-def cannot_take(path: Path) -> bool:
-    declaring = DECLARING[path.parent.name.split("-")[0]]
-    return triton.__version__.startswith("3.5.") and kernel_of(path) in declaring
 
 
 def described(path: Path) -> tuple[GPUTarget, dict[str, Any]]:
@@ -110,14 +92,14 @@ def lowered(path: Path, view: ModuleView, plan: Plan, mode: Mode) -> Lowered:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", for_records(LOWERED))
+@pytest.mark.parametrize("path", LOWERED, ids=fixture_id)
 def test_a_fixture_with_the_default_records(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     default_records_lower(path)
     assert capfd.readouterr() == ("", ""), "ends in other blocks than their starts, and alarms at that"
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("path", for_records(FIXTURES))
+@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
 def test_a_fixture_of_any_target_with_the_default_records(path: Path) -> None:
     default_records_lower(path)
 
@@ -158,13 +140,27 @@ def records_stay_in_global_memory(path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("path", [path for path in FIXTURES if not cannot_take(path)], ids=fixture_id)
+@pytest.mark.parametrize("path", FIXTURES, ids=fixture_id)
 def test_a_fixture_with_every_selector_set(path: Path) -> None:
     view = fixture_view(read(path))
 
     for plan in plans_of(view):
         if plan.scopes:
             lowered(path, view, plan, SHARED)
+
+
+@pytest.mark.triton
+@pytest.mark.parametrize("name", ["__add__", "a__b"])
+def test_a_kernel_may_have_underscores_in_its_name(name: str) -> None:
+    (path,) = (path for path in OF_EACH_KIND if kernel_of(path) == "vector_add")
+    view = fixture_view(read(path))
+    text = view.module.text.replace(f"@{view.kernel}(", f"@{name}(")
+    renamed = ModuleView(parse(text), view.sources)
+
+    made = lowered(path, renamed, make_plan(renamed, ()), SHARED)
+
+    assert f".entry {name}(" in made.assembly
+    assert "another_name" not in made.assembly
 
 
 # The default records of all kernels are compared with the plan, with every version.

@@ -193,6 +193,13 @@ def test_257_scopes_do_not_fit() -> None:
     assert error.hint == "select less: name the loops or lines that matter, such as --at 'loop[0]'"
 
 
+def test_without_loops_there_is_none_to_select_instead() -> None:
+    error = refusal(kernel(*(f"    %x{number} = tt.load %p : !tt.ptr<i32>\n" for number in range(257))), "op(tt.load)")
+
+    assert error.what == "257 scope ids in k, but a record holds at most 256 (op(tt.load): 257)"
+    assert error.hint == "select less: name the lines or operations that matter (see 'kprof-inject list')"
+
+
 def test_a_file_that_has_records_is_refused() -> None:
     error = refusal(kernel('    proton.record start "mine"\n'), "func")
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import pytest
 from golden import fixtures, kernel_of, read
 
+from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.parser import parse
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
+
+
+def operation_in(line: str) -> Operation:
+    """The one in a kernel."""
+    module = parse(f"module {{\n  tt.func public @k() {{\n    {line}\n    tt.return\n  }}\n}}\n")
+    return module.operations[0].regions[0].blocks[0].operations[0].regions[0].blocks[0].operations[0]
 
 
 def types_in(line: str) -> list[PrintedType]:
-    """Those of the one operation in a kernel."""
-    module = parse(f"module {{\n  tt.func public @k() {{\n    {line}\n    tt.return\n  }}\n}}\n")
-    return list(types_of(module.operations[0].regions[0].blocks[0].operations[0].regions[0].blocks[0].operations[0]))
+    return list(types_of(operation_in(line)))
 
 
 A = PrintedType("tensor", (128, 64), "f16", ", #a")
@@ -65,6 +70,24 @@ def test_a_reductions_types_stand_behind_its_region() -> None:
         "      tt.reduce.return %m : f32\n    }) : (tensor<128x64xf32, #a>) -> tensor<128xf32, #b>"
     )
     assert [one.shape for one in types_in(line)] == [(128, 64), (128,)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%d = tt.dot %a, %b, %c : tensor<16x32xi8, #a> * tensor<32x64xi8, #b> -> tensor<16x64xi32, #c>",
+        "%d = tt.dot_scaled %a, %b, %c lhs = e2m1 rhs = e2m1 : tensor<16x32xi8, #a> * tensor<32x64xi8, #b> -> "
+        "tensor<16x64xf32, #c>",
+        "%d = tt.dot_scaled %a scale %s, %b scale %t, %c lhs = e2m1 rhs = e2m1 : tensor<16x32xi8, #a>, "
+        "tensor<16x2xi8, #s> * tensor<32x64xi8, #b>, tensor<64x2xi8, #s> -> tensor<16x64xf32, #c>",
+        "%d = tt.dot_scaled %a, %b scale %t, %c lhs = e2m1 rhs = e2m1 : tensor<16x32xi8, #a> * tensor<32x64xi8, #b>, "
+        "tensor<64x2xi8, #s> -> tensor<16x64xf32, #c>",
+        '%d = "tt.dot_scaled"(%a, %b, %c, %s, %t) <{}> : (tensor<16x32xi8, #a>, tensor<32x64xi8, #b>, '
+        "tensor<16x64xf32, #c>, tensor<16x2xi8, #s>, tensor<64x2xi8, #s>) -> tensor<16x64xf32, #c>",
+    ],
+)
+def test_what_a_dot_multiplies(line: str) -> None:
+    assert [one.shape for one in factors_of(operation_in(line))] == [(16, 32), (32, 64)]
 
 
 @pytest.mark.parametrize(

@@ -35,15 +35,32 @@ from kprof_inject.analysis.evaluation.grids import (
 )
 from kprof_inject.analysis.evaluation.integer_operations import value_of
 from kprof_inject.analysis.evaluation.predicates import predicate_of
-from kprof_inject.analysis.evaluation.recurrences import Changes, CountedLoop, at_iteration, same_memory, stacked
+from kprof_inject.analysis.evaluation.recurrences import (
+    Changes,
+    CountedLoop,
+    Rounds,
+    Steps,
+    at_iteration,
+    same_memory,
+    stacked,
+)
 from kprof_inject.analysis.evaluation.values import Descriptor, Value, is_settled
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
-from kprof_inject.ttgir.values import argument_names, argument_types, operand_names, result_names
+from kprof_inject.ttgir.values import (
+    argument_names,
+    argument_types,
+    bound_names,
+    makers_of,
+    operand_names,
+    result_names,
+)
 
 _MOST_DEPTH = 40
 # A loop is gone through one by one where nothing else tells how its values change.
 _MOST_STEPS = 1 << 12
+# Operations of all these steps: about half a second.
+_MOST_STEPPED = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +207,13 @@ class _Walk:
                 results = self._for(operation, when, sizes)
         elif operation.name == "scf.if":
             results = self._if(operation, when, sizes)
+        elif operation.name == "scf.while":
+            with suppress(TooLarge):
+                results = self._while(operation, when, sizes)
         elif operation.name in (WARP_SPECIALIZE, PARTITIONS):
             self._partitions(operation, when, sizes)
         else:
-            for region in operation.regions:
-                with self._names(dict.fromkeys(argument_names(self._module, region))):
-                    self._region(region, None, sizes)
+            self._unknown(operation, sizes)
         for name, value in zip(result_names(operation), results, strict=False):
             self._values[name] = value
 
@@ -275,6 +293,73 @@ class _Walk:
             passed = self._region(body, when & loop.when() if when else None, inside)
         return changes.results(passed)
 
+    def _unknown(self, operation: Operation, sizes: Mapping[GridAxis, int]) -> None:
+        """Nobody knows whether its regions are executed, or with what."""
+        for region in operation.regions:
+            with self._names(dict.fromkeys(argument_names(self._module, region))):
+                self._region(region, None, sizes)
+
+    def _while(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
+        steps = None
+        with suppress(TooLarge):
+            steps = self._steps(operation) if when is not None else None
+        if steps is None:
+            self._unknown(operation, sizes)
+            return ()
+        before, after = operation.regions
+        self._goes_round(operation, before, bound_names(operation), steps.checks(loop_axis(before.end)), when, sizes)
+        inside = steps.inside(loop_axis(operation.start))
+        self._goes_round(operation, after, argument_names(self._module, after), inside, when, sizes)
+        return steps.results
+
+    def _goes_round(
+        self,
+        operation: Operation,
+        region: Region,
+        names: Sequence[str],
+        rounds: Rounds,
+        when: Mask | None,
+        sizes: Mapping[GridAxis, int],
+    ) -> None:
+        """One of the two regions of a loop with a condition."""
+        loop, in_round = rounds.loop, None
+        if not loop.most:
+            return
+        with suppress(TooLarge):
+            in_round = when & loop.when() if when else None
+        with self._names({**self._rewritten(operation), **dict(zip(names, rounds.values, strict=True))}):
+            self._region(region, in_round, {**sizes, loop.axis: loop.most})
+
+    def _steps(self, operation: Operation) -> Steps | None:
+        """Go through a loop with a condition one by one; None if that is not known of all iterations."""
+        before, after = operation.regions
+        if len(before.blocks) != 1 or len(after.blocks) != 1:
+            return None
+        names, given = bound_names(operation), argument_names(self._module, after)
+        if not names and operand_names(operation):
+            return None  # the generic form
+        values = [self._values.get(name) for name in operand_names(operation)[1::2]]
+        steps = Steps()
+        while len(steps) < _MOST_STEPS:
+            condition, *passed = self._passed(before, dict(zip(names, values, strict=True)), ())
+            if not isinstance(condition, Mask) or condition.is_least or not is_settled(condition):
+                return None
+            if not steps.take(values, condition, passed):
+                return steps
+            values = self._passed(after, dict(zip(given, passed, strict=True)), passed)
+        return None
+
+    def _passed(self, region: Region, given: Mapping[str, Value], before: Sequence[Value]) -> list[Value]:
+        """What the end of a block passes on, as far as scalars and addresses make it. Where nothing was known
+        ``before``, nothing is asked."""
+        operations = region.blocks[0].operations
+        names = operand_names(operations[-1]) if operations else []
+        asked = [name for place, name in enumerate(names) if not before or before[place] is not None]
+        with self._in_secret(), self._names(given):
+            for one in makers_of(operations, asked):
+                self._take(one, None, {})
+            return [self._values.get(name) for name in names]
+
     def _loop(self, operation: Operation, bounds: Sequence[Value]) -> CountedLoop | None:
         first, last, step = bounds
         if not (isinstance(first, Sum) and isinstance(last, Sum) and isinstance(step, Sum)):
@@ -293,7 +378,9 @@ class _Walk:
         operations = body.blocks[0].operations
         passed_names = operand_names(operations[-1]) if operations else []
         open_now = sorted(changes.open)
-        needed = _needed(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
+        needed = makers_of(operations, [passed_names[place] for place in open_now if place < len(passed_names)])
+        if loop.most * sum(1 for one in needed for _ in one.walk()) > _MOST_STEPPED:
+            return
         current = {names[place]: changes.initial[place] for place in open_now}
         found: dict[int, list[Value]] = {place: [] for place in open_now}
         settled = {name: value for place, name in enumerate(names) if (value := changes.values[place]) is not None}
@@ -310,13 +397,3 @@ class _Walk:
                 return
         for place, values in found.items():
             changes.values[place] = stacked(values, loop.axis)
-
-
-def _needed(operations: Sequence[Operation], names: Sequence[str]) -> list[Operation]:
-    """Those that make what the names stand for, in the order of the text."""
-    wanted, found = set(names), []
-    for operation in reversed(operations):
-        if not operation.traits.is_loop and not wanted.isdisjoint(result_names(operation)):
-            found.append(operation)
-            wanted.update(name for one in operation.walk() for name in operand_names(one))
-    return found[::-1]

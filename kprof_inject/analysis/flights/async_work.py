@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.evaluation.grids import Mask
 from kprof_inject.analysis.evaluation.values import Slot, Value
 from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, BARRIER_INIT, BARRIER_WAIT, COMMIT_GROUP, DOT_COMMIT
 from kprof_inject.ttgir.nodes import Operation
@@ -159,6 +160,8 @@ def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
         slot = first.executed.operands[place] if place is not None else None
         work = COPIES if first.operation.name in _TMA_COPIES else DOTS
         predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
+        if isinstance(predicate, Mask) and first.executed.predicate is not None:
+            predicate &= first.executed.predicate  # a dot that is not computed tells nobody
         if isinstance(slot, Slot):
             yield Issue(first, work, sum(map(_whole_bytes, members)), slot, predicate)
 

@@ -13,7 +13,7 @@ from operator import add
 
 from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.types import PrintedType, bits_of, types_of
+from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
 from kprof_inject.ttgir.values import definition_of, operand_names
 
 
@@ -89,6 +89,7 @@ _OF_ELEMENT = {
         ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf", "arith.select"),
         _BOUND,
     ),
+    "tt.clampf": _BOUND,
 }
 
 
@@ -111,8 +112,10 @@ def _is_f32_tensor(result: PrintedType) -> bool:
     return result.element == "f32" and bool(result.shape)
 
 
-# The reciprocal in a division is one. Of what several elements are divided by, it is computed once.
+# The reciprocal in a division is one. Of what several elements are divided by, it is computed once; not of what is
+# combined.
 _DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+_OF_COMBINED = {**_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
 
 
 def _of_division(operation: Operation) -> Work:
@@ -152,7 +155,7 @@ def _of_operands(operation: Operation) -> Work:
     rows = _ROWS_AT_ONCE.get(operation.name)
     if rows is None or len(types) < 3:
         return NO_WORK
-    first, second = types[0], types[1]
+    first, second = factors_of(operation)
     first_bytes = first.elements * first.bits / 8 if _is_shared(first) else 0
     second_bytes = second.elements * second.bits / 8 if _is_shared(second) else 0
     return Work(shared_bytes=first_bytes + max(first.shape[-2] / rows, 1) * second_bytes)
@@ -169,7 +172,7 @@ def _of_combination(operation: Operation, aliases: Mapping[str, str]) -> Work:
     if len(types) < 2 or not _is_f32_tensor(types[0]):
         return NO_WORK
     walked = (inner.name for region in operation.regions for inner in region.walk())
-    inside = [_OF_ELEMENT[name] for name in walked if name in _OF_ELEMENT]
+    inside = [_OF_COMBINED[name] for name in walked if name in _OF_COMBINED]
     times = types[0].elements - types[-1].elements or types[-1].elements
     if operation.name == "tt.reduce" and inside != [_BOUND]:
         times = max(times, _combinations(operation, types[0], aliases))
@@ -216,9 +219,8 @@ def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
     types = types_of(operation)
     if len(types) < 3 or min(len(types[0].shape), len(types[1].shape)) < 2:
         return NO_WORK
-    first, second = types[:2]
+    first, second = factors_of(operation)
     if operation.name in _SCALED:
-        second = types[2] if _FIRST_SCALE.match(operation.tail) else second
         is_packed = first.element == _PACKED and _PACKED_BY_ROWS not in operation.tail
         result = types[2] if operation.name == "ttng.tc_gen5_mma_scaled" else types[-1]
         flops = 2 * result.elements * first.shape[-1] * (2 if is_packed else 1)
@@ -239,7 +241,6 @@ def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
 # Their integers of eight bits are two floats of four, which are computed at the rate of the other operand's type.
 _SCALED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled")
 _PACKED = "i8"
-_FIRST_SCALE = re.compile(r"\s*%[\w$.#-]+ scale ")
 
 
 def _family(element: str) -> str:

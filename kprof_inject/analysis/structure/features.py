@@ -20,7 +20,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
 from kprof_inject.ttgir.nodes import Module, Operation
-from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
 
 
 class Kind(StrEnum):
@@ -204,7 +204,7 @@ def _operand(kind: Kind, operation: Operation) -> str:
         return ""
     one = types[-1] if kind in (Kind.LOAD, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVERSION) else types[0]
     if kind == Kind.DOT:
-        return " * ".join(_short(operand) for operand in types[:2])
+        return " * ".join(map(_short, factors_of(operation)))
     if kind == Kind.CONVERSION and one.is_pointer:
         return "x".join([*map(str, one.shape), "pointer"])
     return _short(one)

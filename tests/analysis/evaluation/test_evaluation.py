@@ -405,6 +405,51 @@ PARTITIONS = (
     } : (!tt.ptr<i32>, i32, i32) -> ()
 """
 )
+WHILE = (
+    """
+    %end = scf.while (%k = %x) : (i32) -> i32 {
+      %goes_on = arith.cmpi slt, %k, %c5 : i32
+      scf.condition(%goes_on) %k : i32
+    } do {
+    ^bb0(%m: i32):
+"""
+    + load("m", "one")
+    + """
+      %m2 = arith.addi %m, %c2 : i32
+      scf.yield %m2 : i32
+    }
+"""
+    + load("end", "after")
+)
+# As a kernel does that takes as many iterations as others, of one tile or of parts of several.
+STREAMED = (
+    """
+    %first = arith.muli %x, %c4 : i32
+    %all = arith.addi %first, %c4 : i32
+    %most = arith.constant 17 : i32
+    %last = arith.minsi %all, %most : i32
+    %end:2 = scf.while (%s = %first, %n = %c0) : (i32, i32) -> (i32, i32) {
+      %goes_on = arith.cmpi slt, %s, %last : i32
+      scf.condition(%goes_on) %s, %n : i32, i32
+    } do {
+    ^bb0(%t: i32, %m: i32):
+      %in = arith.remsi %t, %c5 : i32
+      %left = arith.subi %c5, %in : i32
+      %far = arith.addi %t, %left : i32
+      %stop = arith.minsi %far, %last : i32
+      scf.for %i = %t to %stop step %c1  : i32 {
+        %at = arith.muli %i, %c8 : i32
+"""
+    + load("at", "v")
+    + """
+      }
+      %m2 = arith.addi %m, %c1 : i32
+      scf.yield %stop, %m2 : i32, i32
+    }
+    %sum = arith.addi %end#0, %end#1 : i32
+"""
+    + load("sum", "w")
+)
 KNOWN = {
     "one program after the other": Kernel(INTEGERS + load("x", "v")),
     "programs in three dimensions": Kernel(INTEGERS + PLANES, grid=(2, 3, 2)),
@@ -442,6 +487,8 @@ KNOWN = {
     "dots with a predicate": Kernel(INTEGERS + DOTS),
     "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
+    "a loop with a condition": Kernel(INTEGERS + WHILE, grid=(7, 1, 1)),
+    "parts of tiles, while there are any": Kernel(INTEGERS + STREAMED, grid=(5, 1, 1)),
 }
 """All that they access is known."""
 
@@ -475,11 +522,13 @@ UNKNOWN_LOOP = (
 """
     + load("end", "after")
 )
-WHILE = (
+UNKNOWN_WHILE = (
     """
     %end = scf.while (%k = %x) : (i32) -> i32 {
-      %goes_on = arith.cmpi slt, %k, %c5 : i32
-      scf.condition(%goes_on) %k : i32
+      %flag_a = tt.addptr %p, %k : !tt.ptr<i32>, i32
+      %flag = tt.load %flag_a : !tt.ptr<i32>
+      %is_set = arith.cmpi sgt, %flag, %c1 : i32
+      scf.condition(%is_set) %k : i32
     } do {
     ^bb0(%m: i32):
 """
@@ -523,7 +572,7 @@ GOES_BACK = (
 UNKNOWN = {
     "a branch that hangs on memory": Kernel(INTEGERS + UNKNOWN_BRANCH),
     "a loop that hangs on memory": Kernel(INTEGERS + UNKNOWN_LOOP),
-    "a loop with a condition": Kernel(INTEGERS + WHILE),
+    "a condition that hangs on memory": Kernel(INTEGERS + UNKNOWN_WHILE),
 }
 """Of each, the loads of ``one`` and ``after`` are unknown."""
 NEVER_KNOWN = {

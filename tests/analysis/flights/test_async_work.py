@@ -9,6 +9,7 @@ import pytest
 from programs.child import REPO
 
 from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.evaluation.grids import Mask
 from kprof_inject.analysis.evaluation.walk import executed
 from kprof_inject.analysis.flights.async_work import AsyncWork, async_work
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -58,3 +59,28 @@ def test_a_copys_group_has_all_of_its_bytes() -> None:
     """Two tiles of 128 x 64 halves tell one barrier."""
     copies = [issue for issue in work_of("cuda-90", "tma_matmul").issues if issue.slot]
     assert {issue.group_bytes for issue in copies} == {2 * 128 * 64 * 2}
+
+
+def test_a_dot_that_is_not_computed_tells_no_barrier() -> None:
+    """As where a loop computes the next iteration's first dot, of which the last has none."""
+    shared = "!ttg.memdesc<128x128xf16, #s, #smem>"
+    text = f"""module {{
+  tt.func public @k() {{
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c3 = arith.constant 3 : i32
+    %c4 = arith.constant 4 : i32
+    %true = arith.constant true
+    %b = ttg.local_alloc : () -> !ttg.memdesc<1xi64, #s, #smem, mutable>
+    scf.for %i = %c0 to %c4 step %c1  : i32 {{
+      %more = arith.cmpi slt, %i, %c3 : i32
+      ttng.tc_gen5_mma %m, %m, %m, %true, %more, %b[%true] {{is_async}} : {shared}, {shared}, {shared}
+      ttng.wait_barrier %b, %c0 : !ttg.memdesc<1xi64, #s, #smem, mutable>
+    }}
+    tt.return
+  }}
+}}
+"""
+    (issue,) = async_work(list(counted(parse(text)))).issues
+    assert isinstance(issue.predicate, Mask)
+    assert issue.predicate.joint().values.tolist() == [True, True, True, False]

@@ -95,6 +95,7 @@ def scaled(a: str, b: str, of_a: str, of_b: str) -> str:
         ("%x = arith.divf %a, %b : tensor<128xf32, #x>", Work(special=128)),
         ("%x = arith.mulf %a, %b : tensor<128xf32, #x>", Work(multiplications=128)),
         ("%x = math.fma %a, %b, %c : tensor<128xf32, #x>", Work(multiplications=128, additions=128)),
+        ("%x = tt.clampf %a, %b, %c, propagateNan = none : tensor<128xf32, #x>", Work(logic=128)),
         ("%x = arith.addf %a, %b : tensor<128xf64, #x>", NO_WORK),
         ("%x = arith.addf %a, %b : f32", NO_WORK),
         ("%x = tt.load %p : tensor<128x!tt.ptr<f32>, #x>", NO_WORK),
@@ -111,6 +112,11 @@ def reduction(layout: str, shape: str = "128x64", axis: int = 1, combine: str = 
         f"      %m = {combine} %l, %r : f32\n      tt.reduce.return %m : f32\n"
         f"    }}) : (tensor<{shape}xf32, {layout}>) -> tensor<{left}xf32, #left>"
     )
+
+
+def test_a_reduction_divides_each_time() -> None:
+    """As that of Welford does, by a sum of weights."""
+    assert work_in(reduction("#x", combine="arith.divf")) == Work(special=128 * 63)
 
 
 def test_a_reduction_adds_all_but_one_of_each_row() -> None:
