@@ -190,7 +190,9 @@ def profile(
 
 
 def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice, mode: Mode, folder: Path) -> Profile:
-    """The same, of choices that have been read. Raises ``KprofError`` for a folder that is in use."""
+    """The same, of choices that have been read. Raises ``KprofError`` for a folder that is in use, and for choices that
+    exclude each other."""
+    mode.require_tags_kept(any(selector.tags for selector in selectors))
     with held(folder, warnings.warn):
         workspace = Workspace.create(folder)
         reports_folder = workspace.new_reports_folder("run")
