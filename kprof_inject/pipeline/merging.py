@@ -26,6 +26,8 @@ from kprof_inject.version import __version__
 
 _MOST_SAID = 10
 _MOST_PIDS = 4
+# Of a buffer that was saved by itself; see ``Origin``.
+_NO_PROCESS = "was saved by itself, and a buffer does not say which process it is from"
 _BY_TIME = "; by time alone, since no host calls are known"
 
 
@@ -266,7 +268,11 @@ def _refused(
     found = {device.numbers[each.launch] for device in devices for each in device.matching.matches}
     reasons = {device.numbers[each.launch]: each.reason for device in devices for each in device.matching.refusals}
     other = f"is from another process than the traces, which are from {_pids(traces)}"
-    return [(timeline.launch, reasons.get(at, other)) for at, timeline in enumerate(timelines) if at not in found]
+    return [
+        (launch, reasons.get(at, other if launch.origin.pid else _NO_PROCESS))
+        for at, launch in enumerate(timeline.launch for timeline in timelines)
+        if at not in found
+    ]
 
 
 def _pids(traces: Sequence[TorchTrace]) -> str:
