@@ -52,6 +52,18 @@ _MOST_NAMES = 12
 _in_use = threading.Lock()
 """Held while a profile runs: there is one compiler in a process."""
 
+_entered_for = ""
+"""The environment variable that a profile of this process was entered for; that one ends with the process."""
+
+
+def _in_use_error() -> KprofError:
+    if _entered_for:
+        return KprofError(
+            f"{_entered_for} already has this process profiled",
+            hint=f"unset {_entered_for}, or take kprof_inject.profile out of the program",
+        )
+    return KprofError("another profile is already running", hint="profile one block at a time")
+
 
 class Profile(Results):
     """Records the kernels that are launched between ``with`` and its end, each when it is first compiled there.
@@ -80,7 +92,7 @@ class Profile(Results):
                 hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
             )
         if not _in_use.acquire(blocking=False):
-            raise KprofError("another profile is already running", hint="profile one block at a time")
+            raise _in_use_error()
         try:
             from kprof_inject.runtime.run_step import live
 
@@ -93,6 +105,13 @@ class Profile(Results):
             _in_use.release()
             raise
         self._capture.enabled = self._enabled
+        return self
+
+    def entered_for(self, variable: str) -> Profile:
+        """Enter it for an environment variable that asks for that: whoever cannot enter another is told."""
+        global _entered_for
+        self.__enter__()
+        _entered_for = variable
         return self
 
     def __exit__(
