@@ -9,12 +9,17 @@ import threading
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from msgspec import Meta, Struct
+
+from kprof_inject.capture.encoding import converted
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import is_capture, read_capture
+from kprof_inject.capture.schema import Count, ModeRecord
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernel, require_sites, write_insertion
 from kprof_inject.quantities import listed
@@ -32,10 +37,32 @@ if TYPE_CHECKING:
     from kprof_inject.runtime.run_step import LiveCapture
 
 
+class _Arguments(Struct, frozen=True):
+    """Those of ``profile`` that have no reader of their own: of which kinds they are, and in which bounds."""
+
+    kernel: str
+    mode: ModeRecord
+    max_launches: Count
+    max_bytes: Annotated[int, Meta(ge=1)]
+    replay: Count | None
+
+
 _MOST_NAMES = 12
 
 _in_use = threading.Lock()
 """Held while a profile runs: there is one compiler in a process."""
+
+_entered_for = ""
+"""The environment variable that a profile of this process was entered for; that one ends with the process."""
+
+
+def _in_use_error() -> KprofError:
+    if _entered_for:
+        return KprofError(
+            f"{_entered_for} already has this process profiled",
+            hint=f"unset {_entered_for}, or take kprof_inject.profile out of the program",
+        )
+    return KprofError("another profile is already running", hint="profile one block at a time")
 
 
 class Profile(Results):
@@ -65,7 +92,7 @@ class Profile(Results):
                 hint="start the program without kprof-inject, or take kprof_inject.profile out of it",
             )
         if not _in_use.acquire(blocking=False):
-            raise KprofError("another profile is already running", hint="profile one block at a time")
+            raise _in_use_error()
         try:
             from kprof_inject.runtime.run_step import live
 
@@ -78,6 +105,13 @@ class Profile(Results):
             _in_use.release()
             raise
         self._capture.enabled = self._enabled
+        return self
+
+    def entered_for(self, variable: str) -> Profile:
+        """Enter it for an environment variable that asks for that: whoever cannot enter another is told."""
+        global _entered_for
+        self.__enter__()
+        _entered_for = variable
         return self
 
     def __exit__(
@@ -161,7 +195,7 @@ def profile(
     kernel: str = "*",
     split: str = "never",
     iter_records: str = "one",
-    launches: str = "last",
+    launches: str | int = "last",
     max_launches: int = 0,
     max_bytes: int = 1 << 30,
     replay: int | None = None,
@@ -173,24 +207,29 @@ def profile(
     The arguments mean what the options of ``kprof-inject profile`` do; ``at`` is one selector or several. ``replay``
     None launches every kernel again to time it, for there is no run without records to compare with; 0 launches none.
     ``folder`` keeps the dumped kernels and the raw buffers, and is for one block at a time; without it they live in a
-    temporary folder until the process ends. Raises ``KprofError`` for selectors or launches that cannot be read, and
-    for a folder that is in use.
+    temporary folder until the process ends. Raises ``KprofError`` for arguments that cannot be, and for a folder that
+    is in use.
 
         with kprof_inject.profile(at=["func", "loop"]) as prof:
             kernel[grid](x, y)
         prof.export("trace.json")
     """
+    numbers = {"max_launches": max_launches, "max_bytes": max_bytes, "replay": replay}
+    given = {"kernel": kernel, "mode": asdict(mode) if isinstance(mode, Mode) else mode, **numbers}
+    converted(given, _Arguments, "profile", "help(kprof_inject.profile) says what it takes")
     return profile_as(
         parse_selectors((at,) if isinstance(at, str) else tuple(at)),
         Style.of(split, iter_records),
-        LaunchChoice(parse_launches(launches), kernel, max_launches, max_bytes, ReplayChoice.of(replay)),
+        LaunchChoice(parse_launches(str(launches)), kernel, max_launches, max_bytes, ReplayChoice.of(replay)),
         mode,
         Path(folder) if folder is not None else _temporary_folder(),
     )
 
 
 def profile_as(selectors: Sequence[Selector], style: Style, choice: LaunchChoice, mode: Mode, folder: Path) -> Profile:
-    """The same, of choices that have been read. Raises ``KprofError`` for a folder that is in use."""
+    """The same, of choices that have been read. Raises ``KprofError`` for a folder that is in use, and for choices that
+    exclude each other."""
+    mode.require_tags_kept(any(selector.tags for selector in selectors))
     with held(folder, warnings.warn):
         workspace = Workspace.create(folder)
         reports_folder = workspace.new_reports_folder("run")

@@ -93,7 +93,7 @@ def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]
     from kprof_inject.api import profile_as
 
     profile = profile_as(options.selectors, options.style, options.choice, options.mode, folder)
-    return profile.__enter__(), folder
+    return profile.entered_for(VARIABLE), folder
 
 
 def _own(workspace: Path) -> Path:

@@ -80,10 +80,14 @@ class Results:
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
         """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
-        is no launch, or none of ``kernel``, a glob."""
+        is no launch, or none of ``kernel``, a glob, and if the file cannot be written."""
         from kprof_inject.report.html.document import write_html
 
-        write_html(Path(path), self._kept_reports(kernel))
+        reports = self._kept_reports(kernel)
+        try:
+            write_html(Path(path), reports)
+        except OSError as error:
+            raise KprofError(f"cannot write {path}: {error.strerror}", hint="name another file") from None
         return Path(path)
 
     def export(self, path: str | Path, hooks: Hook | Sequence[Hook] = ()) -> Path:

@@ -114,6 +114,31 @@ def test_arguments_that_make_no_sense_are_refused_with_a_hint(loaded: Results) -
         kprof_inject.read_buffer(np.zeros(9, np.int64))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({"max_bytes": 0}, "profile: max_bytes: expected int >= 1"),
+        ({"max_launches": "all"}, "profile: max_launches: expected int, got str"),
+        ({"replay": -1}, "profile: replay: expected int >= 0"),
+        ({"kernel": 7}, "profile: kernel: expected str"),
+        ({"mode": "shared"}, "profile: mode: expected object"),
+        ({"mode": kprof_inject.Mode(buffer="local")}, "profile: mode.buffer: invalid enum value 'local'"),
+        ({"mode": kprof_inject.Mode(warps=(4, 0))}, "profile: mode: expected ascending warps"),
+        ({"mode": kprof_inject.Mode(sched_stores=True), "at": "func --tag n=n"}, "--sched-stores moves the store"),
+        ({"launches": -1}, "there is no launch -1"),
+    ],
+)
+def test_arguments_of_a_profile_are_refused_at_once(tmp_path: Path, arguments: dict[str, Any], what: str) -> None:
+    with pytest.raises(KprofError, match=what) as refused:
+        kprof_inject.profile(folder=tmp_path / "ws", **arguments)
+    assert refused.value.hint and not (tmp_path / "ws").exists()
+
+
+def test_a_page_that_cannot_be_written_is_one_error(loaded: Results, tmp_path: Path) -> None:
+    with pytest.raises(KprofError, match=r"cannot write .*: Is a directory\nhint: name another file"):
+        loaded.html(tmp_path)
+
+
 def test_names_of_a_buffer_are_given_as_on_the_command_line() -> None:
     words = flashinfer(1, [[[Mark(0, 0, 100), Mark(1, 0, 120), Mark(1, 1, 150), Mark(0, 1, 200)]]], [5])
     made = kprof_inject.read_buffer(words, format="flashinfer", names="whole, part")

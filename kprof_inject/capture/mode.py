@@ -35,6 +35,15 @@ class Mode:
             )
         return recorded
 
+    def require_tags_kept(self, has_tags: bool) -> None:
+        """Raises ``KprofError`` if there are tags, and it would move the values of these from their starts."""
+        if has_tags and self.sched_stores:
+            raise KprofError(
+                "--sched-stores moves the store of a start to its end, away from the values of its tags",
+                hint="drop --sched-stores or --tag",
+                exit_code=2,
+            )
+
 
 _WARP = re.compile(r"\s*(\d{1,4})\s*")
 

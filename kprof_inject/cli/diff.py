@@ -114,7 +114,8 @@ def command(
             print_sources(diff, table_console())
         if limit is None:
             read = " ".join([quote(str(other)), *_reading_options(names_path, said)])
-            say(f"where B's time goes: kprof-inject report {read}; as a page: diff --html FILE")
+            page = "; as a page: diff --html FILE" if html_path is None else ""
+            say(f"where B's time goes: kprof-inject report {read}{page}")
     if limit is not None and _crosses(diff, limit, choice):
         ctx.exit(1)
 
@@ -147,7 +148,7 @@ def _reading_options(names_path: Path | None, said: BufferDescription) -> Iterat
     given = {
         "--scope-names": names_path,
         "--buffer-format": said.format,
-        "--names": ",".join(said.name_of().values()),
+        "--names": ",".join(said.names if isinstance(said.names, list) else ()),
         "--buffer-units": said.units,
     }
     return (f"{option} {quote(str(value))}" for option, value in given.items() if value)
@@ -155,7 +156,7 @@ def _reading_options(names_path: Path | None, said: BufferDescription) -> Iterat
 
 def _last_two(place: Path) -> tuple[Path, Path]:
     if not is_workspace(place) and place.exists():
-        raise click.UsageError("Missing argument 'B'.")
+        raise click.UsageError("Missing argument 'B': the capture or workspace to compare A with.")
     folders = Workspace.open(place).capture_folders()
     if len(folders) < len(_SIDES):
         again = f"profile once more: kprof-inject profile{into(place)} -- PROG"

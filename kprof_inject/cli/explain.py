@@ -15,6 +15,7 @@ from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say
 from kprof_inject.cli.options import place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
+from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
 from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer
@@ -65,7 +66,15 @@ def command(
 
 def _answer(question: Question, place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> Answer:
     if question.form is CHANGED:
-        a, b = (decode_capture(opened(Path(side)), say, choice) for side in question.arguments)
+        before, after = (opened(Path(side)) for side in question.arguments)
+        if before.folder.resolve() == after.folder.resolve():
+            raise KprofError(
+                "A and B are the same capture: no difference can be found",
+                where=Position("--question", 1, 1, question.text),
+                hint="name the captures, or the workspaces, from before the change and after it",
+                exit_code=2,
+            )
+        a, b = (decode_capture(capture, say, choice) for capture in (before, after))
         return answer_on_change(question, a, b)
     return answer(question, overview(_reports(place, choice, opened))[0].typical)
 

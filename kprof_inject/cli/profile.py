@@ -77,6 +77,7 @@ def command(
     # Whatever can be wrong with the options is found before the program runs.
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
+    mode.require_tags_kept(any(selector.tags for selector in wanted))
 
     require_startable(program)
     program_input = kept_input(workspace)

@@ -22,7 +22,10 @@ from kprof_inject.export.hooks import read_hooks
 from kprof_inject.export.registry import ENDINGS, DrawingFormat
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.pipeline.merging import merge_into
+from kprof_inject.quantities import listed
 from kprof_inject.timeline.choice import Choice
+
+_MOST_TRACES = 4
 
 
 @click.command("trace")
@@ -81,6 +84,8 @@ def command(
     if trace is None:
         for line in merge_into(into, timelines, output, layout, hooks).lines():
             say(line)
+        if redact:
+            say(f"--redact leaves what was in {listed([str(path) for path in into], _MOST_TRACES)} as it was")
         say(DrawingFormat.advice)
     else:
         write_and_say(trace, timelines)

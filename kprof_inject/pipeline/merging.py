@@ -26,6 +26,8 @@ from kprof_inject.version import __version__
 
 _MOST_SAID = 10
 _MOST_PIDS = 4
+# Of a buffer that was saved by itself; see ``Origin``.
+_NO_PROCESS = "was saved by itself, and a buffer does not say which process it is from"
 _BY_TIME = "; by time alone, since no host calls are known"
 
 
@@ -80,6 +82,7 @@ class Merged:
     launches: int
     refused: Sequence[tuple[Launch, str]]
     _devices: Sequence[_OnDevice]
+    _without_launches: Sequence[TorchTrace]
 
     def lines(self) -> Iterator[str]:
         """How well each device's launches were placed, what was left out, and what was written."""
@@ -90,6 +93,8 @@ class Merged:
         yield f"wrote {self.path}: {into} with {counted(self.launches, 'launch')}, {size_text(self.size_bytes)}"
 
     def refusal_lines(self) -> Iterator[str]:
+        for trace in self._without_launches:
+            yield f"{trace.who}: the capture has no launch of its process, {_pids([trace])}"
         for launch, reason in self.refused[:_MOST_SAID]:
             yield f"not in the trace: {launch.kernel.name}, launch {launch.index}: it {reason}"
         if more := max(len(self.refused) - _MOST_SAID, 0):
@@ -115,6 +120,8 @@ def merge_into(
     usual one."""
     if not paths:
         raise KprofError("there is no trace to merge the launches into", hint="name one, or one of each rank")
+    if twice := [path for at, path in enumerate(paths) if path.resolve() in {one.resolve() for one in paths[:at]}]:
+        raise KprofError(f"{twice[0]} is named twice", hint="name each trace once", exit_code=2)
     target = output or default_output(paths[0])
     _require_another(target, paths)
     traces = [read_torch_trace(path) for path in paths]
@@ -141,7 +148,8 @@ def merge_into(
         raise  # whoever read it has enough
     except OSError as error:
         raise KprofError(f"cannot write {target}: {error.strerror}") from None
-    return Merged(target, size, len(traces), len(drawn), refused, devices)
+    without = [trace for trace in traces if not any(device.trace is trace for device in devices)]
+    return Merged(target, size, len(traces), len(drawn), refused, devices, without)
 
 
 def _require_another(target: Path, paths: Sequence[Path]) -> None:
@@ -259,9 +267,16 @@ def _refused(
     """The launches that are in no trace, and why."""
     found = {device.numbers[each.launch] for device in devices for each in device.matching.matches}
     reasons = {device.numbers[each.launch]: each.reason for device in devices for each in device.matching.refusals}
-    pids = listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MOST_PIDS) or "an unknown one"
-    other = f"is from another process than the traces, which are from {pids}"
-    return [(timeline.launch, reasons.get(at, other)) for at, timeline in enumerate(timelines) if at not in found]
+    other = f"is from another process than the traces, which are from {_pids(traces)}"
+    return [
+        (launch, reasons.get(at, other if launch.origin.pid else _NO_PROCESS))
+        for at, launch in enumerate(timeline.launch for timeline in timelines)
+        if at not in found
+    ]
+
+
+def _pids(traces: Sequence[TorchTrace]) -> str:
+    return listed([str(pid) for trace in traces for pid in sorted(trace.host_pids)], _MOST_PIDS) or "an unknown one"
 
 
 def _named(launch: Launch) -> dict[str, Any]:

@@ -220,11 +220,7 @@ class PlannedKernel:
                 "--sched-stores moves the store of a start to its end, and iterations have only one record",
                 hint="insert with --iter-records two",
             )
-        if self._step.session.mode.sched_stores and self._has_tags:
-            raise KprofError(
-                "--sched-stores moves the store of a start to its end, away from the values of its tags",
-                hint="drop --sched-stores or --tag",
-            )
+        self._step.session.mode.require_tags_kept(self._has_tags)
         registers = self._step.workspace.clean_run(self._dumped.variant).registers
         return mode_of_kernel(
             self._step.session.mode,

@@ -134,6 +134,7 @@ def test_a_page_is_written_beside_the_table(kprof: CommandLine, before: Path) ->
     ended = kprof("diff", "before", "before", "--html", "diff.html")
     same = "kprof-inject: A and B are the same capture: no difference can be found"
     assert (ended.exit_code, _said(ended)) == (0, [same, "kprof-inject: wrote diff.html"])
+    assert "--html" not in ended.stderr and "--html" in kprof("diff", "before", "before").stderr
     assert kprof.read("diff.html").startswith("<!doctype html>")
     assert ended.stdout.splitlines()[0] in kprof.read("diff.html")
 

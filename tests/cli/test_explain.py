@@ -102,7 +102,8 @@ def test_questions_have_one_figure_each(kprof: CommandLine) -> None:
     found = explained(kprof, CAPTURE, "--question", "share loop[0]")
     assert (found["value"], found["samples"]) == (0.828, 1024)
     assert 0 < found["error"] < 0.05
-    found = explained(kprof, CAPTURE, "--question", f"changed {CAPTURE} {CAPTURE}")
+    shutil.copytree(CAPTURE, kprof.folder / "other")
+    found = explained(kprof, CAPTURE, "--question", f"changed {CAPTURE} other")
     assert (found["value"], found["launch"], found["kernel"]) == (None, None, "matmul_kernel")
 
 
@@ -112,6 +113,11 @@ def test_questions_have_one_figure_each(kprof: CommandLine) -> None:
         ("why", 2, "--question:1:1: error: there is no question 'why'"),
         ("share loop[7]", 1, "error: matmul_kernel has no scope 'loop[7]'"),
         ("changed nowhere nowhere", 1, "error: nowhere does not exist"),
+        (
+            f"changed {CAPTURE} {CAPTURE}/.",
+            2,
+            "--question:1:1: error: A and B are the same capture: no difference can be found",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_one_error(kprof: CommandLine, question: str, exit_code: int, line: str) -> None:

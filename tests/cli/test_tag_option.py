@@ -62,3 +62,11 @@ def test_what_has_tags_is_stripped_to_the_last_byte(kprof: CommandLine, grouped:
     assert "kprof_tag" in inserted
     kprof.write("tagged.ttgir", inserted)
     assert kprof("strip", "tagged.ttgir").stdout == GROUPED
+
+
+def test_tags_and_moved_stores_are_refused_before_the_program_runs(kprof: CommandLine) -> None:
+    kprof.write("program.py", "raise SystemExit('it ran')")
+    ended = kprof("profile", "--at", "func", "--tag", "n=n", "--sched-stores", "--", "program.py")
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("error: --sched-stores moves the store of a start to its end, away from the values")
+    assert not (kprof.folder / "kprof_out").exists()

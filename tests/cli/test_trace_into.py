@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from command_line import CommandLine
+from foreign_buffers import Mark, flashinfer
 from ranks import BEGIN_NS, KERNEL_NS, Timer, save_process
 from torch_traces import Kernel, save_kineto
 
@@ -51,6 +53,20 @@ def test_a_launch_without_a_trace_of_its_process_is_named(kprof: CommandLine) ->
     ended = kprof("trace", "capture", "--into", "rank0.json", "--layout", "cta")
     reason = "it is from another process than the traces, which are from 11"
     assert f"kprof-inject: not in the trace: matmul, launch 0: {reason}" in ended.stderr.splitlines()
+
+
+def test_what_cannot_be_redacted_is_told(kprof: CommandLine) -> None:
+    save_ranks(kprof, 1)
+    ended = kprof("trace", "capture", "--into", "rank0.json", "--redact")
+    assert "kprof-inject: --redact leaves what was in rank0.json as it was" in ended.stderr.splitlines()
+
+
+def test_a_buffer_of_another_profiler_is_of_no_process(kprof: CommandLine) -> None:
+    save_ranks(kprof, 1)
+    np.save(kprof.folder / "b.npy", flashinfer(1, [[[Mark(0, 0, 100), Mark(0, 1, 200)]]]))
+    ended = kprof("trace", "b.npy", "--buffer-format", "flashinfer", "--into", "rank0.json")
+    assert ended.exit_code == 1
+    assert "b, launch 0 was saved by itself, and a buffer does not say which process it is from" in ended.stderr
 
 
 @pytest.mark.parametrize(

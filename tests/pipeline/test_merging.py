@@ -245,6 +245,15 @@ def test_two_ranks_become_one_trace(tmp_path: Path) -> None:
     assert starts[1]["ts"] - starts[0]["ts"] == 3_000
 
 
+def test_a_rank_without_launches_is_told_and_no_trace_is_taken_twice(tmp_path: Path) -> None:
+    timelines = save_steps(tmp_path / "capture", [0], pid=7, rank=0)
+    paths = [save_kineto(tmp_path / f"rank{rank}.json", kernels([0]), pid=7 + rank, rank=rank) for rank in range(2)]
+    _, said = merged(paths, timelines)
+    assert "rank 1: the capture has no launch of its process, 8" in said
+    with pytest.raises(KprofError, match=r"rank0\.json is named twice"):
+        merged([paths[0], tmp_path / "capture" / ".." / "rank0.json"], timelines)
+
+
 def proton(folder: Path, known: Sequence[Kernel]) -> Path:
     """Proton's trace of a whole program, which counts from its first kernel."""
     first_ns = min(one.start_ns for one in known)

@@ -78,6 +78,13 @@ def test_a_kernel_that_nobody_launches_is_told_with_those_that_are(tmp_path: Pat
     assert ended.stderr == "kprof-inject: no launch was recorded: --kernel does not match scale\n"
 
 
+def test_a_block_of_a_program_that_is_profiled_already_is_refused_with_the_reason(tmp_path: Path) -> None:
+    code = "import program, kprof_inject; kprof_inject.profile(replay=0).__enter__()"
+    ended = run(tmp_path, code, KPROF_INJECT="--no-replay --at func")
+    assert ended.exit_code == 1
+    assert "KPROF_INJECT already has this process profiled\nhint: unset KPROF_INJECT, or take" in ended.stderr
+
+
 def test_without_the_variable_nothing_of_ours_is_loaded(tmp_path: Path) -> None:
     ended = run(tmp_path, "import sys; print(any(name.startswith('kprof_inject') for name in sys.modules))")
     assert (ended.stdout, ended.stderr) == ("False\n", "")

@@ -75,7 +75,8 @@ def _share(report: LaunchReport, arguments: Sequence[str]) -> _Told:
     whole_ns = _whole_ns(summary, scopes)
     if not timed or not whole_ns:
         return _Told(f"{name} has no time: {_why_no_time(summary, scopes)}")
-    share = _total_ns(summary, timed) / whole_ns
+    # As in the table: those of other profilers may overlap others of their name.
+    share = min(_total_ns(summary, timed) / whole_ns, 1.0)
     return _Told(
         f"{name}{_how_many(scopes)} takes {percent(share)} of the warps' time",
         share,

@@ -61,11 +61,20 @@ def _glob_of(name: str) -> str:
 
 
 def next_step(report: LaunchReport, options: Options) -> Next:
-    for step in (_keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
+    for step in (_save_again, _keep_all_records, _record_less, _time_it, _change_it, _judge_the_rest, _delay_it):
         found = step(report, options)
         if found is not None:
             return Next(found.command, short_text(found.why))
     return Next(options.to_compare(), "after a change; then kprof-inject diff says whether it helped")
+
+
+def _save_again(report: LaunchReport, options: Options) -> Next | None:
+    """Of a buffer that another profiler recorded into: no command of ours makes it again."""
+    if not report.summary.is_foreign:
+        return None
+    first = "with a larger buffer, as records were lost; " if report.summary.records_lost else ""
+    why = "save the buffer of the changed kernel, too; this says whether the change helped"
+    return Next("kprof-inject diff BEFORE AFTER", f"{first}{why}")
 
 
 def _keep_all_records(report: LaunchReport, options: Options) -> Next | None:
