@@ -256,6 +256,8 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
     if overhead.error_percent <= _TRUSTED_PERCENT or overhead.low_percent > _TRUSTED_PERCENT:
         return ""
     if clean.replayed_ns:
+        if overhead.least_error_percent > _TRUSTED_PERCENT:
+            return "the kernel is too short for the timer, whose steps are too coarse; give each launch more work"
         return (
             f"the times of {len(clean.replayed_ns)} launches without records and as many with them, interleaved, "
             "scatter too much; use an idle GPU, or a larger --replay"

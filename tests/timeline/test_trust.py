@@ -294,6 +294,27 @@ def test_the_interval_of_replays_holds_the_truth_in_19_of_20_cases() -> None:
     assert 368 <= hits <= 396
 
 
+@pytest.mark.parametrize("scatter", [0.001, 0.01])
+def test_the_steps_of_a_timer_are_no_chance_that_more_replays_average_out(scatter: float) -> None:
+    drawn = np.random.default_rng(2)
+    hits = 0
+    for _ in range(200):
+        steps = 5_000 * np.array([[1.0], [1.03]]) * (1 + scatter * drawn.standard_normal((2, 50))) / 500
+        overhead = overhead_in_pairs(*(500 * steps.round()).tolist())
+        assert overhead is not None
+        hits += overhead.low_percent <= 3 <= overhead.high_percent
+    assert hits >= 190
+
+
+def test_a_kernel_may_be_too_short_for_the_timer(kernel: Kernel) -> None:
+    clean, with_records = (replace(CLEAN, replayed_ns=(ns,) * 30) for ns in (5_000.0, 5_500.0))
+    verdict = judge(replace(kernel, clean=clean, with_records=with_records))
+    assert verdict.level is Level.CANNOT_TELL
+    assert verdict.text.startswith(
+        "the kernel is too short for the timer, whose steps are too coarse; give each launch"
+    )
+
+
 def test_why_a_kernel_was_not_launched_again_is_part_of_the_verdict(kernel: Kernel) -> None:
     untimed = replace(kernel, clean=replace(CLEAN, times_ns=()), with_records=CLEAN, not_replayed="it prints")
     assert judge(untimed).text.endswith("; it was not replayed, because it prints")

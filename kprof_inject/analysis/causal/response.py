@@ -113,10 +113,12 @@ def response(delays: Column, longer: Column, errors: Column, delay_errors: Delay
 def _slope(delays: Column, longer: Column, errors: Column, delay_errors: DelayErrors) -> tuple[Interval, float]:
     """With the delay that tells it: the shortest that tells it well, or else the one that tells it best."""
     told = []
-    for delay, more, error in zip(delays[1:], longer[1:] - longer[0], np.hypot(errors[1:], errors[0]), strict=True):
+    # What a delay takes more than it is said to shows as steeply as more does there: behind a bend, not as on average.
+    steepness = np.abs(np.diff(longer) / np.diff(delays))
+    whole = np.hypot(errors[1:], errors[0])
+    for delay, more, error, steep in zip(delays[1:], longer[1:] - longer[0], whole, steepness, strict=True):
         slope = more / delay
-        # What a delay takes more than it is said to shows as far as it shows at all.
-        shown = min(max(abs(slope), _LEAST_SHOWN), 1.0)
+        shown = min(max(abs(slope), steep, _LEAST_SHOWN), 1.0)
         standard_error = np.hypot(error, shown * np.hypot(delay_errors.offset, delay_errors.own)) / delay
         whole_error = float(np.hypot(standard_error, _PROCESS_ERROR))
         told.append((Interval.about(float(slope), whole_error), float(delay)))

@@ -60,6 +60,13 @@ def test_intervals_hold_the_truth_in_most_cases() -> None:
     assert sum(one.slack is not None and one.slack.low <= 300 <= one.slack.high for one in hidden) >= 54
 
 
+def test_intervals_hold_the_truth_where_the_slope_is_told_by_a_delay_beyond_the_bend() -> None:
+    """Of 180 cycles, 80 show; of each one more, all of it."""
+    slopes = [(one.slope, one.up_to) for one in (answer(0.0, 100, seed=seed) for seed in range(60))]
+    assert {up_to for _, up_to in slopes} <= {180, 540}
+    assert sum(slope.low <= 1 - 100 / up_to <= slope.high for slope, up_to in slopes) >= 55
+
+
 def test_noise_makes_no_bend() -> None:
     assert sum(answer(0.5, error=20, seed=seed).slack is not None for seed in range(60)) <= 3
 
