@@ -135,6 +135,8 @@ def command(
     parse_selectors(selectors)
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
+    if html_path is not None and html_path.is_dir():
+        raise KprofError(f"cannot write {html_path}: it is a folder", hint="name a file", exit_code=2)
     require_startable(program)
     settings = Settings(pythons, tritons, _variables(environment), arguments, _values(values_text))
     sides = settings.sides(folder, bisect=bisect)

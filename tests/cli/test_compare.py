@@ -66,6 +66,7 @@ def test_what_a_variable_changes_is_told_and_gates(tmp_path: Path) -> None:
         (["--triton", "nowhere"], "pip install --no-deps --target"),
         (["--python", "./nowhere"], "cannot start ./nowhere: No such file or directory"),
         (["--env", "A=1", "--launches", "many"], "cannot read the launches 'many'"),
+        (["--env", "A=1", "--html", "."], "cannot write .: it is a folder"),
         (["--env", "num-stages=4"], "cannot read the variable 'num-stages=4'"),
         (["--values", "A=1"], "--values NAME=V1,V2 of an environment variable, or --values --NAME=V1,V2 of an option"),
         (["--values", "A=1,1"], "name at least two different ones"),
