@@ -7,10 +7,13 @@ definitions come from the `perfetto` wheel) and decodes the answers.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import itertools
 import subprocess
+import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,9 @@ _DRIVER = Path(__file__).with_name("run.mjs")
 # As the UI cuts a file. The engine refuses requests of 64 MiB, and its JSON parser fails where a cut falls
 # into the keys before the first event: few cuts, none near the start, keep that bug out of our verdicts.
 _CHUNK_BYTES = 32 << 20
+
+# Of requests and of replies, each goes before what it is the length of.
+_LENGTH_BYTES = 4
 
 # A crash prints what went wrong, then a wasm backtrace and the engine's last log lines, which can be long.
 _STDERR_CHARS = 2000
@@ -74,8 +80,15 @@ def query_many(trace: Path, sqls: Sequence[str], *, timeout: float = 120.0) -> l
     # A str is a Sequence[str] too, and would run as one query for each of its characters.
     if isinstance(sqls, str):
         raise TypeError("sqls must be a sequence of queries, not one string")
-    reply = _exchange(b"".join(_requests(trace.read_bytes(), sqls)), timeout)
-    return _decode_reply(trace, sqls, reply)
+    data = trace.read_bytes()
+    engine = _engine(_web_dir())
+    try:
+        return _decode_reply(trace, sqls, engine.answer(data, sqls, timeout))
+    except TraceProcessorError:
+        # Whatever it complained of, it is not asked again.
+        _engine.cache_clear()
+        engine.end()
+        raise
 
 
 @functools.cache
@@ -115,20 +128,18 @@ def _web_dir() -> Path:
     return bundles[0].parent
 
 
-def _requests(trace: bytes, sqls: Iterable[str]) -> Iterator[bytes]:
-    """The RPC stream that loads a trace and runs queries on it."""
+def _requests(trace: bytes, sqls: Iterable[str], numbers: Iterator[int]) -> Iterator[bytes]:
+    """The RPC stream that has an engine forget what it knows, loads a trace and runs queries on it."""
     stream = _message_class("TraceProcessorRpcStream")
     rpc = _message_class("TraceProcessorRpc")
-    # A numbered request lets the engine notice a lost or doubled one. Numbers begin at 1: 0 means unnumbered.
-    seq = 0
 
     def frame(**fields: Any) -> bytes:
-        nonlocal seq
-        seq += 1
-        # Streams of one message each concatenate to a stream of all of them.
-        encoded: bytes = stream(msg=[rpc(seq=seq, **fields)]).SerializeToString()
+        # Streams of one message each concatenate to a stream of all of them. A numbered request lets the engine
+        # notice a lost or doubled one.
+        encoded: bytes = stream(msg=[rpc(seq=next(numbers), **fields)]).SerializeToString()
         return encoded
 
+    yield frame(request=rpc.TPM_RESET_TRACE_PROCESSOR)
     # An empty file still gets one append, so that the engine has something to judge.
     for start in range(0, max(len(trace), 1), _CHUNK_BYTES):
         yield frame(request=rpc.TPM_APPEND_TRACE_DATA, append_trace_data=trace[start : start + _CHUNK_BYTES])
@@ -137,18 +148,65 @@ def _requests(trace: bytes, sqls: Iterable[str]) -> Iterator[bytes]:
         yield frame(request=rpc.TPM_QUERY_STREAMING, query_args={"sql_query": sql})
 
 
-def _exchange(requests: bytes, timeout: float) -> bytes:
-    """Run a fresh engine on an RPC stream and return the stream of its replies."""
-    # Optimising its code takes longer than our traces do.
-    command = [node(), "--liftoff-only", str(_DRIVER), str(_web_dir())]
-    try:
-        done = subprocess.run(command, input=requests, capture_output=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise TraceProcessorError(f"the trace processor took more than {timeout:g} s") from error
-    if done.returncode != 0:
-        stderr = done.stderr.decode("utf-8", "replace").strip()
-        raise TraceProcessorError(f"node exited with status {done.returncode}: {stderr[:_STDERR_CHARS]}")
-    return done.stdout
+class _Engine:
+    """A trace processor for one trace after the other: to start one takes ten times as long as to load a trace."""
+
+    def __init__(self, web_dir: Path) -> None:
+        # Optimising its code takes longer than our traces do.
+        command = [node(), "--liftoff-only", str(_DRIVER), str(web_dir)]
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process is
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr)
+        # Numbers begin at 1: 0 means unnumbered.
+        self._numbers = itertools.count(1)
+        atexit.register(self.end)
+
+    def answer(self, trace: bytes, sqls: Iterable[str], timeout: float) -> bytes:
+        """The stream of its replies to ``_requests``."""
+        is_late = threading.Event()
+
+        def stop() -> None:
+            is_late.set()
+            self._process.kill()
+
+        timer = threading.Timer(timeout, stop)
+        timer.start()
+        try:
+            reply = self._exchange(b"".join(_requests(trace, sqls, self._numbers)))
+        finally:
+            timer.cancel()
+        if reply is not None:
+            return reply
+        if is_late.is_set():
+            raise TraceProcessorError(f"the trace processor took more than {timeout:g} s")
+        status = self._process.wait()
+        self._stderr.seek(0)
+        stderr = self._stderr.read().decode("utf-8", "replace").strip()
+        raise TraceProcessorError(f"node exited with status {status}: {stderr[:_STDERR_CHARS]}")
+
+    def _exchange(self, requests: bytes) -> bytes | None:
+        """None if it ended before its reply was whole."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(len(requests).to_bytes(_LENGTH_BYTES, "little"))
+            self._process.stdin.write(requests)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return None
+        length = self._process.stdout.read(_LENGTH_BYTES)
+        reply = self._process.stdout.read(int.from_bytes(length, "little"))
+        is_whole = len(length) == _LENGTH_BYTES and len(reply) == int.from_bytes(length, "little")
+        return reply if is_whole else None
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._stderr.close()
+        atexit.unregister(self.end)
+
+
+@functools.cache
+def _engine(web_dir: Path) -> _Engine:
+    return _Engine(web_dir)
 
 
 def _decode_reply(trace: Path, sqls: Sequence[str], reply: bytes) -> list[list[Row]]:

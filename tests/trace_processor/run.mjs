@@ -3,7 +3,8 @@
 //     node run.mjs WEB_DIR < requests > replies
 //
 // WEB_DIR is a built Perfetto UI: the folder with engine_bundle.js and trace_processor*.wasm.
-// Both streams are TraceProcessorRpcStream protobufs; this file never looks inside them.
+// Requests are TraceProcessorRpcStream protobufs, each behind its length (4 bytes, little-endian), and so are the
+// replies, one to each; this file never looks inside them.
 // Exit status 0 means that the engine took every byte of stdin, not that no reply holds an error.
 // Any other status means that the engine did not start or crashed; stderr then says why.
 
@@ -14,6 +15,7 @@ import vm from "node:vm";
 const STDIN = 0;
 const STDOUT = 1;
 const STDERR = 2;
+const LENGTH_BYTES = 4;
 const CHUNK_BYTES = 1 << 20;
 
 function writeAll(fd, bytes) {
@@ -72,11 +74,35 @@ async function startEngine(webDir, onReply) {
   return (bytes) => port.onmessage({ data: bytes });
 }
 
-async function main(webDir) {
-  const request = await startEngine(webDir, (reply) => writeAll(STDOUT, reply));
+// Reads so many bytes, and gives each part of them to `onPart`; returns whether they were all there.
+function read(size, onPart) {
   const chunk = new Uint8Array(CHUNK_BYTES);
-  for (let size; (size = fs.readSync(STDIN, chunk)) > 0; ) {
-    request(chunk.subarray(0, size));
+  while (size > 0) {
+    const got = fs.readSync(STDIN, chunk, 0, Math.min(size, CHUNK_BYTES));
+    if (got === 0) {
+      return false;
+    }
+    onPart(chunk.subarray(0, got));
+    size -= got;
+  }
+  return true;
+}
+
+async function main(webDir) {
+  let replies = [];
+  const request = await startEngine(webDir, (reply) => replies.push(Buffer.from(reply)));
+  for (;;) {
+    const header = [];
+    if (!read(LENGTH_BYTES, (part) => header.push(...part))) {
+      return;
+    }
+    read(Buffer.from(header).readUInt32LE(), request);
+    const reply = Buffer.concat(replies);
+    const length = Buffer.alloc(LENGTH_BYTES);
+    length.writeUInt32LE(reply.length);
+    writeAll(STDOUT, length);
+    writeAll(STDOUT, reply);
+    replies = [];
   }
 }
 
