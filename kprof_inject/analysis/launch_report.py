@@ -108,13 +108,14 @@ def report_on(
     slopes = _slopes(timeline, summary, executed, experiments)
     evidence = Evidence(timeline, summary, light, executed, slopes)
     flew = recorded_in_flight(timeline)
+    verdict = judge(timeline.launch.kernel)
     return LaunchReport(
         timeline,
         summary,
         judge_by_rules(evidence),
-        judge(timeline.launch.kernel),
+        verdict,
         light,
-        limit_of(summary, light, timeline.launch.kernel.sm_count),
+        limit_of(summary, light, timeline.launch.kernel.sm_count, verdict.overhead),
         flew,
         flights_of(timeline, flew, light.roofs) if flew else None,
         slopes,

@@ -39,6 +39,14 @@ class Counted:
     def operation(self) -> Operation:
         return self.executed.operation
 
+    @property
+    def whole_times(self) -> int | None:
+        """The same, without what a mask forbids: how often it could have accessed as many elements as it did."""
+        if self.access is None or not self.access.whole_bytes:
+            return self.times
+        requested_bytes = self.access.requested_bytes(self.times)
+        return None if requested_bytes is None else requested_bytes // self.access.whole_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class ExecutedKernel:

@@ -41,6 +41,13 @@ class Evidence:
         """Which part of its peak the launch needs of DRAM at least."""
         return self.light.dram.least_part(self.summary.duration_ns) if self.light.dram else 0.0
 
+    @property
+    def busiest(self) -> tuple[str, float]:
+        """The unit that the launch needs for the largest part of its time at least, and that part."""
+        whole = max(self.light.roofs, key=lambda roof: roof.sm_cycles, default=None)
+        of_units = [(whole.unit, whole.part)] if whole else []
+        return max(*of_units, (DRAM, min(self.dram_part, 1.0)), ("", 0.0), key=lambda one: one[1])
+
     def share_of(self, roof: Roof) -> float:
         """Which part of the SMs' time a scope takes."""
         longest = max((one.sm_cycles for one in self.light.roofs), default=0)

@@ -13,6 +13,7 @@ from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.flights.copied_ahead import CopiedAhead, copied_ahead
 from kprof_inject.analysis.roofs.speed_of_light import Roof
 from kprof_inject.analysis.roofs.unit_rates import SHARED
+from kprof_inject.analysis.structure.banks import conflict_cycles
 from kprof_inject.analysis.structure.prefetching import is_used_at_once
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.capture.resources import limits_of
@@ -47,8 +48,9 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         roof = evidence.roof_around(loop)
         if roof is None or not (loads or waits_for_its_own):
             continue
-        if loads:
-            # A copy spares shared memory and the L1 most of their work: threads neither load its data nor store it.
+        if loads and not any(conflict_cycles(one.operation, evidence.ran.module.aliases) for one in inside):
+            # A copy spares shared memory and the L1 most of their work: threads neither load its data nor store it. But
+            # it would meet the same conflicts in the banks.
             roof = roof.without(SHARED)
         if roof.part > _AT_ROOF:
             continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from kprof_inject.analysis.findings.bank_conflicts import bank_conflicts
 from kprof_inject.analysis.findings.between_ctas import between_ctas
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
@@ -24,6 +25,7 @@ from kprof_inject.analysis.findings.uneven_ctas import uneven_ctas
 from kprof_inject.analysis.findings.waiting import waiting
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.analysis.unjudged import Unjudged, missing_records, unpaired_records
+from kprof_inject.quantities import percent
 from kprof_inject.timeline.timeline import Timeline
 
 Said = Iterator[Finding | Unjudged]
@@ -51,12 +53,24 @@ RULES: dict[str, Rule] = {
     "waiting": _by_records(waiting),
     "not-pipelined": not_pipelined,
     "too-few-stages": too_few_stages,
+    "bank-conflicts": bank_conflicts,
     "second-cta": second_cta,
     "throttled": throttled,
 }
 
 _WITHOUT_RECORDS = ("low-fill", "late-start", "between-ctas", "tail", "uneven-ctas", "throttled")
 """What they find rests on the headers of CTAs and on the clock: no record that is missing makes it doubtful."""
+
+_OF_SAME_WORK = (
+    "imbalanced-warps",
+    "prologue",
+    "epilogue",
+    "first-iterations",
+    "last-iteration",
+    "waiting",
+)
+"""What they find costs time while the kernel does what it has to do anyway: a unit that this keeps busy for a part of
+the time leaves no more than the rest to be won."""
 
 RULES_ON_EXPERIMENTS: dict[str, Rule] = {"pace": pace}
 """They judge launches whose kernels were delayed; of others, they are not asked."""
@@ -101,10 +115,24 @@ def judge_by_rules(evidence: Evidence) -> tuple[Judgement, ...]:
     timeline = evidence.timeline
     missing = missing_records(timeline) or unpaired_records(timeline)
     judgements = tuple(
-        _judgement(name, list(rule(evidence)), None if name in _WITHOUT_RECORDS else missing)
+        _judgement(name, _within_reach(name, rule(evidence), evidence), None if name in _WITHOUT_RECORDS else missing)
         for name, rule in rules.items()
     )
     return tuple(map(_without_remedy, judgements)) if evidence.summary.is_foreign else judgements
+
+
+def _within_reach(rule: str, said: Said, evidence: Evidence) -> list[Finding | Unjudged]:
+    """With no more to be won than the launch's busiest unit leaves."""
+    unit, part = evidence.busiest
+    rest = 1 - part
+    return [
+        replace(
+            one, share=rest, text=f"{one.text}; {percent(rest)} can be won at most ({unit}: {percent(part)} of peak)"
+        )
+        if isinstance(one, Finding) and rule in _OF_SAME_WORK and one.share > rest
+        else one
+        for one in said
+    ]
 
 
 def _without_remedy(judgement: Judgement) -> Judgement:

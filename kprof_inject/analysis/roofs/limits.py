@@ -12,6 +12,7 @@ from kprof_inject.analysis.roofs.work import Work
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, percent, short_time, size_text
+from kprof_inject.timeline.trust import Overhead
 
 DRAM = "DRAM"
 
@@ -20,6 +21,8 @@ DRAM = "DRAM"
 _LIMITING = 0.6
 # Of what is no bound, but can be.
 _POSSIBLE = 0.5
+# A verdict does not trust durations that are off by more.
+_NOTABLE_COST_PERCENT = 5.0
 # Less would not hide what limits a launch.
 _NOTABLE_EXCHANGES = 0.3
 # Two units that take turns leave no more than this.
@@ -58,15 +61,20 @@ class Limit:
         return {**asdict(self), "sentence": self.sentence}
 
 
-def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None) -> Limit:
-    """Of a launch. ``device_sms`` are all that the device has."""
+def limit_of(
+    summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None, overhead: Overhead | None = None
+) -> Limit:
+    """Of a launch. ``device_sms`` are all that the device has; ``overhead`` is what the records cost, if that was
+    measured: where it is certain, the launch is judged by the time that it takes without them."""
     whole = next((roof for roof in light.roofs if _kind_of(summary, roof) == ScopeKind.FUNCTION), None)
     if whole is None or (light.missing and light.has_unknown):
         why = str(light.missing) if light.missing else "the kernel's function was not recorded; add --at func"
         if idle := _without_work(summary, device_sms):
             return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
-    judged = _Judged(summary, light, whole, {**whole.parts, **_of_dram(summary, light)}, device_sms)
+    longer = _longer(overhead)
+    parts = {unit: min(longer * part, 1.0) for unit, part in (whole.parts | _of_dram(summary, light)).items()}
+    judged = _Judged(summary, light, whole, parts, device_sms, longer)
     for judge in (
         _few_sms,
         _idle,
@@ -80,8 +88,8 @@ def limit_of(summary: LaunchSummary, light: SpeedOfLight, device_sms: int | None
     ):
         found = judge(judged)
         if found is not None:
-            return found if judge is _impossible else _without_impossible(found, whole)
-    return _waits(judged)
+            return judged.without_records(found if judge is _impossible else _without_impossible(found, whole))
+    return judged.without_records(_waits(judged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,8 @@ class _Judged:
     whole: Roof
     parts: Mapping[str, float]
     device_sms: int | None
+    longer: float
+    """How many times as long as without records the launch takes, at least; 1 where that is little, or not known."""
 
     @property
     def busiest(self) -> list[str]:
@@ -102,6 +112,18 @@ class _Judged:
 
     def not_known(self, text: str) -> Limit:
         return Limit(_NOT_KNOWN, (), text, self.parts, is_known=False)
+
+    def without_records(self, limit: Limit) -> Limit:
+        """Says so, where parts are of the time without records."""
+        if self.longer == 1:
+            return limit
+        cost = f"the {percent(self.longer - 1)} that recording adds, at least, are left out"
+        return replace(limit, text=f"{limit.text}; {cost}")
+
+
+def _longer(overhead: Overhead | None) -> float:
+    low_percent = overhead.low_percent if overhead else 0.0
+    return 1 + low_percent / 100 if low_percent > _NOTABLE_COST_PERCENT else 1.0
 
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
@@ -169,7 +191,7 @@ def _memory(judged: _Judged) -> Limit | None:
     if dram is None or dram.streamed_bytes is None or (dram.fits_l2 and not dram.unknown):
         return None
     most, elsewhere = (
-        1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
+        judged.longer * 1e9 * size_bytes / dram.bytes_per_s / max(judged.summary.duration_ns, 1)
         for size_bytes in (dram.streamed_bytes, dram.streamed_bytes - dram.unknown_bytes)
     )
     least = judged.parts.get(DRAM, 0.0)
@@ -286,7 +308,8 @@ def _exchanges(judged: _Judged) -> Limit | None:
     text = (
         "threads exchange elements (reductions, scans, layout conversions, dots without tensor cores), which may keep "
     )
-    text += f"shared memory busy for up to {percent(min(possible, 1.0))} of the time; of what is known, "
+    text += f"shared memory busy for {percent(min(possible, 1.0))} of the time, or longer where its banks conflict; "
+    text += "of what is known, "
     return judged.not_known(text + _nearest(judged))
 
 
@@ -304,11 +327,12 @@ def _unknown_accesses(judged: _Judged) -> Limit | None:
 _NOT_KNOWN = "not known"
 _IDLE = "SMs without work"
 _LATENCY = "latency, or instructions that TTGIR does not show"
+_LATENCY_OF_ATOMICS = "latency (perhaps of its atomic operations), or instructions that TTGIR does not show"
 
 
 def _waits(judged: _Judged) -> Limit:
     """Of instructions, TTGIR shows a part."""
-    cause = "latency, most likely of the atomic operations" if judged.light.atomics else _LATENCY
+    cause = _LATENCY_OF_ATOMICS if judged.light.atomics else _LATENCY
     text = f"{cause}: {_nearest(judged)}"
     dram = judged.light.dram
     if dram and not dram.fits_l2:

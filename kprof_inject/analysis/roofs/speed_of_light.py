@@ -117,7 +117,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
         tuple(_roofs(timeline.table, times, rates, working, traffic)),
-        sum(one.times is None for one, _ in working),
+        sum(one.whole_times is None for one, _ in working),
         missing,
         traffic.dram_bound(rates.l1_bytes),
         sum(one.operation.traits.is_atomic for one in ran.operations),
@@ -192,8 +192,8 @@ def _roofs(
         first, last = scope.lines
         work = Work(shared_bytes=traffic.l1_bytes(first, last), l2_bytes=traffic.l2_bytes(first, last))
         for one, each in working:
-            if one.times and first <= one.line <= last:
-                work += each * one.times
+            if one.whole_times and first <= one.line <= last:
+                work += each * one.whole_times
         if work != NO_WORK:
             yield Roof.of(scope.name, time.executions, sm_cycles, work, rates)
 

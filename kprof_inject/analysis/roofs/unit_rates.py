@@ -63,7 +63,7 @@ class UnitRates:
             FP32: max(fp32 / self.fp32, (work.integer_multiplications + work.upper_halves) / self.integers),
             ALU: work.logic / self.integers,
             ISSUE: (fp32 + work.special + work.logic + work.conversions) / self.issue,
-            SHARED: work.shared_bytes / self.shared_bytes,
+            SHARED: work.shared_bytes / self.shared_bytes + work.conflict_cycles,
             L2: work.l2_bytes / self.l2_bytes,
         }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
+from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
@@ -36,6 +37,8 @@ class Work:
     """Elements that become floats of 32 bits."""
     shared_bytes: float = 0
     """That go between shared memory, or the L1, and registers or tensor cores."""
+    conflict_cycles: float = 0
+    """That shared memory takes beyond those that its bytes need."""
     l2_bytes: float = 0
     """That come from the L2 to the SM."""
 
@@ -51,6 +54,7 @@ class Work:
             self.upper_halves + other.upper_halves,
             self.conversions + other.conversions,
             self.shared_bytes + other.shared_bytes,
+            self.conflict_cycles + other.conflict_cycles,
             self.l2_bytes + other.l2_bytes,
         )
 
@@ -65,6 +69,7 @@ class Work:
             times * self.upper_halves,
             times * self.conversions,
             times * self.shared_bytes,
+            times * self.conflict_cycles,
             times * self.l2_bytes,
         )
 
@@ -103,8 +108,8 @@ def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
         return _of_division(operation)
     if operation.traits.is_dot:
         return _of_dot(operation, aliases) + _of_operands(operation)
-    if operation.name in _SHARED_PLACE:
-        return _of_shared(operation, _SHARED_PLACE[operation.name])
+    if operation.name in SIDES:
+        return _of_shared(operation) + Work(conflict_cycles=conflict_cycles(operation, aliases))
     return _of_combination(operation, aliases) if operation.traits.combines_elements else NO_WORK
 
 
@@ -133,15 +138,14 @@ def _of_division(operation: Operation) -> Work:
     return Work(special=divisors)
 
 
-# Which of an operation's types is that of what goes to shared memory, or comes from there.
-_SHARED_PLACE = {"ttg.local_load": -1, "ttg.local_store": 0, "ttg.local_alloc": 0}
-
-
-def _of_shared(operation: Operation, place: int) -> Work:
-    """An allocation stores what it is given; without that, nothing."""
+def _of_shared(operation: Operation) -> Work:
+    """An allocation stores what it is given; without that, nothing. What threads copy without registers counts as what
+    comes from the L2."""
     types = types_of(operation)
-    moved = types[place] if types else None
-    return Work(shared_bytes=moved.elements * moved.bits / 8) if moved and moved.kind == "tensor" else NO_WORK
+    moved = types[SIDES[operation.name][0]] if types else None
+    if moved is None or moved.kind != "tensor" or operation.traits.starts_async:
+        return NO_WORK
+    return Work(shared_bytes=moved.elements * moved.bits / 8)
 
 
 # Rows that tensor cores multiply by one reading of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kprof_inject.ttgir.types import PrintedType, bits_of
 
@@ -22,6 +23,7 @@ _FIRST_LANE_BASIS = re.compile(rf"lane = \[{_NUMBERS}")
 _WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
 _PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
 _ORDER = re.compile(rf"\border = {_NUMBERS}")
+_SPLIT = re.compile(r"\b(?:CTA|CGA)\w* = ")
 _REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
 _BASIS = re.compile(_NUMBERS)
 _INSTRUCTION = re.compile(r"#ttg\.(nvidia_mma|amd_mfma|amd_wmma)<\{(.*)\}>")
@@ -36,6 +38,30 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
         return ""
     name = found[0]
     return aliases[name] if name in aliases else printed.rest[found.start() :].rstrip(" ,>") + ">"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A layout of tiles, one behind the other in each dimension: a thread's ``elements``, its warp's ``lanes``, and
+    the ``warps``. ``order`` has the dimension that varies fastest first."""
+
+    elements: tuple[int, ...]
+    lanes: tuple[int, ...]
+    warps: tuple[int, ...]
+    order: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.elements)
+
+
+def blocked_of(layout: str) -> Blocked | None:
+    """None of another layout, and of one that is split between CTAs."""
+    found = [pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS, _ORDER)]
+    if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout):
+        return None
+    numbers = [tuple(int(number) for number in one[1].split(",")) for one in found if one]
+    return Blocked(*numbers) if len(numbers) == len(found) else None
 
 
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:

@@ -1,0 +1,50 @@
+"""Accesses to shared memory that take its banks longer than their bytes would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.findings.evidence import Evidence
+from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.analysis.structure.banks import conflict_cycles, least_cycles, turns_around
+from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.quantities import percent
+
+# As for a tail: what a launch loses to other causes, and hides in noise, is less.
+_LEAST_SHARE = 0.10
+
+
+def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
+    """The cycles are the least that the layouts allow, and an SM has one shared memory."""
+    sm_cycles = max((roof.sm_cycles for roof in evidence.light.roofs), default=0)
+    if evidence.ran is None or not sm_cycles:
+        return
+    aliases = evidence.ran.module.aliases
+    for one in evidence.ran.operations:
+        each = conflict_cycles(one.operation, aliases)
+        share = each * (one.whole_times or 0) / sm_cycles
+        if share >= _LEAST_SHARE:
+            yield _finding(evidence, one, each, min(share, 1.0))
+
+
+def _finding(evidence: Evidence, one: Counted, each: int, share: float) -> Finding:
+    aliases, least = evidence.ran.module.aliases if evidence.ran else {}, least_cycles(one.operation)
+    roof = evidence.roof_around(one.operation)
+    place = f"in {roof.scope} (TTGIR line {one.line})" if roof else f"(TTGIR line {one.line})"
+    return Finding(
+        rule="bank-conflicts",
+        scope=roof.scope if roof else None,
+        share=share,
+        text=f"{one.operation.name} {place} takes shared memory {each + least} cycles instead of {least}, as threads of "
+        f"a warp access the same banks, or less than a bank's 4 bytes each: {percent(share)} of the SMs' time",
+        advice=_TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT,
+        figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
+    )
+
+
+_TURNED = (
+    "the tile's rows become columns in shared memory: store the tensor transposed in global memory, or transpose it once "
+    "before the kernel (Hopper's tensor cores want operands along K, unless their elements have 16 bits)"
+)
+_OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"
