@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.evaluation.accesses import Access, access_of
+from kprof_inject.analysis.evaluation.executed_operation import Executed
 from kprof_inject.analysis.evaluation.footprints import Ranges
 from kprof_inject.analysis.evaluation.grids import CTA, GridAxis, Mask, Part, Sum, dimension, loop_axis
 from kprof_inject.analysis.evaluation.values import Descriptor
-from kprof_inject.analysis.evaluation.walk import Executed, executed
+from kprof_inject.analysis.evaluation.walk import executed
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.parser import parse
 

@@ -94,7 +94,8 @@ def _told(ran: ExecutedKernel | None, scope: ScopeInfo, ctas: int) -> float | No
     first, last = scope.lines
     beside = _first_in(ran, first, last)
     for one in ran.operations:
-        if beside is not None and one.operation.block is beside.block and one.times is not None:
+        is_beside = beside is not None and one.operation.block is beside.block
+        if is_beside and one.times is not None and not one.executed.is_predicated:
             return one.times / ctas
     return None
 

@@ -9,12 +9,12 @@ from math import prod
 
 import numpy as np
 
+from kprof_inject.analysis.evaluation.executed_operation import Executed
 from kprof_inject.analysis.evaluation.footprints import Ranges, touched
 from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension
 from kprof_inject.analysis.evaluation.integer_operations import bytes_of
 from kprof_inject.analysis.evaluation.predicates import asks_for_iteration
 from kprof_inject.analysis.evaluation.values import Descriptor, Value
-from kprof_inject.analysis.evaluation.walk import Executed
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
 from kprof_inject.ttgir.values import names_in

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from kprof_inject.analysis.evaluation.accesses import Access, access_of
-from kprof_inject.analysis.evaluation.grids import ALWAYS, loop_axis
+from kprof_inject.analysis.evaluation.executed_operation import Executed
+from kprof_inject.analysis.evaluation.grids import loop_axis
 from kprof_inject.analysis.evaluation.predicates import asks_for_iteration, predicate_of
-from kprof_inject.analysis.evaluation.walk import Executed, Grid, executed
+from kprof_inject.analysis.evaluation.walk import Grid, executed
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
@@ -125,7 +126,7 @@ def _recorded(module: Module, table: ScopeTable, summary: LaunchSummary) -> dict
 def _times(one: Executed, recorded: Mapping[Operation, int]) -> int | None:
     """By the records of iterations; and where there are none, by what the launch's arguments say. Records do not tell
     when a predicate holds, unless it holds for each iteration that there is."""
-    if one.predicate != ALWAYS:
+    if one.is_predicated:
         predicate = predicate_of(one.operation)
         if one.times is not None or predicate is None or not asks_for_iteration(predicate, one.operation):
             return one.times

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -22,6 +21,7 @@ from kprof_inject.analysis.evaluation.descriptors import (
     is_descriptor_at,
     made_descriptor,
 )
+from kprof_inject.analysis.evaluation.executed_operation import Executed
 from kprof_inject.analysis.evaluation.grids import (
     ALWAYS,
     CTA,
@@ -61,31 +61,6 @@ _MOST_DEPTH = 40
 _MOST_STEPS = 1 << 12
 # Operations of all these steps: about half a second.
 _MOST_STEPPED = 1 << 15
-
-
-@dataclass(frozen=True, slots=True)
-class Executed:
-    """An operation as all CTAs execute it: the values that it is given, and when.
-
-    ``sizes`` are the axes along which it is executed: CTAs, and the iterations of the loops around it. ``when`` says in
-    which of these places it is; None if that is unknown. ``predicate`` says in which it does anything."""
-
-    operation: Operation
-    operands: tuple[Value, ...]
-    sizes: Mapping[GridAxis, int]
-    when: Mask | None
-    predicate: Mask | None = ALWAYS
-
-    @property
-    def times(self) -> int | None:
-        """How often it does something, all together; None if that is unknown."""
-        if self.when is None or self.predicate is None:
-            return None
-        when = self.when & self.predicate
-        try:
-            return None if when.is_least else when.count(self.sizes)
-        except TooLarge:
-            return None
 
 
 Grid = tuple[int, int, int]

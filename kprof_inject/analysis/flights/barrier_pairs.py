@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.analysis.evaluation.executed_operation import Executed
 from kprof_inject.analysis.evaluation.grids import CTA, Mask, Sum, TooLarge
 from kprof_inject.analysis.evaluation.values import Value
-from kprof_inject.analysis.evaluation.walk import Executed
 from kprof_inject.analysis.flights.async_work import Await, Issue
 from kprof_inject.analysis.flights.grouped_rows import (
     MOST_ROWS,

@@ -69,3 +69,17 @@ def test_of_what_nobody_can_count_nothing_is_known(tmp_path: Path) -> None:
     (timeline.launch.kernel.folder / "kernel.ttgir").write_text(text)
     found = executions(timeline.table, executed_kernel(timeline.launch), 1, 1, None)
     assert found.by_cta == [None, None, 1.0]
+
+
+def test_what_a_predicate_leaves_out_is_executed_all_the_same(tmp_path: Path) -> None:
+    """A dot that is never computed does not tell how often its neighbours are executed."""
+    shared = "!ttg.memdesc<64x64xf16, #s, #smem>"
+    dot = f"      ttng.tc_gen5_mma %m, %m, %m, %never, %never : {shared}, {shared}, {shared}\n"
+    before = "    scf.for %i = %c0 to %c4 step %c1  : i32 {\n"
+    timeline = in_order(tmp_path)
+    (timeline.launch.kernel.folder / "kernel.ttgir").write_text(
+        COPIES.replace(before, f"    %never = arith.constant false\n{before}{dot}")
+    )
+    op = ScopeInfo("dot", "dot", "op", "", (), -1, "dot", lines=(12, 12))
+    found = executions(ScopeTable((op,)), executed_kernel(timeline.launch), 1, 1, None)
+    assert found.by_cta == [4.0]
