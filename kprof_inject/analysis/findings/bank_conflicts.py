@@ -36,15 +36,16 @@ def _finding(evidence: Evidence, one: Counted, each: int, share: float) -> Findi
         rule="bank-conflicts",
         scope=roof.scope if roof else None,
         share=share,
-        text=f"{one.operation.name} {place} takes shared memory {each + least} cycles instead of {least}, as threads of "
-        f"a warp access the same banks, or less than a bank's 4 bytes each: {percent(share)} of the SMs' time",
+        text=f"{one.operation.name} {place} takes shared memory {each + least} cycles instead of {least}, because the "
+        "threads of a warp access the same banks, or less than a bank's 4 bytes each: "
+        f"{percent(share)} of the SMs' time",
         advice=_TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT,
         figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
     )
 
 
 _TURNED = (
-    "the tile's rows become columns in shared memory: store the tensor transposed in global memory, or transpose it once "
-    "before the kernel (Hopper's tensor cores want operands along K, unless their elements have 16 bits)"
+    "the tile's rows become columns in shared memory: store the tensor transposed in global memory, or transpose it "
+    "once before the kernel (Hopper's tensor cores want operands along K, unless their elements have 16 bits)"
 )
 _OTHER_LAYOUT = "try another shape of the tile, or another layout of the tensor in global memory"

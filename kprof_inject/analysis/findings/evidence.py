@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
 from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline

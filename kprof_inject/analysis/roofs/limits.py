@@ -73,7 +73,7 @@ def limit_of(
             return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     longer = _longer(overhead)
-    parts = {unit: min(longer * part, 1.0) for unit, part in (whole.parts | _of_dram(summary, light)).items()}
+    parts = {unit: min(longer * part, 1.0) for unit, part in {**whole.parts, **_of_dram(summary, light)}.items()}
     judged = _Judged(summary, light, whole, parts, device_sms, longer)
     for judge in (
         _few_sms,

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from buffers import Cta, Scope, end, save_launch, start
-from known_kernels import ITERATIONS, Known, found_in, launched, rules_of
+from known_kernels import ITERATIONS, Known, evidence_of, found_in, launched, rules_of
 
+from kprof_inject.analysis.findings.rules import judge_by_rules
+from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
+from kprof_inject.analysis.roofs.work import NO_WORK
 from kprof_inject.timeline.choice import Choice, NumberSet
 from kprof_inject.timeline.timeline import decode_launch
 
@@ -47,6 +50,23 @@ def test_shares_are_shares(tmp_path: Path) -> None:
     for finding in found_in(launched(tmp_path, Known(before_ns=3000, iterations_ns=(900, *(50,) * ITERATIONS)))):
         assert 0 < finding.share <= 1
         assert finding.text and finding.advice
+
+
+def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None:
+    """The excess of the first iteration is 1400 ns of 4300."""
+    timeline = launched(tmp_path, Known(before_ns=900, iterations_ns=(1500, *(100,) * 19)))
+    evidence = evidence_of(timeline)
+    parts = {"ALU": 0.8, "tensor cores": 0.1}
+    light = SpeedOfLight((Roof("func", 1, 1000, NO_WORK, parts), Roof("loop[0]", 1, 900, NO_WORK, {"ALU": 0.95})))
+    alone, beside = (
+        {one.rule: one for said in judge_by_rules(replace(evidence, light=its)) for one in said.findings}
+        for its in (evidence.light, light)
+    )
+    assert list(alone) == list(beside) == ["prologue", "first-iterations"]
+    assert all(one.share > 0.2 for one in alone.values())
+    assert [one.share for one in beside.values()] == pytest.approx([0.2, 0.2])
+    for rule, one in beside.items():
+        assert one.text == f"{alone[rule].text}; 20.0 % can be won at most (ALU: 80.0 % of peak)"
 
 
 def test_the_json_form(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_each_rule_says_one_of_three_things(tmp_path: Path) -> None:
         "tail": "found",
         "uneven-ctas": "not found",
         **dict.fromkeys((*OF_WARPS, *OF_LOOPS, "waiting"), "could not judge"),
-        **dict.fromkeys(("not-pipelined", "too-few-stages", "second-cta", "throttled"), "not found"),
+        **dict.fromkeys(("not-pipelined", "too-few-stages", "bank-conflicts", "second-cta", "throttled"), "not found"),
     }
 
 

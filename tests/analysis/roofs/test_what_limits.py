@@ -16,6 +16,7 @@ from kprof_inject.analysis.roofs.work import NO_WORK
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.analysis.unjudged import Unjudged
 from kprof_inject.timeline.idle import IdleSms
+from kprof_inject.timeline.trust import Overhead
 
 SMS = 4
 UNITS = ("tensor cores", "special functions", "fp32 units", "instruction issue", "shared memory and L1", "L2 to SM")
@@ -80,8 +81,8 @@ def summary(tmp_path: Path) -> LaunchSummary:
         (
             SpeedOfLight((roof("func", fp32_units=0.2),), exchanges=0.4),
             "limit not known: threads exchange elements (reductions, scans, layout conversions, dots without tensor "
-            "cores), which may keep shared memory busy for up to 40.0 % of the time; of what is known, the busiest "
-            "unit is the fp32 units (20.0 %)",
+            "cores), which may keep shared memory busy for 40.0 % of the time, or longer where its banks conflict; of "
+            "what is known, the busiest unit is the fp32 units (20.0 %)",
         ),
         (
             SpeedOfLight((roof("func", L2_to_SM=0.2),), dram=dram(0.1, 0.74, unknown=0.1)),
@@ -112,7 +113,8 @@ def summary(tmp_path: Path) -> LaunchSummary:
         ),
         (
             SpeedOfLight((roof("func"),), atomics=1),
-            "limited by latency, most likely of the atomic operations: no unit is busy",
+            "limited by latency (perhaps of its atomic operations), or instructions that TTGIR does not show: no unit "
+            "is busy",
         ),
         (
             SpeedOfLight((), missing=Unjudged("records were lost", "use --fit")),
@@ -225,3 +227,24 @@ def test_json_has_the_parts_of_all_units(summary: LaunchSummary) -> None:
 )
 def test_its_name_is_a_word_or_two(summary: LaunchSummary, light: SpeedOfLight, name: str) -> None:
     assert limit_of(summary, light, SMS).name == name
+
+
+@pytest.mark.parametrize(
+    ("overhead", "part"),
+    [(None, 0.5), (Overhead(6.0, 2.0), 0.5), (Overhead(-20.0, 1.0), 0.5), (Overhead(40.0, 10.0), 0.65)],
+)
+def test_parts_are_of_the_time_without_records_where_they_certainly_cost_much(
+    summary: LaunchSummary, overhead: Overhead | None, part: float
+) -> None:
+    light = SpeedOfLight((roof("func", ALU=0.5, fp32_units=0.1),), dram=dram(0.2, 0.2))
+    limit = limit_of(summary, light, SMS, overhead)
+    assert limit.parts["ALU"] == pytest.approx(part)
+    assert limit.parts["DRAM"] == pytest.approx(part / 2.5)
+    told = "limited by the ALU (at least 65.0 % of peak); the 30.0 % that recording adds, at least, are left out"
+    assert (limit.sentence == told) == (part > 0.6)
+    assert ("recording adds" in limit.text) == (part > 0.6)
+
+
+def test_no_part_is_above_its_peak_for_want_of_records(summary: LaunchSummary) -> None:
+    light = SpeedOfLight((roof("func", ALU=0.9),))
+    assert limit_of(summary, light, SMS, Overhead(50.0, 1.0)).parts["ALU"] == 1.0
