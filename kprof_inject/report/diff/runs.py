@@ -14,6 +14,7 @@ from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import MIN_LAUNCHES
+from kprof_inject.timeline.idle import IdleSms, idle_sms_of
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.tag_statistics import TagStatistics, tag_statistics
@@ -230,6 +231,7 @@ class LaunchFigures:
     cta_ns: int
     """What its CTAs took, all together, without the copying of their records."""
     waves: Waves | None
+    idle: IdleSms | None
     records_missing: int
     record_cost_known: bool
     scopes: tuple[ScopeFigures, ...]
@@ -256,6 +258,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     ctas_ns: NDArray[np.int64] = timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]
+    waves = waves_of(timeline)
     return LaunchFigures(
         process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
@@ -265,7 +268,8 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         timer_step_ns=clock.timer_step_ns,
         ctas=len(timeline.ctas),
         cta_ns=int(np.maximum(ctas_ns, 0).sum()),
-        waves=waves_of(timeline),
+        waves=waves,
+        idle=idle_sms_of(timeline.ctas, waves.slots_per_sm, clock.timer_step_ns) if waves else None,
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
         scopes=tuple(

@@ -12,6 +12,7 @@ from kprof_inject.report.diff.changes import ONE_SIDED, Both, ChangeVerdict, Jud
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.runs import LaunchFigures, grid_text
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
+from kprof_inject.timeline.idle import IdleSms
 from kprof_inject.timeline.waves import Waves
 
 MORE_LAUNCHES = "capture more with --launches all or 0:20, from a program that launches the kernel that often"
@@ -145,7 +146,7 @@ def _beside_scopes(diff: KernelDiff, change: Change) -> str:
 
 
 def _why_at_once(diff: KernelDiff) -> Iterator[str]:
-    """What is known of it: SMs, the room on each and waves, or else the tail."""
+    """What is known of it: SMs, the room on each and waves, or else when SMs have no CTA."""
     told = {
         "on {} SMs": _of_waves(diff, lambda waves: waves.sms),
         "with room for {} on each": _of_waves(diff, lambda waves: _if_told(waves, waves.slots_per_sm)),
@@ -157,8 +158,13 @@ def _why_at_once(diff: KernelDiff) -> Iterator[str]:
         if both.a is not None and both.b is not None and both.a != both.b
     ]
     yield from differ
+    if differ:
+        return
+    if idle := _why_idle(diff):
+        yield idle
+        return
     tail = _of_waves(diff, lambda waves: waves.tail.duration_ns)
-    if not differ and tail.a is not None and tail.b is not None:
+    if tail.a is not None and tail.b is not None:
         times = before_and_after(short_time(tail.a), short_time(tail.b))
         if _CHANGED in times:
             yield f"and the first SM runs out of work {times} before the end"
@@ -173,11 +179,34 @@ def _at_once(launch: LaunchFigures) -> float:
     return launch.cta_ns / max(launch.duration_ns, 1)
 
 
+def _why_idle(diff: KernelDiff) -> str:
+    """Where SMs have no CTA before their first or between two, and that changed more than the tail; empty otherwise."""
+    told = {
+        "and SMs wait for their first CTA for {} of the launch": _of_idle(diff, lambda idle: idle.before_share),
+        "and SMs have no CTA between two for {} of the launch": _of_idle(diff, lambda idle: idle.between_share),
+    }
+    after = _of_idle(diff, lambda idle: idle.after_share)
+    text, most = max(told.items(), key=lambda one: _moved(one[1]))
+    if most.a is None or most.b is None or _moved(most) <= max(_moved(after), _LEAST_IDLE):
+        return ""
+    return text.format(before_and_after(percent(most.a), percent(most.b)))
+
+
+def _moved(both: Both) -> float:
+    return 0.0 if both.a is None or both.b is None else abs(both.b - both.a)
+
+
+def _of_idle(diff: KernelDiff, value: Callable[[IdleSms], float]) -> Both:
+    return diff.sides.both(lambda launch: None if launch.idle is None else value(launch.idle))
+
+
 def _of_waves(diff: KernelDiff, value: Callable[[Waves], float | None]) -> Both:
     return diff.sides.both(lambda launch: None if launch.waves is None else value(launch.waves))
 
 
 _MOST_NAMED = 4
+# Of a launch's time: less is no cause of what is told here.
+_LEAST_IDLE = 0.01
 
 
 def kernel_sentence(diff: KernelDiff) -> str:

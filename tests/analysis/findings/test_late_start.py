@@ -44,6 +44,34 @@ def test_a_tenth_of_a_launch_is_late(tmp_path: Path) -> None:
         assert rules_of(launched(tmp_path, known, ctas)) == found
 
 
+@pytest.mark.parametrize(
+    ("device_sms", "changes", "found"),
+    [
+        (2 * SMS, {}, ["late-start"]),
+        (SMS, {}, []),
+        # With fewer CTAs than SMs, it is the grid.
+        (4 * SMS, {}, ["low-fill"]),
+        (2 * SMS, {"num_ctas": 2}, []),
+        (2 * SMS, {"target": {"backend": "hip", "arch": "gfx950"}}, []),
+    ],
+)
+def test_sms_that_never_get_a_cta(
+    tmp_path: Path, device_sms: int, changes: dict[str, object], found: list[str]
+) -> None:
+    two_waves = [(sm, wave * D, (wave + 1) * D) for wave in (0, 1) for sm in range(SMS)]
+    timeline = launched(tmp_path, ctas=two_waves, kernel={"sm_count": device_sms})
+    kernel = timeline.launch.kernel
+    metadata = {**kernel.metadata, "target": {"backend": "cuda", "arch": 90}, **changes}
+    timeline = replace(timeline, launch=replace(timeline.launch, kernel=replace(kernel, metadata=metadata)))
+    assert rules_of(timeline) == found
+    if found == ["late-start"]:
+        finding = the_finding(timeline)
+        assert finding.text == (
+            "8 SMs of 16 get no CTA, though the grid has 16: on all SMs, the launch would take up to 50.0 % less"
+        )
+        assert finding.share == 0.5
+
+
 def test_a_kernel_that_is_meant_to_begin_early_is_not_late(tmp_path: Path) -> None:
     """By programmatic dependent launch: it gets SMs as the kernel before it leaves them."""
     timeline = launched(tmp_path, ctas=late_by(D))

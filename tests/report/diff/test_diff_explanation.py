@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,6 +121,26 @@ def test_a_longer_tail_is_told(tmp_path: Path) -> None:
         "8.0 → 4.5 CTAs run at once on average, and the first SM runs out of work 0 ns → 190 µs before the end"
         in sentence
     )
+
+
+@pytest.mark.parametrize(
+    ("apart", "why"),
+    [
+        # The second CTA of each SM begins later by as long as a CTA takes; or both of three SMs by twice as long.
+        (lambda cta, took: took * (cta >= 4), "SMs have no CTA between two for 0.0 % → 33.3 % of the launch"),
+        (lambda cta, took: 2 * took * (cta % 4 > 0), "SMs wait for their first CTA for 0.0 % → 37.5 % of the launch"),
+    ],
+)
+def test_when_sms_have_no_cta_is_told(tmp_path: Path, apart: Callable[[int, int], int], why: str) -> None:
+    a = on_sms(usual(tmp_path / "a", 1, ctas=8), 8, 4)
+    b = []
+    for one in on_sms(usual(tmp_path / "b", 2, ctas=8), 8, 4):
+        ctas = one.ctas.copy()
+        took = int(ctas["pre_final_ns"][0] - ctas["init_ns"][0])
+        for time in ("init_ns", "pre_final_ns", "post_final_ns"):
+            ctas[time] += [apart(cta, took) for cta in range(8)]
+        b.append(replace(one, ctas=ctas))
+    assert why in kernel_sentence(compared(a, b))
 
 
 def test_what_shows_no_change_is_not_told_as_one(tmp_path: Path) -> None:
