@@ -354,14 +354,26 @@ def _in_order(
 def first_cycles(ctas: RawCtas, warps: WarpTally) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The clock value of each CTA's first record, and its error: of lost ones, reckoned.
 
-    The first of warp 0, whose first thread reads the timer; if that recorded nothing, the first of all.
+    The first of warp 0, whose first thread reads the timer; if that recorded nothing, the first of all. All warps begin
+    together: by how much what is reckoned for them differs, each may be off.
     """
     kept = warps.kept > 0
     begin = np.where(kept, warps.first_cycles - np.rint(warps.lost_cycles).astype(np.int64), NO_SMALLEST)
     has_warp_0 = kept[:, 0] & (ctas.warps[0] == 0)
     chosen = np.where(has_warp_0, 0, np.argmin(begin, axis=1))
     rows = np.arange(len(begin))
-    return begin[rows, chosen], (_LOST_DISTANCE_ERROR * warps.lost_cycles[rows, chosen]).astype(np.float32)
+    lost_cycles = warps.lost_cycles[rows, chosen]
+    apart = _half_range(begin, kept & (warps.lost_cycles > 0))
+    error = np.where(lost_cycles > 0, np.hypot(_LOST_DISTANCE_ERROR * lost_cycles, apart), 0.0)
+    return begin[rows, chosen], error.astype(np.float32)
+
+
+def _half_range(values: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Of the chosen values in each row; 0 where there are none."""
+    least = np.where(chosen, values, NO_SMALLEST).min(axis=1)
+    most = np.where(chosen, values, NO_LARGEST).max(axis=1)
+    # They may be as far apart as damaged words are.
+    return np.where(chosen.any(axis=1), most.astype(np.float64) - least.astype(np.float64), 0.0) / 2
 
 
 def reading_weights(errors: NDArray[np.float64], side: NDArray[np.int8]) -> NDArray[np.float64]:

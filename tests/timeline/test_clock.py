@@ -10,9 +10,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from buffers import CLOCK_PERIOD, SM_CLOCK_HZ, Cta, buffer_words, end, start
-from known_clocks import BEGIN_NS, FUNC, STEP_NS, Work, decoder_of, fitted_clock, run, slowing, steady, unequal, waves
+from known_clocks import (
+    BEGIN_NS,
+    FUNC,
+    ITER,
+    STEP_NS,
+    Work,
+    decoder_of,
+    fitted_clock,
+    run,
+    slowing,
+    steady,
+    unequal,
+    waves,
+)
 
 from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.timeline.clock import ClockSource
 
 # CTAs, SMs, CTAs at once on an SM, the time of one in nanoseconds, and how far any record may be from the truth.
 LAUNCHES = {
@@ -115,6 +129,29 @@ def test_lost_records_on_sms_with_one_cta_leave_the_rate(ctas: int, iterations: 
 def test_time_around_the_loop_hardly_spoils_the_rate_of_lost_records() -> None:
     fitted = run(waves(132, 132, 100e3), steady(1.7e9), iterations=1000, loop=(0.05, 0.95), slots=64)
     assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=0.15)
+
+
+@pytest.mark.parametrize("apart_cycles", [0, 1500])
+def test_lost_iterations_that_took_longer_than_those_that_are_left(apart_cycles: int) -> None:
+    """Warps that take turns go fast while others wait: seen on an H100, where one warp after the other did its last 30
+    of 100 iterations in 125 cycles each, at the SM's full rate, after slower ones. What is reckoned of the others then
+    contradicts it."""
+    hz, slow_cycles = 1.7e9, 350
+    warps = []
+    for warp in range(8):
+        begins = np.cumsum([50, *[slow_cycles + warp * apart_cycles // 70] * 70, *[125] * 30]).tolist()
+        turns = [(end if at else start)(ITER, cycles) for cycles in begins for at in (1, 0)][1:-1]
+        warps.append([start(FUNC, 0), *turns, end(FUNC, begins[-1] + 50)])
+    last_cycles = max(warp[-1].cycles for warp in warps)
+    ctas = [
+        Cta(warps, sm, BEGIN_NS - 30, BEGIN_NS + round(1e9 * last_cycles / hz) + 28, BEGIN_NS + 100_000)
+        for sm in range(66)
+    ]
+    clock = fitted_clock(decoder_of(TimedLayout().read(buffer_words(ctas, slots=64), 8, range(8))), 1.98e9)
+    if apart_cycles:
+        assert (clock.source, clock.clock_hz) == (ClockSource.ASSUMED, pytest.approx(1.98e9))
+    else:
+        assert clock.source == ClockSource.FITTED
 
 
 def test_lost_records_do_not_matter_where_an_sm_ran_several_ctas() -> None:
