@@ -31,14 +31,14 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 def _finding(evidence: Evidence, one: Counted, each: int, share: float) -> Finding:
     aliases, least = evidence.ran.module.aliases if evidence.ran else {}, least_cycles(one.operation)
     roof = evidence.roof_around(one.operation)
-    place = f"in {roof.scope} (TTGIR line {one.line})" if roof else f"(TTGIR line {one.line})"
+    where = f" in {roof.scope}" if roof else ""
     return Finding(
         rule="bank-conflicts",
         scope=roof.scope if roof else None,
         share=share,
-        text=f"{one.operation.name} {place} takes shared memory {each + least} cycles instead of {least}, because the "
-        "threads of a warp access the same banks, or less than a bank's 4 bytes each: "
-        f"{percent(share)} of the SMs' time",
+        text=f"{one.operation.name}{where} ({evidence.place_of(one)}) takes shared memory {each + least} cycles "
+        f"instead of {least}, because the threads of a warp access the same banks, or less than a bank's 4 bytes "
+        f"each: {percent(share)} of the SMs' time",
         advice=_TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT,
         figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel
+from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel
 from kprof_inject.analysis.roofs.limits import DRAM
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Operation
 
 
@@ -36,6 +38,13 @@ class Evidence:
             if (between := lines.get(roof.scope)) and between[0] <= first and last <= between[1]
         ]
         return min(around, key=lambda one: one[0])[1] if around else None
+
+    def place_of(self, one: Counted) -> str:
+        """``matmul.py:58``; the line of the TTGIR where its source is unknown."""
+        chains = LocationTable(self.ran.module).chains_of(one.operation) if self.ran else ()
+        if not chains:
+            return f"TTGIR line {one.line}"
+        return f"{PurePath(chains[0][0].file).name}:{chains[0][0].line}"
 
     @property
     def dram_part(self) -> float:
