@@ -350,8 +350,19 @@ def _matmul(
     stages: int = 4,
     precision: str = "tf32",
 ) -> Launch:
-    a, b = _random(m, k, dtype=dtype), _random(n, k, dtype=dtype).T
-    c = torch.empty((m, n), device="cuda", dtype=FLOAT if dtype == FLOAT else HALF)
+    return _product(_random(m, k, dtype=dtype), _random(n, k, dtype=dtype).T, blocks, warps, stages, precision)
+
+
+def _matmul_of_rows(m: int, n: int, k: int) -> Launch:
+    """With B in rows along N, which threads store to shared memory as columns: tensor cores take tf32 along K alone."""
+    return _product(_random(m, k, dtype=FLOAT), _random(k, n, dtype=FLOAT), (128, 128, 32), 8, 3, "tf32")
+
+
+def _product(
+    a: torch.Tensor, b: torch.Tensor, blocks: tuple[int, int, int], warps: int, stages: int, precision: str
+) -> Launch:
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.empty((m, n), device="cuda", dtype=FLOAT if a.dtype == FLOAT else HALF)
     grid = (m // blocks[0] * (n // blocks[1]),)
     return lambda: matmul_kernel[grid](
         a, b, c, m, n, k, *a.stride(), *b.stride(), n, *blocks, precision, num_warps=warps, num_stages=stages
@@ -522,6 +533,7 @@ KERNELS: dict[str, Callable[[], Launch]] = {
     "matmul-fp8-4096": lambda: _matmul(4096, 4096, 4096, FP8, (128, 256, 128), 8, 3),
     "matmul-fp8-2048": lambda: _matmul(2048, 4096, 2048, FP8, (128, 128, 128), 8, 3),
     "matmul-tf32-2048": lambda: _matmul(2048, 2048, 2048, FLOAT, (128, 128, 32), 8, 3),
+    "matmul-tf32-rows": lambda: _matmul_of_rows(2048, 2048, 2048),
     "matmul-tf32x3-1024": lambda: _matmul(1024, 2048, 1024, FLOAT, (64, 64, 32), 4, 3, "tf32x3"),
     "matmul-ieee-1024": lambda: _matmul(1024, 1024, 1024, FLOAT, (64, 64, 16), 4, 3, "ieee"),
     "matmul-throttled": lambda: _matmul(8192, 8192, 8192, blocks=(128, 256, 64)),
