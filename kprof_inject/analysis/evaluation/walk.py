@@ -38,12 +38,11 @@ from kprof_inject.analysis.evaluation.predicates import predicate_of
 from kprof_inject.analysis.evaluation.recurrences import (
     Changes,
     CountedLoop,
-    Rounds,
-    Steps,
     at_iteration,
     same_memory,
     stacked,
 )
+from kprof_inject.analysis.evaluation.steps import Rounds, Steps
 from kprof_inject.analysis.evaluation.values import Descriptor, Value, is_settled
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region

@@ -1,0 +1,229 @@
+"""What an operation of TTGIR has to do, from the types that it is printed with.
+
+Everything here is a least: what a layout makes several threads do, and what the compiler adds, comes on top of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import reduce
+from operator import add
+
+from kprof_inject.analysis.roofs.work import NO_WORK, Work
+from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
+from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
+from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
+from kprof_inject.ttgir.values import definition_of, operand_names
+
+# Each element takes one instruction of the special function unit, whatever else it takes: PTX ISA, "Floating Point
+# Instructions" (ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division), to which Triton
+# lowers these of f32.
+_SPECIAL = """
+    math.exp math.exp2 math.log math.log2 math.rsqrt math.sqrt tt.precise_sqrt
+"""
+_BOUND = Work(logic=1)
+_OF_ELEMENT = {
+    **dict.fromkeys(_SPECIAL.split(), Work(special=1)),
+    "arith.mulf": Work(multiplications=1),
+    "arith.addf": Work(additions=1),
+    "arith.subf": Work(additions=1),
+    "math.fma": Work(multiplications=1, additions=1),
+    **dict.fromkeys(("arith.extf", "arith.sitofp", "arith.uitofp"), Work(conversions=1)),
+    **dict.fromkeys(
+        ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf", "arith.select"),
+        _BOUND,
+    ),
+    "tt.clampf": _BOUND,
+}
+
+
+def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
+    """Of one execution by a CTA. ``aliases`` are the module's."""
+    if operation.name in _OF_ELEMENT:
+        result = next(reversed(types_of(operation)), None)
+        # Each thread computes a scalar, which is next to nothing.
+        return _OF_ELEMENT[operation.name] * result.elements if result and _is_f32_tensor(result) else NO_WORK
+    if operation.name in _DIVISIONS:
+        return _of_division(operation)
+    if operation.traits.is_dot:
+        return _of_dot(operation, aliases) + _of_operands(operation)
+    if operation.name in SIDES:
+        return _of_shared(operation) + Work(conflict_cycles=conflict_cycles(operation, aliases))
+    return _of_combination(operation, aliases) if operation.traits.combines_elements else NO_WORK
+
+
+def _is_f32_tensor(result: PrintedType) -> bool:
+    return result.element == "f32" and bool(result.shape)
+
+
+# The reciprocal in a division is one. Of what several elements are divided by, it is computed once; not of what is
+# combined.
+_DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+_OF_COMBINED = {**_OF_ELEMENT, **dict.fromkeys(_DIVISIONS, Work(special=1))}
+
+
+def _of_division(operation: Operation) -> Work:
+    types = types_of(operation)
+    if not types or not _is_f32_tensor(types[-1]):
+        return NO_WORK
+    names = operand_names(operation)
+    made = definition_of(names[1], operation) if len(names) > 1 else None
+    divisors = types[-1].elements
+    while made is not None and made.traits.keeps_elements:
+        divisors = min(divisors, types_of(made)[0].elements)
+        made = definition_of(operand_names(made)[0], made)
+    if made is not None and (made.name == "tt.splat" or made.traits.is_constant):
+        return NO_WORK
+    return Work(special=divisors)
+
+
+def _of_shared(operation: Operation) -> Work:
+    """An allocation stores what it is given; without that, nothing. What threads copy without registers counts as what
+    comes from the L2."""
+    types = types_of(operation)
+    moved = types[SIDES[operation.name][0]] if types else None
+    if moved is None or moved.kind != "tensor" or operation.traits.starts_async:
+        return NO_WORK
+    return Work(shared_bytes=moved.elements * moved.bits / 8)
+
+
+# Rows that tensor cores multiply by one reading of the other operand: PTX ISA, "wgmma.mma_async" (m64), "tcgen05.mma"
+# (256 by a pair of CTAs).
+_ROWS_AT_ONCE = {"ttng.warp_group_dot": 64, "ttng.tc_gen5_mma": 256, "ttng.tc_gen5_mma_scaled": 256}
+
+
+def _of_operands(operation: Operation) -> Work:
+    """Those that the tensor cores take from shared memory themselves."""
+    types = types_of(operation)
+    rows = _ROWS_AT_ONCE.get(operation.name)
+    if rows is None or len(types) < 3:
+        return NO_WORK
+    first, second = factors_of(operation)
+    first_bytes = first.elements * first.bits / 8 if _is_shared(first) else 0
+    second_bytes = second.elements * second.bits / 8 if _is_shared(second) else 0
+    return Work(shared_bytes=first_bytes + max(first.shape[-2] / rows, 1) * second_bytes)
+
+
+def _is_shared(one: PrintedType) -> bool:
+    return one.kind == "memdesc" and "tensor_memory" not in one.rest
+
+
+def _of_combination(operation: Operation, aliases: Mapping[str, str]) -> Work:
+    """A reduction does what its region says for each element that it takes, less those that it leaves; a scan does no
+    less than that, and a map for each that it gives."""
+    types = types_of(operation)
+    if len(types) < 2 or not _is_f32_tensor(types[0]):
+        return NO_WORK
+    walked = (inner.name for region in operation.regions for inner in region.walk())
+    inside = [_OF_COMBINED[name] for name in walked if name in _OF_COMBINED]
+    times = types[0].elements - types[-1].elements or types[-1].elements
+    if operation.name == "tt.reduce" and inside != [_BOUND]:
+        times = max(times, _combinations(operation, types[0], aliases))
+    return reduce(add, inside, NO_WORK) * times
+
+
+_AXIS = re.compile(r"\baxis = (\d+)")
+
+
+def _combinations(operation: Operation, taken: PrintedType, aliases: Mapping[str, str]) -> int:
+    """Of elements in a reduction, as far as the layout tells: each thread combines what it has, and then exchanges the
+    result with other lanes, all of which combine it. (A bound alone may be one instruction for all lanes: PTX ISA,
+    "redux.sync".)"""
+    found = _AXIS.search(operation.tail)
+    spread = lanes_and_warps_along(taken, int(found[1]), aliases) if found else None
+    if found is None or spread is None:
+        return 0
+    lanes, warps = spread
+    size = taken.shape[int(found[1])]
+    own = max(size // (lanes * warps), 1)
+    return taken.elements // size * lanes * warps * (own - 1 + lanes.bit_length() - 1)
+
+
+_PRECISION = re.compile(r"\binputPrecision\s*=\s*(\w+)")
+# Triton's ``InputPrecision``, which some operations print as a number: as what the tensor cores take operands of f32,
+# and how often.
+_PASSES = {
+    **dict.fromkeys(("0", "tf32"), ("tf32", 1)),
+    **dict.fromkeys(("1", "tf32x3"), ("tf32", 3)),
+    **dict.fromkeys(("2", "ieee"), ("f32", 1)),
+    **dict.fromkeys(("3", "bf16x3"), ("bf16", 3)),
+    **dict.fromkeys(("4", "bf16x6"), ("bf16", 6)),
+}
+# What is not printed: of others, f32 in tensor cores is tf32.
+_DEFAULT_PRECISION = {"tt.dot": "ieee"}
+_PACKED_BY_ROWS = "lhs_k_pack = false"
+_TENSOR_LAYOUT = re.compile(r"mma|mfma")
+_ALIAS = re.compile(r"#\w+")
+# The layout of an operand names that of the dot, which may be a slice's.
+_MOST_NESTED = 4
+
+
+def _of_dot(operation: Operation, aliases: Mapping[str, str]) -> Work:
+    types = types_of(operation)
+    if len(types) < 3 or min(len(types[0].shape), len(types[1].shape)) < 2:
+        return NO_WORK
+    first, second = factors_of(operation)
+    if operation.name in _SCALED:
+        is_packed = first.element == _PACKED and _PACKED_BY_ROWS not in operation.tail
+        result = types[2] if operation.name == "ttng.tc_gen5_mma_scaled" else types[-1]
+        flops = 2 * result.elements * first.shape[-1] * (2 if is_packed else 1)
+        wider = max((one.element for one in (first, second) if one.element != _PACKED), key=bits_of, default="f4")
+        return Work({_family(wider): flops})
+    flops = 2 * first.elements * second.shape[-1]
+    result = types[-1]
+    if operation.name == "tt.dot" and result.element == "f32" and not _is_of_tensor_cores(result, aliases):
+        return Work(multiplications=flops / 2, additions=flops / 2)
+    if first.element != "f32":
+        return Work({_family(first.element): flops})
+    found = _PRECISION.search(operation.tail)
+    precision = found[1] if found else _DEFAULT_PRECISION.get(operation.name, "tf32")
+    family, passes = _PASSES.get(precision, ("tf32", 1))
+    return Work({family: flops * passes})
+
+
+# Their integers of eight bits are two floats of four, which are computed at the rate of the other operand's type.
+_SCALED = ("tt.dot_scaled", "ttng.tc_gen5_mma_scaled")
+_PACKED = "i8"
+
+
+def _family(element: str) -> str:
+    return "f8" if element.startswith("f8") else element
+
+
+def _is_of_tensor_cores(result: PrintedType, aliases: Mapping[str, str]) -> bool:
+    return bool(_TENSOR_LAYOUT.search(_resolved(result.rest, aliases)))
+
+
+def _resolved(layout: str, aliases: Mapping[str, str]) -> str:
+    for _ in range(_MOST_NESTED):
+        layout = _ALIAS.sub(lambda found: aliases.get(found[0], found[0]), layout)
+    return layout
+
+
+# How many lanes of a warp have parts of what a reduction makes one of, at least in the layouts of tensor cores.
+_LANES = 4
+
+
+def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
+    """What threads would put into shared memory and take out of it, if all of it went that way that may: to change a
+    layout, or to combine elements of several threads."""
+    types = types_of(operation)
+    if not types or not types[0].shape:
+        return 0
+    first, last = types[0], types[-1]
+    if operation.name in ("tt.gather", "tt.histogram", "tt.join", "tt.split", "tt.scan"):
+        return 2 * first.elements * first.bits / 8
+    if operation.name == "ttg.convert_layout" and not _FREE_LAYOUT.search(_resolved(last.rest, aliases)):
+        return 2 * first.elements * first.bits / 8
+    if operation.name == "tt.reduce":
+        return 2 * last.elements * min(first.elements // last.elements, _LANES) * first.bits / 8
+    if operation.traits.is_dot:
+        # Without tensor cores, each thread takes operands of a tile of its own: of 4 x 4, two bytes a multiplication.
+        return 2 * _of_dot(operation, aliases).multiplications
+    return 0
+
+
+# Operands of dots and slices mostly stay in the threads that have them.
+_FREE_LAYOUT = re.compile(r"dot_op|slice")
