@@ -13,7 +13,7 @@ from fake_gpu.known_cost import keep_cost
 from programs.child import Ended, fake_gpu_path
 
 from kprof_inject.cli import compare as compare_command
-from kprof_inject.cli.compare import Settings
+from kprof_inject.cli.compared_settings import Settings
 from kprof_inject.pipeline.sides import Rounds, Side, first_slower
 from kprof_inject.report.diff.changes import ChangeVerdict
 from kprof_inject.workspace import Workspace
