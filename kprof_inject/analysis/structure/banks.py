@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.analysis.structure.layouts import MOST_ACCESS_BITS, Blocked, blocked_of, layout_of
 from kprof_inject.ttgir.nodes import Operation
-from kprof_inject.ttgir.types import types_of
+from kprof_inject.ttgir.types import PrintedType, types_of
 
 _Offsets = NDArray[np.int64]
 
@@ -28,6 +28,8 @@ _LANES = 32
 _CYCLE_BYTES = BANKS * _WORD_BYTES
 # Of a larger tensor, nobody asks.
 _MOST_ELEMENTS = 1 << 18
+
+_ALLOCATED = re.compile(r", (\d+(?:x\d+)+)$")
 
 # Of an operation's types, that of the tensor that threads have, or of pointers to its elements, and that of the memory.
 SIDES: dict[str, tuple[int, int]] = {
@@ -49,7 +51,13 @@ def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     blocked = blocked_of(layout_of(threads, aliases))
     if blocked is None or prod(blocked.lanes) != _LANES or memory.elements > _MOST_ELEMENTS or memory.bits % 8:
         return 0
+    if (allocated := _ALLOCATED.search(memory.rest)) and not f"x{allocated[1]}".endswith(_sizes(memory)):
+        return 0  # a part of something larger, whose rows are as long as that
     return _conflict_cycles(blocked, layout_of(memory, aliases), memory.shape, memory.bits // 8)
+
+
+def _sizes(memory: PrintedType) -> str:
+    return "".join(f"x{size}" for size in memory.shape)
 
 
 def least_cycles(operation: Operation) -> int:

@@ -18,10 +18,10 @@ OF_MATRICES = "#ttg.nvmma_shared<{{swizzlingByteWidth = {}, transposed = {}, ele
 ORDERS = ([1, 0], [0, 1])
 
 
-def cycles(threads: str, memory: str, shape: tuple[int, int], bits: int) -> tuple[int, int]:
-    """Those of a store beyond the least, and the least."""
+def cycles(threads: str, memory: str, shape: tuple[int, int], bits: int, of: str = "") -> tuple[int, int]:
+    """Those of a store beyond the least, and the least; ``of`` is what the memory is a part of."""
     size, kind = "x".join(map(str, shape)), {8: "i8", 16: "f16", 32: "f32", 64: "f64"}[bits]
-    line = f"ttg.local_store %x, %m : tensor<{size}x{kind}, #t> -> !ttg.memdesc<{size}x{kind}, #m, #smem, mutable>"
+    line = f"ttg.local_store %x, %m : tensor<{size}x{kind}, #t> -> !ttg.memdesc<{size}x{kind}, #m, #smem, mutable{of}>"
     module = parse(
         f"#t = {threads}\n#m = {memory}\nmodule {{\n  tt.func @k() {{\n    {line}\n    tt.return\n  }}\n}}\n"
     )
@@ -103,3 +103,13 @@ def test_nothing_is_said_of_other_threads(threads: str) -> None:
     memory = OF_MATRICES.format(128, "true", 32)
     assert cycles(ROWS, memory, (64, 64), 32)[0] > 0
     assert cycles(threads, memory, (64, 64), 32)[0] == 0
+
+
+def test_rows_of_a_part_are_as_long_as_those_of_the_whole() -> None:
+    """Several buffers of a tile are one behind the other; where they are beside each other, nothing is said."""
+    memory = SWIZZLED.format(1, 1, 1, [0, 1])
+    alone = cycles(ROWS, memory, (32, 32), 32)
+    assert alone[0] > 0
+    assert cycles(ROWS, memory, (32, 32), 32, ", 3x32x32") == alone
+    assert cycles(ROWS, memory, (32, 32), 32, ", 64x32")[0] == 0
+    assert cycles(ROWS, memory, (32, 32), 32, ", 132x32")[0] == 0
