@@ -14,7 +14,7 @@ from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.idle import IdleSms, idle_sms_of
+from kprof_inject.timeline.idle import IdleSms, idle_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_names
 from kprof_inject.timeline.phases import Phases, PhaseSums
 from kprof_inject.timeline.scope_statistics import PartitionTime, ScopeStatistics, ScopeSums
@@ -235,7 +235,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
         waves=waves,
-        idle=idle_sms_of(timeline.ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None,
+        idle=idle_of(timeline, waves),
         ending=ending_of(timeline) if waves else None,
         phases=phase_sums.phases(),
         partitions=partitions,

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.timeline.columns import smallest
-from kprof_inject.timeline.waves import SmWork, end_of_work_ns
+from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import SmWork, Waves, end_of_work_ns
 
 # An SM is late if it waits for so much of the launch.
 _LATE = 0.1
@@ -48,6 +49,11 @@ class IdleSms:
         return 1 - self.before_share - self.between_share - self.after_share
 
 
+def idle_of(timeline: Timeline, waves: Waves | None) -> IdleSms | None:
+    """Of a launch with these ``waves``; None too where no timer says when its CTAs ran."""
+    return idle_sms_of(timeline.ctas, waves.slots_per_sm, timeline.clock.timer_step_ns) if waves else None
+
+
 def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -> IdleSms | None:
     """Of CTAs that all have times; None if there are none, or if all fall into one step of the timer."""
     if not ctas.size:
@@ -61,12 +67,11 @@ def idle_sms_of(ctas: NDArray[np.void], slots_per_sm: int, timer_step_ns: int) -
     waits_ns = smallest(work.row_of, ctas["init_ns"], len(work.ids)) - begin_ns
     gaps_ns, gaps_of_sm_ns = _gaps(ctas, work)
     whole_ns = len(work.ids) * duration_ns
-    queue = _Queue.of(ctas, slots_per_sm)
-    gapless_ns = duration_ns
+    gapless_ns, late_won_ns = duration_ns, 0
     if gaps_of_sm_ns.max() >= _LATE * duration_ns:
-        gapless_ns = queue.duration_ns(waits_ns)
-    late_won_ns = 0
+        gapless_ns = _Queue.of(ctas, slots_per_sm).duration_ns(waits_ns)
     if waits_ns.max() >= _LATE * duration_ns:
+        queue = _Queue.of(ctas, slots_per_sm)
         # CTAs that follow another one still come after a gap.
         followed = max(len(ctas) - len(work.ids) * slots_per_sm, 1)
         gap_ns = int(gaps_ns.sum()) * slots_per_sm // followed

@@ -17,20 +17,19 @@ _LEAST_SHARE = 0.10
 
 def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
     """The cycles are the least that the layouts allow, and an SM has one shared memory."""
-    sm_cycles = max((roof.sm_cycles for roof in evidence.light.roofs), default=0)
-    if evidence.ran is None or not sm_cycles:
+    if evidence.ran is None or not evidence.sm_cycles:
         return
     aliases = evidence.ran.module.aliases
     for one in evidence.ran.operations:
         each = conflict_cycles(one.operation, aliases)
-        share = each * (one.whole_times or 0) / sm_cycles
+        share = each * (one.whole_times or 0) / evidence.sm_cycles
         if share >= _LEAST_SHARE:
-            yield _finding(evidence, one, each, min(share, 1.0))
+            advice = _TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT
+            yield _finding(evidence, one, each, min(share, 1.0), advice)
 
 
-def _finding(evidence: Evidence, one: Counted, each: int, share: float) -> Finding:
-    aliases, least = evidence.ran.module.aliases if evidence.ran else {}, least_cycles(one.operation)
-    roof = evidence.roof_around(one.operation)
+def _finding(evidence: Evidence, one: Counted, each: int, share: float, advice: str) -> Finding:
+    least, roof = least_cycles(one.operation), evidence.roof_around(one.operation)
     where = f" in {roof.scope}" if roof else ""
     return Finding(
         rule="bank-conflicts",
@@ -39,7 +38,7 @@ def _finding(evidence: Evidence, one: Counted, each: int, share: float) -> Findi
         text=f"{one.operation.name}{where} ({evidence.place_of(one)}) takes shared memory {each + least} cycles "
         f"instead of {least}, because the threads of a warp access the same banks, or less than a bank's 4 bytes "
         f"each: {percent(share)} of the SMs' time",
-        advice=_TURNED if turns_around(one.operation, aliases) else _OTHER_LAYOUT,
+        advice=advice,
         figures={"cycles": each + least, "least_cycles": least, "times": one.whole_times or 0},
     )
 

@@ -52,13 +52,21 @@ class Evidence:
         return self.light.dram.least_part(self.summary.duration_ns) if self.light.dram else 0.0
 
     @property
+    def sm_cycles(self) -> int:
+        """Of the scope that takes most of the SMs' time: the kernel's function, where that was recorded."""
+        return self._whole.sm_cycles if self._whole else 0
+
+    @property
+    def _whole(self) -> Roof | None:
+        return max(self.light.roofs, key=lambda roof: roof.sm_cycles, default=None)
+
+    @property
     def busiest(self) -> tuple[str, float]:
         """The unit that the launch needs for the largest part of its time at least, and that part."""
-        whole = max(self.light.roofs, key=lambda roof: roof.sm_cycles, default=None)
+        whole = self._whole
         of_units = [(whole.unit, whole.part)] if whole else []
         return max(*of_units, (DRAM, min(self.dram_part, 1.0)), ("", 0.0), key=lambda one: one[1])
 
     def share_of(self, roof: Roof) -> float:
         """Which part of the SMs' time a scope takes."""
-        longest = max((one.sm_cycles for one in self.light.roofs), default=0)
-        return roof.sm_cycles / longest if longest else 0.0
+        return roof.sm_cycles / self.sm_cycles if self.sm_cycles else 0.0

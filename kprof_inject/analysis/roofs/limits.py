@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -75,21 +75,18 @@ def limit_of(
     longer = _longer(overhead)
     parts = {unit: min(longer * part, 1.0) for unit, part in {**whole.parts, **_of_dram(summary, light)}.items()}
     judged = _Judged(summary, light, whole, parts, device_sms, longer)
-    for judge in (
-        _few_sms,
-        _idle,
-        _at_roof,
-        _memory,
-        _at_roof_in_a_loop,
-        _two_units,
-        _impossible,
-        _exchanges,
-        _unknown_accesses,
-    ):
-        found = judge(judged)
-        if found is not None:
-            return judged.without_records(found if judge is _impossible else _without_impossible(found, whole))
-    return judged.without_records(_waits(judged))
+    return judged.without_records(_limit(judged))
+
+
+def _limit(judged: _Judged) -> Limit:
+    found = _first(judged, _few_sms, _idle, _at_roof, _memory, _at_roof_in_a_loop, _two_units)
+    if judged.whole.impossible:
+        return _left_out(found, judged.whole) if found else _impossible(judged)
+    return found or _first(judged, _exchanges, _unknown_accesses) or _waits(judged)
+
+
+def _first(judged: _Judged, *judges: Callable[[_Judged], Limit | None]) -> Limit | None:
+    return next((limit for judge in judges if (limit := judge(judged))), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,20 +275,15 @@ def _two_units(judged: _Judged) -> Limit | None:
     return judged.limit(f"{first} and {second} in turn", text, first, second)
 
 
-def _impossible(judged: _Judged) -> Limit | None:
+def _impossible(judged: _Judged) -> Limit:
     """How busy such a unit is nobody knows: it may be what limits the launch, if no other one does."""
-    impossible = judged.whole.impossible
-    if not impossible:
-        return None
     return judged.not_known(
         f"by the counts, {_would_be_busy(judged.whole)} of the time, which is impossible: the counts or the cycles are "
         f"wrong; of the others, {_nearest(judged)}"
     )
 
 
-def _without_impossible(limit: Limit, whole: Roof) -> Limit:
-    if not whole.impossible:
-        return limit
+def _left_out(limit: Limit, whole: Roof) -> Limit:
     text = f"{limit.text}; left out, as it is impossible: by the counts, {_would_be_busy(whole)} of the time"
     return replace(limit, text=text)
 

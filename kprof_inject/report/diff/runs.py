@@ -14,7 +14,7 @@ from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.comparison import MIN_LAUNCHES
-from kprof_inject.timeline.idle import IdleSms, idle_sms_of
+from kprof_inject.timeline.idle import IdleSms, idle_of
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.scope_statistics import ScopeStatistics, scope_statistics
 from kprof_inject.timeline.tag_statistics import TagStatistics, tag_statistics
@@ -269,7 +269,7 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         ctas=len(timeline.ctas),
         cta_ns=int(np.maximum(ctas_ns, 0).sum()),
         waves=waves,
-        idle=idle_sms_of(timeline.ctas, waves.slots_per_sm, clock.timer_step_ns) if waves else None,
+        idle=idle_of(timeline, waves),
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
         scopes=tuple(
