@@ -55,7 +55,7 @@ class CausalStep:
             variant = variant_of(self._workspace, original, args, kwargs)
             experiment = self._experiment_of(variant) if variant else None
             if experiment is not None:
-                launcher.around_load(kernel, functools.partial(self._load, kernel, experiment))
+                launcher.around_load(kernel, functools.partial(self._load, experiment))
         return kernel
 
     def finish(self) -> None:
@@ -79,7 +79,7 @@ class CausalStep:
             )
         return self._experiments[variant.variant]
 
-    def _load(self, kernel: Any, experiment: KernelExperiment, load: launcher.Load) -> None:
+    def _load(self, experiment: KernelExperiment, kernel: Any, load: launcher.Load) -> None:
         load()
         with self._report.guard("preparing an experiment"):
             if not isinstance(kernel._run, DelayingLauncher):  # an exception had cut off an earlier attempt

@@ -27,6 +27,7 @@ from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
+from kprof_inject.runtime.stack_room import COMPILING
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 Compile = Callable[..., Any]
@@ -67,7 +68,8 @@ def wrap_compiler(around: Callable[[Compile, Any, Any], Any]) -> Callable[[], No
     def compile(*args: Any, **kwargs: Any) -> Any:
         # A kernel function that was launched meanwhile keeps this one for good.
         around = state.get("around")
-        return around(original, args, kwargs) if around else original(*args, **kwargs)
+        with COMPILING:
+            return around(original, args, kwargs) if around else original(*args, **kwargs)
 
     def unwrap() -> None:
         state.clear()

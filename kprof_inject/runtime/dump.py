@@ -61,7 +61,7 @@ class DumpStep:
             else:
                 save_kernel(self._workspace, variant, kernel)
                 self._report.add_kernel(variant.variant, variant.name, "dumped")
-                launcher.around_load(kernel, functools.partial(self._load, variant.variant, kernel))
+                launcher.around_load(kernel, functools.partial(self._load, variant.variant))
         return kernel
 
     @property  # a cached one has a lock in Python 3.11, which a fork could find held
@@ -78,6 +78,7 @@ class DumpStep:
             with self._report.guard("timing a kernel"):
                 timer = kernel.timer
                 self._save_run(kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed)
+        self._timed.clear()  # with their events, while there is a driver for sure
 
     def _load(self, variant: str, kernel: Any, load: launcher.Load) -> None:
         load()

@@ -50,6 +50,27 @@ def is_of_signal_handler(error: BaseException) -> bool:
     return False
 
 
+class Guarded:
+    """Keeps what fails inside from reaching the program, and calls ``failed`` with it; what a signal handler of the
+    program's has raised goes on.
+
+    It is no ``contextmanager``: an exception that a generator catches is in a reference cycle with that generator's
+    frame, from which one gets to all frames below it, the program's among them. Their tensors would live on until
+    Python collects garbage."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or is_of_signal_handler(error):
+            return False
+        self._failed(error)
+        return True
+
+
 def _code_of(handler: Any) -> CodeType | None:
     """The code of a function, a method, a partial function, or an object that can be called."""
     handler = getattr(handler, "func", handler)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kprof_inject.errors import printable
 from kprof_inject.files import read_regular, write_bytes
 from kprof_inject.runtime.children import UNREACHED_ENDING
 from kprof_inject.runtime.faults import first_line, say
+from kprof_inject.runtime.process_events import Guarded
 from kprof_inject.workspace import is_running
 
 
@@ -119,18 +121,13 @@ class ProcessReport:
         self._has_ended = False
         self.write()
 
-    @contextmanager
-    def guard(self, doing: str) -> Iterator[None]:
+    def guard(self, doing: str) -> AbstractContextManager[None, bool]:
         """Keep a failure of ours from reaching the program; it is reported instead."""
-        try:
-            yield
-        except Exception as error:
-            from kprof_inject.runtime.process_events import is_of_signal_handler
+        return Guarded(functools.partial(self._add_error, doing))
 
-            if is_of_signal_handler(error):
-                raise
-            self._errors.append(f"{doing}: {type(error).__name__}: {first_line(error)}")
-            self.write()
+    def _add_error(self, doing: str, error: Exception) -> None:
+        self._errors.append(f"{doing}: {type(error).__name__}: {first_line(error)}")
+        self.write()
 
     def write(self) -> None:
         """Never raises: a full disk must not stop the program."""

@@ -131,7 +131,7 @@ class PlannedKernel:
                 raise
             self.give_up(fault_of(error))
             return self._plain()
-        launcher.around_load(kernel, functools.partial(self._load, kernel))
+        launcher.around_load(kernel, self._load)
         self._step.report.add_kernel(self._dumped.variant, self._name, "instrumented")
         return kernel
 

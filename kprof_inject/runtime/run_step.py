@@ -24,7 +24,6 @@ from kprof_inject.runtime.hook import INDUCTOR_AUTOTUNER, is_compile_worker
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launching import autotuning, launcher
 from kprof_inject.runtime.launching.capture import LaunchCapture
-from kprof_inject.runtime.launching.captured_graphs import watch_graphs
 from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
 from kprof_inject.runtime.launching.timing import LaunchTimer, watch_programs_events
@@ -51,7 +50,6 @@ def install(session: Session, report: ProcessReport) -> None:
     autotuning.mark_benchmarks()
     autotuning.report_choices(report)
     watch_programs_events()
-    watch_graphs()
     wrap_compiler(step.compile)
     at_end(report.note_end, report.note_resumed)
     at_end(functools.partial(remove_binaries, Workspace(Path(session.workspace))))
@@ -199,5 +197,4 @@ def live(session: Session, report: ProcessReport, insert: Insert) -> Iterator[Li
 def _install_once() -> None:
     launcher.wrap_loading()
     autotuning.mark_benchmarks()
-    watch_graphs()
     after_import({INDUCTOR_AUTOTUNER: autotuning.install_for_inductor})

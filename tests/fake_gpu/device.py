@@ -72,8 +72,10 @@ class FakeDevice:
     def current_stream(self) -> int:
         return self.gpu.stream()
 
-    def captured_operations(self, stream: int) -> int | None:
-        return self.gpu.captured_operations()
+    has_own_memory = True
+
+    def is_local(self, address: int) -> bool:
+        return True
 
     def hold(self, stream: int, for_ns: int) -> None:
         self.gpu.assert_outside_graph("holding a stream")
@@ -82,7 +84,7 @@ class FakeDevice:
         return self.gpu.free_bytes
 
     @contextmanager
-    def borrowed(self, size_bytes: int) -> Iterator[Buffer]:
+    def borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:
         self.gpu.free_bytes -= size_bytes
         try:
             yield self.gpu.allocate_in_host(size_bytes)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from fake_gpu.device import FakeDevice
-from fake_gpu.gpu import FakeGpu, Launch
+from fake_gpu.gpu import FakeGpu, Launch, with_elements
 from fake_gpu.kernels import scale
 from fake_runs import FakeRuns
 
@@ -22,7 +22,7 @@ from kprof_inject.analysis.causal.slopes import kernel_slopes
 from kprof_inject.analysis.evaluation.executions import evaluated
 from kprof_inject.pipeline.delays import CausalChoice, prepare
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
-from kprof_inject.runtime.launching import kernel_experiment, saved_memory, subject
+from kprof_inject.runtime.launching import kernel_experiment, memory_copies, subject
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, parse_launches
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.workspace import Workspace
@@ -79,7 +79,7 @@ def test_a_build_that_computes_something_else_is_left_out(runs: FakeRuns, monkey
     def disturbed(gpu: FakeGpu, launch: Launch) -> None:
         run_launch(gpu, launch)
         if any(before == "tt.load" and cycles > 500 for before, cycles in launch.kernel.delays):
-            launch.arguments[1][0] += 1
+            with_elements(launch.arguments[1])[0] += 1
 
     monkeypatch.setattr(FakeGpu, "_run", disturbed)
     with runs.delaying(seconds=0.3) as run:
@@ -139,7 +139,7 @@ def test_the_assembler_s_version_and_the_source_s_folder_make_no_other_kernel(
 
 def test_what_cannot_be_launched_again_takes_turns(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def raw(*_: object) -> None:
-        raise saved_memory.NotReplayable("1 of its arguments are raw pointers")
+        raise memory_copies.NotReplayable("1 of its arguments are raw pointers")
 
     monkeypatch.setattr("kprof_inject.runtime.launching.again.memory_of", raw)
     with runs.delaying() as run:
@@ -168,7 +168,7 @@ def test_too_few_launches_say_nothing(runs: FakeRuns) -> None:
 def test_other_work_and_other_threads_take_no_turn(runs: FakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "kprof_inject.runtime.launching.again.memory_of",
-        lambda *_: (_ for _ in ()).throw(saved_memory.NotReplayable("no")),
+        lambda *_: (_ for _ in ()).throw(memory_copies.NotReplayable("no")),
     )
     with runs.delaying() as run:
         for _ in range(30):

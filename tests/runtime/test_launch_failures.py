@@ -23,9 +23,9 @@ from kprof_inject.runtime.recording import PlannedKernel
 
 LAUNCH_BYTES = 16 * (8192 + 128)
 NO_SPACE = "the disk failed: No space left on device"
-# Without ``unaffected_by_graphs`` there would be no clean build to fall back on. Two are asked of graphs that torch
-# captures, and are in test_replays.py, and two of experiments.
-NOT_HERE = {"unaffected_by_graphs", "captured_operations", "current_stream", "counted", "sm_clock_hz"}
+# Without ``unaffected_by_graphs`` there would be no clean build to fall back on. ``has_own_memory`` is a constant, and
+# the others are asked of experiments.
+NOT_HERE = {"unaffected_by_graphs", "has_own_memory", "current_stream", "counted", "sm_clock_hz"}
 OF_DEVICE = sorted(name for name in vars(Device) if not name.startswith("_") and name not in NOT_HERE)
 X = torch.arange(1, 17, dtype=torch.float32)
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import types
+import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import triton
 from fake_gpu.device import FakeDevice
-from fake_gpu.gpu import FakeGpu, Graph
+from fake_gpu.gpu import FakeGpu
 from fake_gpu.kernels import cycles_of, power, scale
 from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.launching import timing
-from kprof_inject.runtime.launching.captured_graphs import graphs
 from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
 from kprof_inject.timeline.trust import judge
 
@@ -117,7 +118,7 @@ def test_memory_that_the_device_has_no_room_to_save_is_left_alone(fake_runs: Fak
     with fake_runs.here(replays=FIVE) as run:
         run.gpu.free_bytes = 100
         run.launch(1)
-    assert refusal(run) == "its arguments refer to 128 bytes, but the device has only 100 bytes free to save them"
+    assert refusal(run) == "its arguments refer to 128 bytes, but the device has only 100 bytes free to copy them"
 
 
 def test_a_raw_pointer_does_not_say_how_much_lies_behind_it(fake_runs: FakeRuns) -> None:
@@ -160,89 +161,83 @@ def test_what_ends_a_replay_puts_memory_back(fake_runs: FakeRuns) -> None:
     assert kernel_of(run).not_replayed == "it was interrupted"
 
 
-class TorchsGraph:
-    """torch's class of graphs, over the fake GPU's."""
+def test_the_programs_memory_is_only_read(fake_runs: FakeRuns) -> None:
+    """Other threads and streams may use it meanwhile."""
+    x, written_to = torch.full((16,), 2.0), []
 
-    def __init__(self, gpu: FakeGpu) -> None:
-        self._gpu = gpu
-        self._capturing = ExitStack()
-        self._graph: Graph
+    def square(grid: tuple[int, int, int], source: torch.Tensor, out: torch.Tensor, n: int) -> int:
+        written_to.append(out.data_ptr())
+        out[:16] = source[:16] ** n
+        return cycles_of(n)
 
-    def capture_begin(self) -> None:
-        self._graph = self._capturing.enter_context(self._gpu.captured())
-
-    def capture_end(self) -> None:
-        self._capturing.close()
-
-    def replay(self) -> None:
-        self._graph.replay()
-
-
-@pytest.fixture
-def graph_class() -> type[TorchsGraph]:
-    made = type("Watched", (TorchsGraph,), {})
-    graphs.watch(SimpleNamespace(CUDAGraph=made))  # type: ignore[arg-type]
-    return made
-
-
-def test_what_a_graph_begins_with_is_measured_when_it_first_runs(
-    fake_runs: FakeRuns, graph_class: type[TorchsGraph]
-) -> None:
-    x, out = torch.ones(16), torch.zeros(16)
     with fake_runs.here(replays=FIVE) as run:
-        run.gpu.host_kernels = {**run.gpu.host_kernels, "scale": scale_at_addresses}
-        scale.warmup(x, out, 3, grid=(16,))._init_handles()
-        before = len(run.gpu.ran)
-        graph = graph_class(run.gpu)
-        graph.capture_begin()
-        scale[(16,)](x, x, 3)
-        graph.capture_end()
-        assert len(run.gpu.ran) == before
-        x.fill_(2)
-        graph.replay()
+        run.gpu.host_kernels = {**run.gpu.host_kernels, "power": square}
+        power[(16,)](x, x, 2)
         run.gpu.wait()
-        assert x.tolist() == [6.0] * 16
-        ran = len(run.gpu.ran)
-        graph.replay()
-        assert len(run.gpu.ran) == ran + 1, "the second time is the program's own"
     assert replays(run) == 5
+    assert written_to.index(x.data_ptr()) == len(written_to) - 1, "only the program's own launch writes there"
+    assert x.tolist() == [4.0] * 16
 
 
-def test_behind_work_of_others_in_a_graph_nothing_is_known_of_its_memory(
-    fake_runs: FakeRuns, graph_class: type[TorchsGraph]
-) -> None:
+def test_scratch_memory_is_not_the_programs(fake_runs: FakeRuns) -> None:
+    calls = []
+
+    def allocate(size: int, alignment: int, stream: int | None) -> Any:
+        calls.append(size)
+        return torch.zeros(size)
+
+    x = torch.ones(16)
+    with fake_runs.here(replays=FIVE) as run:
+        triton.set_allocator(allocate)
+        kernel = scale.warmup(x, x, 3, grid=(16,))
+        kernel._init_handles()
+        kernel._run._first.launch.global_scratch_size = 4
+        scale[(16,)](x, x, 3)
+        scale[(16,)](x, x, 3)
+    assert replays(run) == 5
+    assert calls == [64, 64], "once for each launch of the program's"
+
+
+WAYS_OUT = {
+    "measured": {},
+    "refused": {"free_bytes": lambda _: 100},
+    "copying fails": {"copy": lambda *_: fail()},
+    "no memory": {"borrowed": lambda *_: fail()},
+    "marking fails": {"timing_mark": lambda *_: fail()},
+}
+
+
+def fail() -> None:
+    raise RuntimeError("a fault")
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_nothing_keeps_the_programs_tensors(fake_runs: FakeRuns, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Inductor's graph trees find out by counting references what of their pool may be used again."""
+    for name, stand_in in WAYS_OUT[way].items():
+        monkeypatch.setattr(FakeDevice, name, stand_in)
+    with fake_runs.here(replays=FIVE) as run:
+        scale.warmup(torch.ones(16), torch.ones(16), 3, grid=(16,))._init_handles()
+        gc.collect()
+        gc.disable()
+        try:
+            x, out = torch.ones(16), torch.zeros(16)
+            kept = [weakref.ref(x), weakref.ref(out)]
+            scale[(16,)](x, out, 3)
+            run.gpu.wait()
+            run.gpu.ran.clear()
+            del x, out
+            assert [one() for one in kept] == [None, None]
+        finally:
+            gc.enable()
+
+
+def test_one_in_a_graph_alone_is_not_launched_again(fake_runs: FakeRuns) -> None:
     x = torch.ones(16)
     with fake_runs.here(replays=FIVE) as run:
         scale.warmup(x, x, 3, grid=(16,))._init_handles()
-        graph = graph_class(run.gpu)
-        graph.capture_begin()
-        graph._graph.work.append(lambda: None)
-        scale[(16,)](x, x, 3)
-        graph.capture_end()
+        with run.gpu.captured() as graph:
+            scale[(16,)](x, x, 3)
         graph.replay()
-    assert refusal(run) == "it was launched only in CUDA graphs, after other work; launch it once outside a graph"
-
-
-@pytest.mark.parametrize("name", ["captured_operations", "current_stream", "borrowed", "copy", "digest", "free_bytes"])
-def test_a_fault_of_ours_in_a_graph_never_reaches_the_program(
-    fake_runs: FakeRuns, graph_class: type[TorchsGraph], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    x, calls = torch.ones(16), []
-
-    def fail(*_: object, **__: object) -> None:
-        calls.append(name)
-        raise ValueError("a fault")
-
-    with fake_runs.here(replays=FIVE) as run:
-        run.gpu.host_kernels = {**run.gpu.host_kernels, "scale": scale_at_addresses}
-        scale.warmup(x, x, 3, grid=(16,))._init_handles()
-        monkeypatch.setattr(FakeDevice, name, fail)
-        graph = graph_class(run.gpu)
-        graph.capture_begin()
-        scale[(16,)](x, x, 3)
-        graph.capture_end()
-        graph.replay()
-        run.gpu.wait()
-    assert calls
-    assert x.tolist() == [3.0] * 16
-    assert "a fault" in refusal(run)
+        assert run.ran() == [("scale", True)]
+    assert refusal(run) == "it was launched only in CUDA graphs; launch it once outside a graph"

@@ -129,7 +129,7 @@ def test_when_enough_is_timed_the_launcher_is_the_kernels_own_again() -> None:
     kernel._run = timing.TimingLauncher(kernel, timer)
     launches = 0
     while kernel._run is not own:
-        kernel._run(1, 1, 1, 0, launches)
+        kernel._run(1, 1, 1, 0, None, None, None, None, None, launches)
         launches += 1
-    assert kernel.launched == [(1, 1, 1, 0, number) for number in range(launches)]
+    assert kernel.launched == [(1, 1, 1, 0, None, None, None, None, None, number) for number in range(launches)]
     assert len(timer.times_ns()) == 50

@@ -12,8 +12,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,6 @@ from typing import Any
 from kprof_inject.runtime.devices.device import NoDeviceMemory
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
-_CAPTURE_ACTIVE = 1  # CU_STREAM_CAPTURE_STATUS_ACTIVE
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _BLOCKING_WITHOUT_TIME = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
@@ -29,6 +29,9 @@ _WITH_TIME = 0  # CU_EVENT_DEFAULT
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _GREATEST_PRIORITY = -1000  # the driver takes the nearest that it has
 _SIZE_UNIT_BYTES = 1 << 16
+# Of the attributes of a pointer, what tells the device's own memory from the host's, other devices' and managed memory.
+_MEMORY_TYPE, _IS_MANAGED, _DEVICE_ORDINAL = 2, 8, 9  # CU_POINTER_ATTRIBUTE_*
+_DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 
 
 @functools.cache
@@ -103,23 +106,6 @@ class Driver:
         finally:
             self.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
-    def captured_operations(self, stream: int) -> int | None:
-        """How many nodes the graph has by now that ``stream`` is captured into; None if it is not."""
-        status, graph, nodes = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t()
-        self.call(
-            "cuStreamGetCaptureInfo_v2",
-            ctypes.c_void_p(stream),
-            ctypes.byref(status),
-            None,
-            ctypes.byref(graph),
-            None,
-            None,
-        )
-        if status.value != _CAPTURE_ACTIVE:
-            return None
-        self.call("cuGraphGetNodes", graph, None, ctypes.byref(nodes))
-        return nodes.value
-
     def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.functions, name)(*arguments)
         if status == _OUT_OF_MEMORY:
@@ -183,9 +169,10 @@ class CudaEvent:
         self._driver.call("cuEventElapsedTime", ctypes.byref(result), self._handle, end._handle)
         return result.value
 
-    def __del__(self) -> None:
-        # What a device that failed says to this does not matter.
-        self._driver.functions.cuEventDestroy_v2(self._handle)
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # What a device that failed says to this does not matter, and the end of the process frees all.
+        if not is_finalizing():
+            self._driver.functions.cuEventDestroy_v2(self._handle)
 
 
 @dataclass(slots=True)
@@ -216,8 +203,36 @@ class CudaBuffer:
         self._free.append(self._chunk)
 
 
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Memory that is given back by who lent it."""
+
+    address: int
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+class _PoolProperties(ctypes.Structure):
+    """CUmemPoolProps."""
+
+    _fields_ = (
+        ("allocation_type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location_type", ctypes.c_int),
+        ("location", ctypes.c_int),
+        ("reserved", ctypes.c_ubyte * 72),
+    )
+
+    @classmethod
+    def of_device(cls, device: int) -> _PoolProperties:
+        # CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_HANDLE_TYPE_NONE, CU_MEM_LOCATION_TYPE_DEVICE
+        return cls(1, 0, 1, device)
+
+
 class CudaMemory:
-    """Keeps what it once took: to give memory back, the driver waits for the device.
+    """Keeps what it once took: to give memory back, the driver waits for the device. What is only borrowed comes from a
+    pool of our own, in the order of a stream: nothing but that stream waits for it.
 
     What work on a stream has left is used again on that stream alone, where it is behind that work. What was fetched is
     zero again: it goes to a launch without a word on the program's stream."""
@@ -227,6 +242,7 @@ class CudaMemory:
         self._free: defaultdict[tuple[int, int], list[_Chunk]] = defaultdict(list)
         self._staging = (ctypes.c_void_p(), 0)
         self._streams: dict[tuple[int, int], ctypes.c_void_p] = {}
+        self._pools: dict[int, ctypes.c_void_p] = {}
 
     def zeros(self, size_bytes: int, device: int, stream: int) -> CudaBuffer:
         free = self._free[device, stream]
@@ -246,13 +262,33 @@ class CudaMemory:
         return CudaBuffer(chunk, [])
 
     @contextmanager
-    def borrowed(self, size_bytes: int, device: int) -> Iterator[CudaBuffer]:
-        """Memory that the driver has back at the end: zero once, now, for work on any stream."""
-        buffer = self.zeros_now(size_bytes, device)
+    def borrowed(self, size_bytes: int, device: int, stream: int) -> Iterator[Borrowed]:
+        """Memory, zero at first, for work on one stream. The driver has it back at the end, which waits for that
+        stream."""
+        pool, on, address = self._pool(device), ctypes.c_void_p(stream), ctypes.c_uint64()
+        self._driver.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size_bytes), pool, on)
         try:
-            yield buffer
+            self._zero(address.value, size_bytes, on)
+            yield Borrowed(address.value)
         finally:
-            self._driver.call("cuMemFree_v2", ctypes.c_uint64(buffer.data_ptr()))
+            self._driver.call("cuMemFreeAsync", address, on)
+            self._driver.call("cuStreamSynchronize", on)
+            self._driver.call("cuMemPoolTrimTo", pool, ctypes.c_size_t(0))
+
+    def _pool(self, device: int) -> ctypes.c_void_p:
+        if device not in self._pools:
+            pool, properties = ctypes.c_void_p(), _PoolProperties.of_device(device)
+            with relaxed_capture():  # another thread may be capturing
+                self._driver.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(properties))
+            self._pools[device] = pool
+        return self._pools[device]
+
+    def is_local(self, address: int, device: int) -> bool:
+        """True if this is memory of the device, which neither the host nor another device has a share in."""
+        kind, is_managed, ordinal = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_int()
+        for value, attribute in ((kind, _MEMORY_TYPE), (is_managed, _IS_MANAGED), (ordinal, _DEVICE_ORDINAL)):
+            self._driver.call("cuPointerGetAttribute", ctypes.byref(value), attribute, ctypes.c_uint64(address))
+        return kind.value == _DEVICE_MEMORY and not is_managed.value and ordinal.value == device
 
     def free_bytes(self) -> int:
         """Of the current device."""

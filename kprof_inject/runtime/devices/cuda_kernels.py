@@ -133,7 +133,7 @@ class CudaKernels:
     def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
         """The sum over all bytes of what each gives with its place, mixed as splitmix64 mixes (Steele, Lea, Flood:
         "Fast splittable pseudorandom number generators", 2014)."""
-        with self._memory.borrowed(_WORD_BYTES, device) as word:
+        with self._memory.borrowed(_WORD_BYTES, device, stream) as word:
             arguments = (ctypes.c_uint64(address), ctypes.c_uint64(size_bytes), ctypes.c_uint64(word.data_ptr()))
             function = self._function(device, b"digest")
             self._launch(function, ctypes.c_void_p(stream), *arguments, ctas=_DIGEST_CTAS, threads=_DIGEST_THREADS)
@@ -155,7 +155,7 @@ class CudaKernels:
         self._driver.call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
         try:
             self._driver.call("cuModuleGetFunction", ctypes.byref(function), module, _only_kernel(ptx))
-            with self._memory.borrowed(words * _WORD_BYTES, device) as buffer:
+            with self._memory.borrowed(words * _WORD_BYTES, device, stream) as buffer:
                 address = ctypes.c_uint64(buffer.data_ptr())
                 self._launch(function, ctypes.c_void_p(stream), address, threads=_WARP_THREADS)
                 return self._words_at(address, words, stream)

@@ -52,8 +52,12 @@ class Device(Protocol):
 
     def current_stream(self) -> int: ...
 
-    def captured_operations(self, stream: int) -> int | None:
-        """How many operations the graph has by now that the program is recording ``stream`` into; None if unknown."""
+    @property
+    def has_own_memory(self) -> bool:
+        """True if its memory and events are none of torch's: a program does not see them in its own accounts."""
+
+    def is_local(self, address: int) -> bool:
+        """True if this is memory of the current device, which neither the host nor another device has a share in."""
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
         """Zeroed memory for work on ``stream``. Raises ``NoDeviceMemory``."""
@@ -73,9 +77,9 @@ class Device(Protocol):
     def free_bytes(self) -> int:
         """How much memory the device has left."""
 
-    def borrowed(self, size_bytes: int) -> AbstractContextManager[Buffer]:
-        """Memory, zero at first, that the device has back at the end of the context. All work on it must have ended
-        then. Raises ``NoDeviceMemory``."""
+    def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
+        """Memory, zero at first, for work on ``stream``. The device has it back at the end of the context, which waits
+        for that stream. Raises ``NoDeviceMemory`` when it is entered."""
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
         """Copy between two addresses, in the order of ``stream``."""

@@ -48,8 +48,10 @@ class TorchDevice:
     def current_stream(self) -> int:
         return int(torch.cuda.current_stream().cuda_stream)
 
-    def captured_operations(self, stream: int) -> int | None:
-        return None
+    has_own_memory = False
+
+    def is_local(self, address: int) -> bool:
+        return True
 
     def zeros(self, size_bytes: int, stream: int) -> Buffer:
         # Of a CTA that never ran, or a warp that never recorded, nothing is written.
@@ -84,9 +86,16 @@ class TorchDevice:
         return int(torch.cuda.mem_get_info()[0])
 
     @contextmanager
-    def borrowed(self, size_bytes: int) -> Iterator[Buffer]:
-        with _telling_of_memory():
-            yield torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
+    def _borrowed(self, size_bytes: int, stream: int) -> Iterator[Buffer]:
+        with _on(stream), _telling_of_memory():
+            buffer = torch.zeros(size_bytes, dtype=torch.uint8, device="cuda")
+        try:
+            yield buffer
+        finally:
+            self.mark(stream).synchronize()
+
+    def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
+        return self._borrowed(size_bytes, stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
         with _on(stream):
@@ -179,8 +188,10 @@ class CudaDevice(TorchDevice):
         self._memory = CudaMemory(driver)
         self._kernels = CudaKernels(driver, self._memory)
 
-    def captured_operations(self, stream: int) -> int | None:
-        return self._driver.captured_operations(stream)
+    has_own_memory = True
+
+    def is_local(self, address: int) -> bool:
+        return self._memory.is_local(address, self.current())
 
     def zeros(self, size_bytes: int, stream: int) -> CudaBuffer:
         return self._memory.zeros(size_bytes, self.current(), stream)
@@ -201,10 +212,8 @@ class CudaDevice(TorchDevice):
     def free_bytes(self) -> int:
         return self._memory.free_bytes()
 
-    @contextmanager
-    def borrowed(self, size_bytes: int) -> Iterator[Buffer]:
-        with self._memory.borrowed(size_bytes, self.current()) as buffer:
-            yield buffer
+    def borrowed(self, size_bytes: int, stream: int) -> AbstractContextManager[Buffer]:
+        return self._memory.borrowed(size_bytes, self.current(), stream)
 
     def copy(self, to: int, source: int, size_bytes: int, stream: int) -> None:
         self._memory.copy(to, source, size_bytes, stream)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from kprof_inject.runtime.launching.arguments import NOT_THE_KERNELS
 from kprof_inject.runtime.launching.launch_buffers import Grid
-from kprof_inject.runtime.launching.saved_memory import MemoryRange, memory_of, without_tensors
+from kprof_inject.runtime.launching.memory_copies import MemoryCopies, MemoryRange, memory_of, relocated
 
 # Triton's launchers take what a profiler's hooks are called with, and the hooks: no profiler is to see these launches.
 _HOOKS = (None,) * NOT_THE_KERNELS
-
-_Kind = TypeVar("_Kind", bound="Again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,8 @@ class Launchable:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """``arguments`` are the kernel's own, ``memory`` is what they lead to."""
+    """``arguments`` are the kernel's own, with addresses in the place of tensors: nothing here keeps memory of the
+    program's. ``memory`` is what they lead to."""
 
     grid: Grid
     stream: int
@@ -39,12 +38,12 @@ class Again:
         """``signature`` has the types of the kernel's arguments; ``arguments`` are all that a launcher takes behind the
         metadata. Raises ``NotReplayable``."""
         own = arguments[NOT_THE_KERNELS:]
-        return Again(grid, stream, own, memory_of(own, signature))
+        return Again(grid, stream, relocated(own, lambda address: address), memory_of(own, signature))
 
-    def without_tensors(self: _Kind) -> _Kind:
-        """For later: it keeps no memory of the program's. The memory must still be there when it is launched."""
-        return replace(self, arguments=tuple(map(without_tensors, self.arguments)))
+    def on(self, copies: MemoryCopies) -> Self:
+        """The same launch, whose arguments lead to copies of its memory."""
+        return replace(self, arguments=relocated(self.arguments, copies.moved))
 
     def launch(self, kernel: Any) -> None:
-        """Launch what Triton compiled, and loaded; or a ``Launchable``."""
+        """Launch what Triton compiled, and loaded; or a ``Launchable``. This thread must lend it scratch memory."""
         kernel.run(*self.grid, self.stream, kernel.function, kernel.packed_metadata, *_HOOKS, *self.arguments)

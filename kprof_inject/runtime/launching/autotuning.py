@@ -11,6 +11,7 @@ from typing import Any
 from triton.runtime.autotuner import Autotuner
 
 from kprof_inject.runtime.process_report import ProcessReport
+from kprof_inject.runtime.stack_room import ONE_FRAME
 
 
 class _Depth(threading.local):
@@ -37,7 +38,8 @@ def report_choices(report: ProcessReport) -> None:
     @functools.wraps(run)
     def run_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         known = len(tuner.cache)
-        result = run(tuner, *args, **kwargs)
+        with ONE_FRAME:
+            result = run(tuner, *args, **kwargs)
         if len(tuner.cache) != known:
             with report.guard("noting an autotuner's choice"):
                 key, config = list(tuner.cache.items())[-1]
@@ -57,7 +59,8 @@ def install_for_inductor(module: Any) -> None:
     @functools.wraps(run)
     def run_or_benchmark(*args: Any, **kwargs: Any) -> Any:
         # So are the templates of max-autotune compared.
-        return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
+        with ONE_FRAME:
+            return (benchmark if kwargs.get("benchmark_run") else run)(*args, **kwargs)
 
     tuner.run = run_or_benchmark
     benchmarkers = sys.modules.get("torch._inductor.runtime.benchmarking")
@@ -73,7 +76,8 @@ def report_inductors_choices(module: Any, report: ProcessReport) -> None:
 
     @functools.wraps(tune)
     def tune_and_note(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-        result = tune(tuner, *args, **kwargs)
+        with ONE_FRAME:
+            result = tune(tuner, *args, **kwargs)
         with report.guard("noting an autotuner's choice"):
             report.add_choice(str(tuner.fn.__name__), "its first arguments", str(tuner.launchers[0].config))
         return result
@@ -88,7 +92,8 @@ def benchmarking(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         _depth.value += 1
         try:
-            return function(*args, **kwargs)
+            with ONE_FRAME:
+                return function(*args, **kwargs)
         finally:
             _depth.value -= 1
 

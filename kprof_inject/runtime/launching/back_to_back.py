@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.runtime.devices.device import Device, Event
-from kprof_inject.runtime.launching.saved_memory import SavedMemory
+from kprof_inject.runtime.launching.memory_copies import MemoryCopies
 
 # A time of single launches has what the device does between two events in it, some microseconds: of launches back to
 # back, each has its share alone.
@@ -29,19 +29,19 @@ Marks = tuple[Event, Event]
 
 @dataclass(slots=True)
 class BackToBack:
-    """``launches`` of each kind follow each other without a pause; with ``restores`` the kernel's memory is put back
-    before."""
+    """``launches`` of each kind follow each other without a pause; with ``restores`` the copies of the
+    kernel's memory are made anew before."""
 
     device: Device
     stream: int
-    memory: SavedMemory
+    memory: MemoryCopies
     launches: int = 1
     restores: bool = True
     _queue_ns: int = 0
 
     def marked(self, launch: Callable[[], None]) -> Marks:
         if self.restores:
-            self.memory.restore(self.stream)
+            self.memory.refresh(self.stream)
         start = self.device.timing_mark(self.stream)
         for _ in range(self.launches):
             launch()
@@ -64,7 +64,7 @@ class BackToBack:
         return [1e6 * start.elapsed_time(end) / self.launches for start, end in marks]
 
     def follow_each_other(self, launch_ns: float) -> None:
-        """From now on, launches of so long follow each other without the memory put back."""
+        """From now on, launches of so long follow each other without copies made anew."""
         self.restores = False
         self.launches = min(max(math.ceil(_LEAST_BATCH_NS / max(launch_ns, 1.0)), 1), _MOST_IN_BATCH)
 

@@ -7,6 +7,7 @@ from typing import Any
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.kernel_experiment import KernelExperiment
 from kprof_inject.runtime.launching.timing import StandInLauncher
+from kprof_inject.runtime.stack_room import COMPILING
 
 
 class DelayingLauncher(StandInLauncher):
@@ -26,11 +27,12 @@ class DelayingLauncher(StandInLauncher):
                 return self._launch(*grid, stream, function, metadata, *args)
             return build.run(*grid, stream, build.function, build.packed_metadata, *args)
 
-        kernel = self._kernel()
-        if self._experiment.is_over or kernel is None:
-            self._step_aside()
-        elif not is_benchmarking() and grid_x * grid_y * grid_z:
-            turn = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
-            if turn is not None:
-                return turn.launch(stream, launch)
-        return launch(None)
+        with COMPILING:
+            kernel = self._kernel()
+            if self._experiment.is_over or kernel is None:
+                self._step_aside()
+            elif not is_benchmarking() and grid_x * grid_y * grid_z:
+                turn = self._experiment.before_launch(kernel, self._launch, grid, stream, args)
+                if turn is not None:
+                    return turn.launch(stream, launch)
+            return launch(None)

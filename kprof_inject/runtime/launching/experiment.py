@@ -1,7 +1,8 @@
 """Times a kernel with delays against the same kernel without, launch by launch in turn.
 
 Each timed launch with a delay stands between two without, and is compared with these: what drifts (the clock, above
-all) is in all three. All is done at one launch of the program's, from the memory that the kernel began with there.
+all) is in all three. All is done at one launch of the program's, on copies of the memory that the kernel begins with
+there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from kprof_inject.capture.experiments import DelaysRecord
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching.again import Again
 from kprof_inject.runtime.launching.back_to_back import BackToBack, is_same_work
-from kprof_inject.runtime.launching.saved_memory import saved
+from kprof_inject.runtime.launching.memory_copies import copies_of
+from kprof_inject.runtime.launching.profile_allocator import own_scratch
 from kprof_inject.runtime.launching.turns import Pairs, are_precise, rounds
 from kprof_inject.runtime.launching.watchdog import Watchdog
 
@@ -70,10 +72,14 @@ class Replayed:
     _clean_ns: float = 0.0
 
     def run(self, seconds: float) -> Timed:
-        """For at most so long; the kernel's memory is as it was when this returns. Raises ``NotReplayable``, and what a
-        launch raises."""
+        """For at most so long, on copies of the kernel's memory. Raises ``NotReplayable``, and what a launch raises."""
         begun = time.monotonic()
-        with self.device.unaffected_by_graphs(), saved(self.device, self.again.memory, self.again.stream) as memory:
+        with (
+            self.device.unaffected_by_graphs(),
+            copies_of(self.device, self.again.memory, self.again.stream) as memory,
+            own_scratch(self.device),
+        ):
+            self.again = self.again.on(memory)
             timed = BackToBack(self.device, self.again.stream, memory)
             refusals = self._warm_up(timed)
             there = [place for place, one in enumerate(self.delayed) if one is not None and place not in refusals]
@@ -145,7 +151,7 @@ class Replayed:
         return ns, timed.memory.digest(self.again.stream)
 
     def _may_follow(self, timed: BackToBack, left: tuple[int, ...] | None) -> bool:
-        """Whether a launch does the same without its memory put back. What waits for memory to change is not tried."""
+        """Whether a launch does the same without fresh copies. What waits for memory to change is not tried."""
         relaunch = self.plan.scopes.relaunch
         if relaunch is None or relaunch.waits:
             return False

@@ -27,8 +27,8 @@ from kprof_inject.runtime.launching.arguments import ArgumentKinds
 from kprof_inject.runtime.launching.experiment import Replayed, Timed
 from kprof_inject.runtime.launching.launch_buffers import Grid
 from kprof_inject.runtime.launching.launches import parse_launches
+from kprof_inject.runtime.launching.memory_copies import NotReplayable
 from kprof_inject.runtime.launching.own_launches import OwnLaunches
-from kprof_inject.runtime.launching.saved_memory import NotReplayable
 from kprof_inject.runtime.launching.subject import NoExperiment, Subject
 from kprof_inject.runtime.launching.watchdog import Watchdog
 from kprof_inject.runtime.process_events import is_of_signal_handler

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -19,13 +20,14 @@ from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.launching.launch_buffers import Destination, Grid, RecordingBuild
 from kprof_inject.runtime.launching.profile_allocator import launching
 from kprof_inject.runtime.launching.replayed_kernels import KernelReplays
-from kprof_inject.runtime.launching.timing import LaunchTimer
+from kprof_inject.runtime.launching.timing import LaunchTimer, has_exit_hook
 from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.stack_room import COMPILING, FRAMES_OF_COMPILER, FRAMES_OF_LAUNCHER
 
 Load = Callable[[], None]
 
 _lock = threading.RLock()  # a forked child has one of its own
-_around: WeakKeyDictionary[Any, Callable[[Load], None]] = WeakKeyDictionary()
+_around: WeakKeyDictionary[Any, Callable[[Any, Load], None]] = WeakKeyDictionary()
 
 
 def wrap_loading() -> None:
@@ -45,7 +47,8 @@ def wrap_loading() -> None:
             around = _around.get(kernel)
             if around is None:
                 return
-            around(functools.partial(original, kernel))
+            with COMPILING:
+                around(kernel, functools.partial(original, kernel))
             _around.pop(kernel, None)
 
     CompiledKernel._init_handles = load
@@ -59,8 +62,9 @@ def _begin_in_child() -> None:
 os.register_at_fork(after_in_child=_begin_in_child)
 
 
-def around_load(kernel: Any, call: Callable[[Load], None]) -> None:
-    """Have ``call(load)`` called instead of ``load()`` when this kernel is loaded."""
+def around_load(kernel: Any, call: Callable[[Any, Load], None]) -> None:
+    """Have ``call(kernel, load)`` called instead of ``load()`` when this kernel is loaded. ``call`` must not hold the
+    kernel: one that is never launched goes when the program drops it."""
     _around[kernel] = call
 
 
@@ -114,8 +118,25 @@ class CapturingLauncher:
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
     ) -> Any:
         grid = (grid_x, grid_y, grid_z)
+        try:
+            return self._pass_on(grid, stream, function, metadata, *args)
+        except RecursionError:
+            # Without a hook behind it, a launch that was made raises no such error.
+            if has_exit_hook(*args):
+                raise
+        # In this frame: another one could not set the limit back.
+        limit = sys.getrecursionlimit()
+        try:
+            sys.setrecursionlimit(limit + FRAMES_OF_COMPILER)
+            clean = self._builds.clean()
+            sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
+            return clean.run(*grid, stream, clean.function, clean.packed_metadata, *args)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def _pass_on(self, grid: Grid, stream: int, function: Any, metadata: Any, *args: Any) -> Any:
         profile_allocator.install()
-        if not grid_x * grid_y * grid_z:
+        if not grid[0] * grid[1] * grid[2]:
             return self._first.launch(*grid, stream, function, metadata, *args)
         chosen = None if self._given_up or is_benchmarking() else self._choose(grid, stream, args)
         if chosen is None:
@@ -131,10 +152,12 @@ class CapturingLauncher:
         try:
             launching.buffer = destination.buffer
             timer = self._capture.timer(build.variant)
-            if timer.is_done:
-                result = build.launch(*grid, stream, function, metadata, *args)
-            else:
-                result = timer.launch(stream, lambda: build.launch(*grid, stream, function, metadata, *args))
+            start = None if timer.is_done else timer.begin(stream)
+            result = build.launch(*grid, stream, function, metadata, *args)
+        except RecursionError:
+            destination.failed()
+            self._capture.pass_over(build, number)
+            raise
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -147,7 +170,11 @@ class CapturingLauncher:
         finally:
             launching.buffer = outer
         try:
+            if start is not None:
+                timer.end(start, stream)
             destination.launched()
+        except RecursionError:
+            pass  # made, and lost to the capture, which counts it
         except Exception as error:
             if is_of_signal_handler(error):
                 raise
@@ -166,6 +193,9 @@ class CapturingLauncher:
             return None
         try:
             return *self._begin(grid, stream, number, args[NOT_THE_KERNELS:]), number
+        except RecursionError:
+            self._capture.pass_over(self._first, number)
+            raise
         except Exception as error:
             if is_of_signal_handler(error):
                 raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -24,7 +23,7 @@ from kprof_inject.runtime.launching.experiment import (
 )
 from kprof_inject.runtime.launching.turns import Pairs, are_precise, rounds
 from kprof_inject.runtime.launching.watchdog import Watchdog
-from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.process_events import Guarded
 
 GiveUp = Callable[[str], None]
 """Is told why there is no more to be found out."""
@@ -110,14 +109,8 @@ class OwnLaunches:
         return Timed(self.pairs, self.clocks, 1, time.monotonic() - self._begun_s, self._ended or "program")
 
 
-@contextmanager
-def _giving_up(give_up: GiveUp) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if is_of_signal_handler(error):
-            raise
-        give_up(f"that failed: {first_line(error)}")
+def _giving_up(give_up: GiveUp) -> Guarded:
+    return Guarded(lambda error: give_up(f"that failed: {first_line(error)}"))
 
 
 def _ns(start: Event, end: Event) -> float:

@@ -1,4 +1,5 @@
-"""Gives Triton the buffer of the launch that a thread is making."""
+"""Gives Triton the memory that a launch needs besides its arguments: the profile buffer of each launch with records,
+and scratch memory for launches of ours, which the program's own allocator must not hear of."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 from triton.runtime import _allocation
 
-from kprof_inject.runtime.devices.device import Buffer
+from kprof_inject.runtime.devices.device import Buffer, Device
 
 
 class _OfThisThread(threading.local):
@@ -38,3 +39,21 @@ def writing_to(buffer: Buffer) -> Iterator[None]:
         yield
     finally:
         launching.buffer = outer
+
+
+@contextmanager
+def own_scratch(device: Device) -> Iterator[None]:
+    """Launches in this context take scratch memory of ours (tensor descriptors made on the device need it), instead of
+    calling ``triton.set_allocator``'s function. They follow each other on one stream, so that one buffer will do."""
+    buffers: dict[int, Buffer] = {}
+
+    def allocate(size: int, alignment: int, stream: int | None) -> Buffer:
+        if size not in buffers:
+            buffers[size] = device.zeros(size, stream or 0)
+        return buffers[size]
+
+    before = _allocation._allocator.set(allocate)
+    try:
+        yield
+    finally:
+        _allocation._allocator.reset(before)

@@ -1,7 +1,10 @@
-"""Launches a kernel again to time it, without records and with them in turn, from the memory that it began with.
+"""Launches a kernel again to time it, without records and with them in turn, each from the memory that it began with.
 
 Of a kernel that a program launches once, single launches tell nothing. Here both sides run in one process, one right
 after the other, so that what drifts between processes, and from second to second, is in neither.
+
+The program must not notice. So these launches work on copies of its memory, in memory that the driver lends us; they
+take no scratch memory from its allocator, keep none of its tensors, and wait for no stream but the launch's own.
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ from kprof_inject.runtime.launching.again import Again, Launchable
 from kprof_inject.runtime.launching.back_to_back import BackToBack, is_same_work
 from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
 from kprof_inject.runtime.launching.launches import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
-from kprof_inject.runtime.launching.saved_memory import NotReplayable, SavedMemory, saved
+from kprof_inject.runtime.launching.memory_copies import MemoryCopies, NotReplayable, copies_of
 from kprof_inject.runtime.launching.timing import TIMES_ITSELF, programs_events
 
-_MOST_TIMES = 100
-_LEAST_TIMES = 5
+_MAX_TIMES = 100
+_MIN_TIMES = 5
 """``timeline.comparison`` makes no interval of fewer."""
 
 _WARM_UP = 2
@@ -66,22 +69,25 @@ class Replays:
         self._seconds_left = PROCESS_SECONDS
 
     def measure(self, again: LaunchAgain) -> ReplayRecord:
-        """Time a launch without records and with them; its memory is as it was when this returns. Raises
-        ``NotReplayable`` if that must not be done or would take too long, and what a launch raises."""
+        """Time a launch without records and with them. Raises ``NotReplayable`` if that must not be done or would take
+        too long, and what a launch raises."""
         self._require_allowed(again.build.record.scope_table.relaunch)
         begun = time.monotonic()
         device, stream = self._device, again.stream
         try:
-            again.clean()  # compiled before anything is held or saved
+            again.clean()  # compiled before memory is taken
             with (
                 device.unaffected_by_graphs(),
-                saved(device, again.memory, stream) as memory,
-                device.borrowed(again.buffer_bytes) as buffer,
+                copies_of(device, again.memory, stream) as memory,
+                device.borrowed(again.buffer_bytes, stream) as buffer,
+                profile_allocator.own_scratch(device),
                 profile_allocator.writing_to(buffer),
             ):
-                return self._measured(_Turns(again, memory, BackToBack(device, stream, memory)))
+                now = time.monotonic()
+                deadline = now + min(KERNEL_SECONDS, self._seconds_left - (now - begun))
+                return self._measured(_Turns(again.on(memory), memory, BackToBack(device, stream, memory)), deadline)
         except NoDeviceMemory:
-            raise NotReplayable("the device has no room for its records next to the saved memory") from None
+            raise NotReplayable("the device has no room for its records next to the copied memory") from None
         finally:
             self._seconds_left -= time.monotonic() - begun
 
@@ -99,27 +105,29 @@ class Replays:
             )
         if programs_events.were_recorded:
             raise NotReplayable(f"{TIMES_ITSELF}; --replay 50 does it anyway")
+        if not self._device.has_own_memory:
+            raise NotReplayable("memory for it comes from torch here, which would count it; --replay 50 does it anyway")
         if self._seconds_left <= 0:
             raise NotReplayable(f"other kernels used up the {PROCESS_SECONDS:g} s of this process")
 
-    def _measured(self, turns: _Turns) -> ReplayRecord:
+    def _measured(self, turns: _Turns, deadline: float) -> ReplayRecord:
+        wanted = self._choice.times
         for _ in range(_WARM_UP):
-            begun = time.monotonic()
+            pair_begun = time.monotonic()
             pair = turns.pair()
-            seconds = time.monotonic() - begun
-        most, wanted = min(KERNEL_SECONDS, self._seconds_left), self._choice.times
-        if wanted is None and _LEAST_TIMES * seconds > most:
-            raise NotReplayable(
-                f"one launch without records and one with them take {seconds:.1f} s, and {most:.1f} s are left for it; "
-                f"--replay {_LEAST_TIMES} does it anyway"
-            )
+            now = time.monotonic()
+            seconds = now - pair_begun
+            if wanted is None and now + _MIN_TIMES * seconds > deadline:
+                raise NotReplayable(
+                    f"one launch without records and one with them take {seconds:.1f} s, and "
+                    f"{max(deadline - now, 0.0):.1f} s are left for it; --replay {_MIN_TIMES} does it anyway"
+                )
         if turns.may_follow_each_other(pair):
             turns.timed.follow_each_other(min(pair))
             turns.pair()
         pairs: list[tuple[float, float]] = []
-        deadline = time.monotonic() + most
-        while len(pairs) < (wanted or _MOST_TIMES):
-            if wanted is None and len(pairs) >= _LEAST_TIMES and time.monotonic() > deadline:
+        while len(pairs) < (wanted or _MAX_TIMES):
+            if wanted is None and len(pairs) >= _MIN_TIMES and time.monotonic() > deadline:
                 break
             # What comes second finds caches and clock as the first left them.
             pairs.append(turns.swapped_pair() if len(pairs) % 2 else turns.pair())
@@ -141,7 +149,7 @@ class _Turns:
     """Launches without records and with them in turn."""
 
     again: LaunchAgain
-    memory: SavedMemory
+    memory: MemoryCopies
     timed: BackToBack
 
     def pair(self) -> Pair:
@@ -156,8 +164,8 @@ class _Turns:
         return self.timed.times_ns(self.timed.queued(launches))
 
     def may_follow_each_other(self, restored: Pair) -> bool:
-        """Whether a launch does the same without its memory put back: it leaves the same bytes, and takes as long as
-        in ``restored``, a pair that had it put back. What waits for memory to change is not tried."""
+        """Whether a launch does the same without its memory copied anew: it leaves the same bytes, and takes as long as
+        in ``restored``, a pair that had it copied. What waits for memory to change is not tried."""
         relaunch = self.again.build.record.scope_table.relaunch
         if relaunch is None or relaunch.waits:
             return False

@@ -10,8 +10,8 @@ that it records one, nothing of the kind is put around its launches any more.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +19,7 @@ from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
 from kprof_inject.runtime.process_events import is_of_signal_handler
+from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 
 # The first launches load code and fill caches.
 _WARM_UP = 3
@@ -49,20 +50,23 @@ def watch_events_of(module: ModuleType) -> None:
     """Of torch's module of events. What is recorded by other means than torch's is not noticed."""
     event: Any = module.Event
     make, record = event.__new__, event.record
-    with_time: weakref.WeakSet[Any] = weakref.WeakSet()  # an event does not tell
+    # An event does not tell, so the addresses of those with time are noted. No weak references: torch does not clear
+    # those to its events when they go, and Python then ends with a segmentation fault (seen with torch 2.11).
+    with_time: set[int] = set()
 
     @functools.wraps(make)
     def make_and_note(cls: Any, enable_timing: bool = False, *args: Any, **kwargs: Any) -> Any:
-        made = make(cls, enable_timing, *args, **kwargs)
-        if enable_timing:
-            with_time.add(made)
+        with ONE_FRAME:
+            made = make(cls, enable_timing, *args, **kwargs)
+        (with_time.add if enable_timing else with_time.discard)(id(made))
         return made
 
     @functools.wraps(record)
     def record_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not programs_events.were_recorded and self in with_time and not is_benchmarking():
+        if not programs_events.were_recorded and id(self) in with_time and not is_benchmarking():
             programs_events.were_recorded = True
-        return record(self, *args, **kwargs)
+        with ONE_FRAME:
+            return record(self, *args, **kwargs)
 
     event.__new__ = staticmethod(make_and_note)
     event.record = record_and_note
@@ -84,31 +88,32 @@ class LaunchTimer:
         """True once there are samples enough: what is launched then need not go through here."""
         return self._seen >= _WARM_UP + _SAMPLES
 
-    def launch(self, stream: int, launch: Callable[[], Any]) -> Any:
-        """Make a launch, and time it if it is one to be timed."""
+    def begin(self, stream: int) -> Event | None:
+        """A launch is about to be made; the result, if there is one, is for ``end`` right after it."""
         if programs_events.were_recorded:
             self.not_timed = TIMES_ITSELF
             self._stop()
-        start = None if self._seen < _WARM_UP or self.is_done else self._begin(stream)
+        is_timed = not self.is_done and self._seen >= _WARM_UP
         self._seen += 1
-        result = launch()
-        if start is not None:
-            self._end(start, stream)
-        return result
-
-    def _begin(self, stream: int) -> Event | None:
+        if not is_timed:
+            return None
         try:
             if self._device.is_capturing():
                 return None
             self._device.hold(stream, _HOLD_NS)
             return self._device.timing_mark(stream)
+        except RecursionError:
+            raise  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
             return None
 
-    def _end(self, start: Event, stream: int) -> None:
+    def end(self, start: Event, stream: int) -> None:
+        """The launch that ``start`` was made for is queued."""
         try:
             self._events.append((start, self._device.timing_mark(stream)))
+        except RecursionError:
+            pass  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
 
@@ -142,6 +147,11 @@ class StandInLauncher:
         return getattr(self._launch, name)
 
 
+def has_exit_hook(launch_metadata: Any, enter_hook: Any, exit_hook: Any, *arguments: Any) -> bool:
+    """Return whether a profiler's hook follows a launch with these arguments, all that come after the metadata."""
+    return bool(getattr(exit_hook, "calls", exit_hook))  # Triton's chain of hooks may be empty
+
+
 class TimingLauncher(StandInLauncher):
     """Times some of the launches that it passes on, and steps aside."""
 
@@ -149,9 +159,28 @@ class TimingLauncher(StandInLauncher):
         super().__init__(kernel)
         self._timer = timer
 
-    def __call__(self, grid_x: int, grid_y: int, grid_z: int, stream: int, *args: Any) -> Any:
-        if self._timer.is_done:
-            self._step_aside()
-        elif not is_benchmarking():
-            return self._timer.launch(stream, lambda: self._launch(grid_x, grid_y, grid_z, stream, *args))
-        return self._launch(grid_x, grid_y, grid_z, stream, *args)
+    def __call__(
+        self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, metadata: Any, *args: Any
+    ) -> Any:
+        start = None
+        try:
+            if self._timer.is_done:
+                self._step_aside()
+            elif not is_benchmarking():
+                start = self._timer.begin(stream)
+            result = self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        except RecursionError:
+            # Without a hook behind it, a launch that was made raises no such error.
+            if has_exit_hook(*args):
+                raise
+        else:
+            if start is not None:
+                self._timer.end(start, stream)
+            return result
+        # In this frame: another one could not set the limit back.
+        limit = sys.getrecursionlimit()
+        try:
+            sys.setrecursionlimit(limit + FRAMES_OF_LAUNCHER)
+            return self._launch(grid_x, grid_y, grid_z, stream, function, metadata, *args)
+        finally:
+            sys.setrecursionlimit(limit)

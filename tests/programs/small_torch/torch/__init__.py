@@ -80,6 +80,7 @@ def zeros(*shape, dtype=float32):
 
 
 empty = zeros
+from_numpy = Tensor
 
 
 def zeros_like(other):
