@@ -18,11 +18,6 @@ def compare(a, b):
     return a[0] - b[0]
 
 
-@ctypes.CFUNCTYPE(None)
-def last():
-    libc.puts(b"at the process's end")
-
-
 class LaunchesLate:
     def __init__(self, x):
         self.x = x
@@ -42,20 +37,33 @@ def main():
     x = torch.randn(1 << 16, device="cuda")
     atexit.register(sort_at_exit)
     atexit.register(lambda: print("scaled", states.digest(states.scale(x, 3.0))))
-    libc.on_exit(ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)(last), None)
     thread = threading.Thread(target=lambda: states.scale(x, 4.0))
     thread.start()
     thread.join()
     cycle = [LaunchesLate(x)]
     cycle.append(cycle)
     sys.modules["kept"] = LaunchesLate(x)
+    print("as deep as", deepest(x), sys.getrecursionlimit())
+    states.show(x=x)
+
+
+def deepest(x):
+    before = sys.getrecursionlimit()
     sys.setrecursionlimit(200)
-    deep(x, 60)
-    states.show(x=x, modules=len([name for name in sys.modules if name.startswith("states")]))
+    reached, failed = 0, 200
+    while failed - reached > 1:
+        levels = (reached + failed) // 2
+        try:
+            deep(x, levels)
+            reached = levels
+        except RecursionError:
+            failed = levels
+    sys.setrecursionlimit(before)
+    return reached
 
 
 def deep(x, levels):
-    return states.scale(x) if not levels else deep(x, levels - 1)
+    return deep(x, levels - 1) if levels else states.scale(x)
 
 
 if __name__ == "__main__":

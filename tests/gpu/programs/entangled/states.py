@@ -37,5 +37,5 @@ def show(**results):
 
 
 def digest(tensor):
-    data = tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    data = tensor.detach().cpu().flatten().view(torch.uint8).numpy().tobytes()
     return hashlib.sha256(data).hexdigest()[:16]

@@ -21,6 +21,7 @@ def main():
             z = states.scale(y)
         torch.cuda.current_stream().wait_stream(urgent)
         out.append(z + torch.rand_like(z))
+        torch.cuda.synchronize()  # else it is chance when memory is free again
         del y, z
     raw = torch.cuda.caching_allocator_alloc(1 << 20)
     torch.cuda.caching_allocator_delete(raw)
