@@ -38,6 +38,9 @@ _MOST_OUTSIDE = 0.1
 # No device runs at several times its nominal clock: readings that say so contradict each other.
 _FASTER = 4
 _ROUNDS = 8
+_MAX_ERRORS_ABOVE = 2.0
+# By how much the timer's own rate may be off.
+_TIMER_ERROR = 1e-3
 # The median of a normal distribution's absolute values, in standard deviations, is one by this.
 _MEDIAN_TO_DEVIATION = 1.4826
 
@@ -125,6 +128,8 @@ def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, 
     variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
     outside_variance = _outside_variance(readings, gain[0], float(solution[0]))
     found = _with_prior(float(solution[0]), variance + outside_variance, nominal_rate(nominal_hz))
+    if nominal_hz:
+        found = _not_above_maximum(found, nominal_rate(nominal_hz))
     if outside_variance > (_MOST_OUTSIDE * solution[0]) ** 2 and not found.constant:
         found = assumed_rate(nominal_rate(nominal_hz))
     # What the readings say of the shift, were the rate the one that was settled on.
@@ -181,6 +186,17 @@ def _with_prior(rate_ns: float, variance: float, nominal_ns: float) -> ClockRate
     if (variance > prior.spread_ns**2 and not prior.constant) or settled_ns < nominal_ns / _FASTER:
         return assumed_rate(nominal_ns)
     return ClockRate(settled_ns, (sure + expected) ** -0.5 / settled_ns, 0.0, fitted=True, constant=prior.constant)
+
+
+def _not_above_maximum(rate: ClockRate, least_ns: float) -> ClockRate:
+    """No SM runs faster than its device's nominal clock, which is the highest that it has (``least_ns`` a cycle).
+    Readings that say so within their error mean that clock; further off, they contradict each other."""
+    if not rate.fitted or rate.ns >= least_ns:
+        return rate
+    beyond = least_ns / rate.ns - 1
+    if beyond > _MAX_ERRORS_ABOVE * rate.error + _TIMER_ERROR:
+        return assumed_rate(least_ns)
+    return replace(rate, ns=least_ns, error=max(rate.error, beyond))
 
 
 @dataclass(frozen=True, slots=True)

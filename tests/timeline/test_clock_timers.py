@@ -9,6 +9,7 @@ from known_clocks import BEGIN_NS, FUNC, Harm, Work, decoder_of, fitted_clock, r
 from numpy.typing import NDArray
 
 from kprof_inject.capture.layouts import TimedLayout
+from kprof_inject.timeline.clock import ClockSource
 
 STEPS_NS = [1, 10, 32, 1000, 1024]
 
@@ -69,7 +70,7 @@ def test_round_numbers_are_no_coarse_timer() -> None:
         )
         for turn in range(40)
     ]
-    clock = fitted_clock(decoder_of(TimedLayout().read(buffer_words(ctas, 8), 1, range(1))), 1.98e9)
+    clock = fitted_clock(decoder_of(TimedLayout().read(buffer_words(ctas, 8), 1, range(1))), 2.1e9)
     assert clock.timer_step_ns <= 32
     assert clock.clock_hz == pytest.approx(2e9, rel=1e-4)
 
@@ -139,3 +140,11 @@ def test_a_launch_within_a_step_has_the_nominal_rate_and_stands_there(step_ns: i
     assert fitted.clock.timer_step_ns == 1024
     assert fitted.worst_ns() <= step_ns + 200
     assert fitted.is_monotonic
+
+
+@pytest.mark.parametrize(("clock_hz", "is_fitted"), [(1.981e9, True), (2.107e9, False), (2.3e9, False)])
+def test_no_clock_is_above_the_devices_maximum(clock_hz: float, is_fitted: bool) -> None:
+    """A launch whose timer and counter say 2,107 MHz on a device of 1,980 MHz at most."""
+    fit = run(waves(200, 40, 20e3), steady(clock_hz), nominal_hz=1.98e9).clock
+    assert fit.clock_hz == pytest.approx(1.98e9, rel=1e-9)
+    assert (fit.source is ClockSource.FITTED) is is_fitted

@@ -167,7 +167,7 @@ def kernel_slopes(
     table = ScopeTable.of(experiment.scopes)
     clean = [ns for one in experiment.delays for ns in one.clean_ns]
     clean_ns = float(np.median(clean)) if clean else 0.0
-    clock_hz = experiment.sm_clock_hz or experiment.nominal_clock_hz
+    clock_hz = _clock_hz(experiment)
     slots = experiment.sm_count * (experiment.clean.ctas_per_sm or 0)
     counted = executions(table, ran, prod(experiment.grid), slots, timeline)
     cycles = clean_ns * 1e-9 * clock_hz
@@ -181,6 +181,12 @@ def kernel_slopes(
         places = tuple(_with_record(place, timeline, summary, path) for place in places)
     chain = next((one.by_chain / one.by_cta for one in places if one.by_chain and one.by_cta), None)
     return KernelSlopes(experiment, clean_ns, clock_hz, chain, places, path)
+
+
+def _clock_hz(experiment: ExperimentRecord) -> float:
+    """Return what the SMs ran at: as measured, but not above the device's maximum, which is its nominal clock."""
+    measured, maximum = experiment.sm_clock_hz, experiment.nominal_clock_hz
+    return min(measured, maximum) if measured and maximum else measured or maximum
 
 
 def _with_record(
