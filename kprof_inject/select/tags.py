@@ -18,7 +18,7 @@ from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
 from kprof_inject.select.sites import Site
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.ttgir.dialect import EVENT, RECORDS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.scalars import Scalar, scalars_at
 from kprof_inject.ttgir.strings import quote
@@ -78,8 +78,8 @@ class PlacedTag:
 
 
 def is_inserted(operation: Operation) -> bool:
-    """Whether an operation is a record, or one that gives a record its value."""
-    return operation.name == RECORD or operation.results.lstrip().startswith(_PREFIX)
+    """Whether an operation records, or gives a record its value or an event its number."""
+    return operation.name in (EVENT, *RECORDS) or operation.results.lstrip().startswith(_PREFIX)
 
 
 def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:

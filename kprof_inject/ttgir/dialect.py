@@ -17,8 +17,10 @@ PARTITIONS = "ttg.warp_specialize.partitions"
 """In the generic form, the operation inside ``ttg.warp_specialize`` that holds the partitions' regions."""
 YIELD = "scf.yield"
 RECORD = "proton.record"
-EVENTS = ("proton.allocate_event", "proton.event", "proton.mark")
-"""What a program of Proton's own records, besides: a pair of events that need not nest, or an instant."""
+RECORDS = (RECORD, "proton.event", "proton.mark")
+"""All that records: Proton's own language has events, which need not nest, and instants besides."""
+EVENT = "proton.allocate_event"
+"""Gives the number that the events of a pair take; its id is one of those that records have."""
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
@@ -300,7 +302,7 @@ def data_operands_of(name: str, *, is_generic: bool) -> tuple[int, ...]:
 
 def is_listed(name: str) -> bool:
     """Whether an operation of this name is meant by any of the tables, and not only by a pattern of its middle."""
-    if name in _REGIONS or name in MODULES or name in (CALL, RECORD, *EVENTS) or name in _PLAIN.split():
+    if name in _REGIONS or name in MODULES or name in (CALL, EVENT, *RECORDS) or name in _PLAIN.split():
         return True
     if name.startswith(_INSTRUMENTATION):
         return True
