@@ -164,3 +164,23 @@ def check_place(error: KprofError, text: str) -> None:
     lines = text.split("\n")
     assert error.where.text == lines[error.where.line - 1]
     assert 1 <= error.where.column <= len(error.where.text) + 1
+
+
+MODULE = HEAD + "    tt.return\n  }\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        (f"// -----// IR Dump After A //----- //\n{MODULE}// -----// IR Dump After B //----- //\n{MODULE}", 7, 1),
+        (f"{MODULE}module {{\n}}\n{MODULE}", 8, 1),
+        (f"{MODULE}{HEAD.removeprefix('module {')}    tt.return\n  }}\n", 7, 3),
+    ],
+    ids=["dump", "empty between", "function behind"],
+)
+def test_several_kernels_in_one_file(text: str, line: int, column: int) -> None:
+    error = refusal(text)
+
+    assert error.what.startswith("this file holds 2 modules, which begin on lines ")
+    assert str(error.where) == f"k.ttgir:{line}:{column}"
+    assert error.hint.startswith("keep one of them")
