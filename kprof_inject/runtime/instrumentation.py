@@ -54,6 +54,7 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
             f"Triton {triton.__version__} cannot keep records in global memory on {backend.upper()}",
             hint="choose --buffer shared, or use Triton 3.7 or later",
         )
+    mode.require_possible_on({target.backend})
     proton = libtriton.proton
 
     def to_llvmir(pass_manager: Any) -> None:
@@ -75,6 +76,8 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
         if mode.sched_stores:
             proton.add_schedule_buffer_store(pass_manager)
         proton.add_allocate_proton_shared_memory(pass_manager)
+        if mode.sched_barriers:
+            proton.add_sched_barriers(pass_manager)
         for name in version.to_llvmir_passes:
             getattr(proton, name)(pass_manager)
 

@@ -154,12 +154,12 @@ _TRAITS = {
     "is_branch": "cf.*",
     "is_indexing": """
         amdg.concat amdg.extract_slice amdg.update_tensor_descriptor gluon.set_auto_layout gpu.block_id gpu.thread_id
-        llvm.intr.assume nvws.aref.buffer nvws.aref.phi tt.addptr tt.advance tt.bitcast tt.broadcast tt.cat tt.expand_dims
-        tt.get_num_programs tt.get_program_id tt.int_to_ptr tt.join tt.make_range tt.make_tensor_ptr tt.mulhiui
-        tt.ptr_to_int tt.reshape tt.splat tt.split tt.trans tt.unsplat ttg.global_scratch_alloc ttg.local_dealloc
-        ttg.memdesc_index ttg.memdesc_reinterpret ttg.memdesc_reshape ttg.memdesc_subslice ttg.memdesc_subview
-        ttg.memdesc_trans ttg.predicate_stage ttg.warp_id ttng.clc_get_program_id ttng.clc_is_canceled
-        ttng.reinterpret_tensor_descriptor ttng.tensor_desc_to_tma_ptr ttng.tmem_subslice
+        llvm.intr.assume nvws.aref.buffer nvws.aref.phi tt.addptr tt.advance tt.bitcast tt.broadcast tt.cat
+        tt.expand_dims tt.get_num_programs tt.get_program_id tt.int_to_ptr tt.join tt.make_range tt.make_tensor_ptr
+        tt.mulhiui tt.ptr_to_int tt.reshape tt.splat tt.split tt.trans tt.unsplat ttg.global_scratch_alloc
+        ttg.local_dealloc ttg.memdesc_index ttg.memdesc_reinterpret ttg.memdesc_reshape ttg.memdesc_subslice
+        ttg.memdesc_subview ttg.memdesc_trans ttg.predicate_stage ttg.warp_id ttng.clc_get_program_id
+        ttng.clc_is_canceled ttng.reinterpret_tensor_descriptor ttng.tensor_desc_to_tma_ptr ttng.tmem_subslice
     """,
     "is_arithmetic": """
         amdg.scaled_downcast_fp* amdg.scaled_upcast_fp* amdg.upcast_mxfp arith.* math.* ub.* index.* tt.approx_divf
@@ -195,8 +195,9 @@ _TRAITS = {
     "takes_addresses": """
         tt.addptr tt.advance tt.make_tensor_ptr tt.make_tensor_descriptor tt.int_to_ptr tt.gather tt.load tt.store
         tt.atomic_* tt.descriptor_* ttg.memdesc_* ttg.async_copy_* ttg.local_atomic_scatter_rmw ttg.local_gather
-        ttg.local_scatter ttng.async_tma_* ttng.tmem_subslice amdg.async_copy_local_to_global
-        amdg.async_tdm_*copy_* amdg.async_tdm_gather amdg.async_tdm_scatter amdg.buffer_* amdg.masked_* amdg.tdm_prefetch amdg.update_tensor_descriptor amdgpu.buffer_*
+        ttg.local_scatter ttng.async_tma_* ttng.tmem_subslice amdg.async_copy_local_to_global amdg.async_tdm_*copy_*
+        amdg.async_tdm_gather amdg.async_tdm_scatter amdg.buffer_* amdg.masked_* amdg.tdm_prefetch
+        amdg.update_tensor_descriptor amdgpu.buffer_*
     """,
     "combines_elements": "tt.reduce tt.scan tt.map_elementwise",
     "is_wait": f"""
@@ -206,10 +207,10 @@ _TRAITS = {
     """,
     "starts_async": """
         amdg.async_copy_* amdg.async_tdm_copy_* amdg.async_tdm_fused_copy_* amdg.async_tdm_gather amdg.async_tdm_scatter
-        amdg.buffer_load_to_local amdgpu.buffer_load_to_local nvws.clc_try_cancel nvws.descriptor_* ttg.async_commit_group
-        ttg.async_copy_* ttng.async_copy_mbarrier_arrive ttng.async_shared_store ttng.async_tma_copy_*
-        ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter ttng.clc_try_cancel ttng.tc_gen5_commit
-        ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled ttng.tmem_copy ttng.warp_group_dot
+        amdg.buffer_load_to_local amdgpu.buffer_load_to_local nvws.clc_try_cancel nvws.descriptor_*
+        ttg.async_commit_group ttg.async_copy_* ttng.async_copy_mbarrier_arrive ttng.async_shared_store
+        ttng.async_tma_copy_* ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter ttng.clc_try_cancel
+        ttng.tc_gen5_commit ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled ttng.tmem_copy ttng.warp_group_dot
     """,
     "waits_for_async": _WAITS_FOR_ASYNC,
     "is_arrival": """

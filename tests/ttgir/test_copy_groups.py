@@ -102,7 +102,7 @@ def test_how_many_iterations_ahead(lines: tuple[str, ...], depths: list[int]) ->
     assert pipelines_of(*lines) == depths
 
 
-TDM_COPY = "%t = amdg.async_tdm_copy_global_to_local %d into %m : !tt.tensordesc<64x64xf16, #shared> -> !ttg.memdesc<64>"
+TDM_COPY = "%t = amdg.async_tdm_copy_global_to_local %d into %m : !tt.tensordesc<64x64xf16, #shared> -> !M"
 TDM_WAIT = "%w = amdg.async_tdm_wait %t {num = 0 : i32}"
 TDM_WAIT_IN_INSTRUCTIONS = '%w = amdg.async_tdm_intrinsic_wait %t {count = 4 : i32, "ttg.num_tdm_ops" = 2 : i32}'
 UNKNOWN_WAIT = "%w = amdg.async_tdm_intrinsic_wait %t {count = 4 : i32}"

@@ -109,6 +109,7 @@ def test_where_data_stands_among_addresses(name: str, is_generic: bool, places: 
     ],
 )
 def test_what_newer_operations_do(name: str, traits: set[str]) -> None:
-    asked = "reads_global writes_global is_wait waits_for_async starts_async is_arrival is_atomic is_indexing".split()
+    effects = {"reads_global", "writes_global", "is_wait", "waits_for_async", "starts_async", "is_arrival"}
+    others = {"is_atomic", "is_indexing", "takes_addresses"}
 
-    assert {trait for trait in (*asked, "takes_addresses") if getattr(traits_of(name), trait)} == traits
+    assert {trait for trait in effects | others if getattr(traits_of(name), trait)} == traits
