@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from kprof_inject.select.plan import Plan
 from kprof_inject.select.sites import InsertPoint
 from kprof_inject.select.tags import is_inserted
-from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.dialect import EVENT
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.values import names_in, result_names
 
 
 class Insertable(Protocol):
@@ -39,24 +42,44 @@ def inserted(module: Module, operations: Iterable[Insertable]) -> str:
 
 
 def strip(module: Module) -> str:
-    """The module's text without its records; ``strip(parse(apply(m, plan))) == m.text``."""
+    """The module's text without its records; ``strip(parse(apply(m, plan))) == m.text``.
+
+    An event's number that anything but an event takes becomes a constant."""
+    recording = [operation for operation in module.walk() if is_inserted(operation)]
+    numbers = _passed_on(module, recording)
+    edits = [(*_with_blanks(module, *run), "") for run in _runs(one for one in recording if one not in numbers)]
+    edits += [(*_behind_results(module, one), f" {_NUMBER} {one.location_text}".rstrip()) for one in numbers]
     pieces: list[str] = []
     done = 0
-    for start, end in _runs_of_records(module):
-        start, end = _with_blanks(module, start, end)
-        pieces.append(module.text[done:start])
+    for start, end, instead in sorted(edits):
+        pieces += [module.text[done:start], instead]
         done = end
     pieces.append(module.text[done:])
     return "".join(pieces)
 
 
-def _runs_of_records(module: Module) -> list[tuple[int, int]]:
-    """Where records, and what gives them values, begin and end that stand one right behind the other."""
+_NUMBER = "arith.constant 0 : i32"
+
+
+def _passed_on(module: Module, recording: Sequence[Operation]) -> list[Operation]:
+    """The operations that give events their numbers and whose results are named elsewhere, too."""
+    events = [one for one in recording if one.name == EVENT]
+    named = Counter(names_in(module.text) if events else ())
+    named.subtract(name for one in recording for name in (*result_names(one), *names_in(one.tail)))
+    return [one for one in events if any(named[name] > 0 for name in result_names(one))]
+
+
+def _behind_results(module: Module, operation: Operation) -> tuple[int, int]:
+    text = module.text[operation.start : operation.end]
+    return operation.start + len(operation.results), operation.start + len(text.rstrip())
+
+
+def _runs(operations: Iterable[Operation]) -> list[tuple[int, int]]:
+    """Where operations begin and end that stand one right behind the other."""
     runs: list[tuple[int, int]] = []
-    for operation in module.walk():
-        if is_inserted(operation):
-            begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start
-            runs.append((begin, operation.end))
+    for operation in operations:
+        begin = runs.pop()[0] if runs and runs[-1][1] == operation.start else operation.start
+        runs.append((begin, operation.end))
     return runs
 
 

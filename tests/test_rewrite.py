@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import triton
 from golden import fixture_id, fixtures, installed_fixtures, kernel_of, one_of_each_kernel, parse_with_triton, read
 from planning import SELECTOR_SETS, fixture_view, plans_of, view_of_text
 
@@ -38,6 +39,43 @@ def check(module: Module, plan: Plan) -> None:
     assert [line for line in lines if is_record(line)] == [record.line for record in plan.records]
     assert newline.join(line for line in lines if not is_record(line)) == module.text
     assert strip(parse(instrumented)) == module.text
+
+
+EVENTS = """\
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", \
+"ttg.threads-per-warp" = 32 : i32} {
+  tt.func public @k(%p: !tt.ptr<i32>, %n: i32) {
+    %ticket = proton.allocate_event "load" : i32 loc("k.py":3:1)
+    proton.event start %ticket : i32
+    tt.store %p, %n : !tt.ptr<i32>
+    proton.event end %ticket : i32
+    tt.return
+  }
+}
+"""
+STORE = "    tt.store %p, %n : !tt.ptr<i32>\n"
+
+
+@pytest.mark.triton
+@pytest.mark.skipif(triton.__version__ < "3.9", reason="earlier ones have no events")
+@pytest.mark.parametrize("text", [EVENTS, EVENTS.replace(STORE, STORE.replace("%n", "%ticket"))], ids=["", "passed on"])
+def test_events_of_protons_own_language_are_stripped(text: str, tmp_path: Path) -> None:
+    stripped = strip(parse(text))
+    path = tmp_path / "stripped.ttgir"
+    path.write_text(stripped)
+
+    assert "proton" not in stripped and "tt.store" in stripped
+    parse_with_triton(path)
+
+
+def test_the_number_of_an_event_that_is_passed_on_becomes_a_constant() -> None:
+    text = EVENTS.replace(STORE, STORE.replace("%n", "%ticket"))
+
+    assert strip(parse(EVENTS)).splitlines()[2:4] == [STORE.rstrip(), "    tt.return"]
+    assert strip(parse(text)).splitlines()[2:4] == [
+        '    %ticket = arith.constant 0 : i32 loc("k.py":3:1)',
+        "    tt.store %p, %ticket : !tt.ptr<i32>",
+    ]
 
 
 def some_plans_of(path: Path) -> Iterator[Plan]:

@@ -120,6 +120,13 @@ ALL = (
         {"BLOCK": 512},
         NEWEST,
     ),
+    Kernel(
+        "marked_headers",
+        "marked_headers_kernel",
+        _multiples("*fp32", "x_ptr", "out_ptr") | _multiples("i32", "n_rows", "n_cols"),
+        {"BLOCK": 256},
+        ONE_OF_EACH,
+    ),
     # ---- strings and names -------------------------------------------------------------------------------
     Kernel(
         "inline_asm",

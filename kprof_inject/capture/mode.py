@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 
 from kprof_inject.errors import KprofError, Position
@@ -14,13 +15,15 @@ class Mode:
     bytes it keeps for all its recorded warps together, where 0 means ``auto``: as many as suit the kernel.
 
     ``clock_bits`` is how much of the cycle counter a record holds (32, or 64 of which 43 are kept). ``warps`` are the
-    warps that record, ascending; none named means all. With ``sched_stores`` the stores of records are moved."""
+    warps that record, ascending; none named means all. With ``sched_stores`` the stores of records are moved. With
+    ``sched_barriers``, which only AMD has, the compiler moves no instruction past a record."""
 
     buffer: str = "shared"
     buffer_bytes: int = 0
     clock_bits: int = 64
     warps: tuple[int, ...] = ()
     sched_stores: bool = False
+    sched_barriers: bool = False
 
     def recorded_warps(self, total_warps: int) -> tuple[int, ...]:
         """Those that record, of a kernel whose CTAs have ``total_warps``; raises ``KprofError`` if none does."""
@@ -41,6 +44,15 @@ class Mode:
             raise KprofError(
                 "--sched-stores moves the store of a start to its end, away from the values of its tags",
                 hint="drop --sched-stores or --tag",
+                exit_code=2,
+            )
+
+    def require_possible_on(self, backends: Set[str]) -> None:
+        """Raise ``KprofError`` if it asks for what none of these backends (``cuda``, ``hip``) has."""
+        if self.sched_barriers and backends and "hip" not in backends:
+            raise KprofError(
+                "--sched-barriers is for AMD: Proton has no scheduling barriers for NVIDIA's GPUs",
+                hint="drop --sched-barriers",
                 exit_code=2,
             )
 

@@ -86,6 +86,7 @@ class ModeRecord(Struct, frozen=True):
     clock_bits: ClockBits
     warps: Warps = ()
     sched_stores: bool = False
+    sched_barriers: bool = False
 
     def __post_init__(self) -> None:
         if any(warp >= following for warp, following in zip(self.warps, self.warps[1:], strict=False)):

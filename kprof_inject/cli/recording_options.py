@@ -120,13 +120,25 @@ def mode_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_mode(
-        *args: Any, buffer: str, buffer_bytes: int, clock: str, warps: str, sched_stores: bool, **others: Any
+        *args: Any,
+        buffer: str,
+        buffer_bytes: int,
+        clock: str,
+        warps: str,
+        sched_stores: bool,
+        sched_barriers: bool,
+        **others: Any,
     ) -> Any:
-        mode = Mode(buffer, buffer_bytes, int(clock), parse_warps(warps), sched_stores)
+        mode = Mode(buffer, buffer_bytes, int(clock), parse_warps(warps), sched_stores, sched_barriers)
         return function(*args, mode=mode, **others)
 
     decorated: Any = with_mode
     for option in (
+        click.option(
+            "--sched-barriers",
+            is_flag=True,
+            help="Put scheduling barriers around scopes, which the compiler moves no instruction across. AMD only.",
+        ),
         click.option(
             "--sched-stores",
             is_flag=True,

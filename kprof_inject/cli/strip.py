@@ -18,7 +18,7 @@ from kprof_inject.ttgir.parser import parse
 @click.argument("file", type=path_type())
 @click.option("-o", "--output", type=path_type(), help="Where to write the result. [default: stdout]")
 def command(file: Path, output: Path | None) -> None:
-    """Remove all records from a .ttgir FILE (- is stdin)."""
+    """Remove all records from a .ttgir FILE (- is stdin), and the events of Proton's own language."""
     if str(file) != "-" and not file.exists():
         raise KprofError(f"{file} does not exist", hint=f"{named_alike(file)}name a .ttgir file, or - for stdin")
     stripped = strip(parse(*read_input(file)))

@@ -136,6 +136,7 @@ def capture(
 ) -> tuple[int, Reports]:
     """Rerun the program with the planned records and save its launches into ``folder``. Returns the program's exit code
     and what its processes reported. Raises ``KprofError`` if no launch was saved."""
+    mode.require_possible_on({kernel.info.target.backend for kernel in workspace.kernels() if kernel.info.target})
     reports_folder = workspace.new_reports_folder("run")
     session = Session(
         "run",

@@ -164,13 +164,14 @@ def _message_of(found: re.Match[str]) -> Message:
 
 class CompilerTask(Protocol):
     """Something to do in the child. ``written`` is the file that all output goes to, empty at first, in a folder for
-    temporary files. Raises ``KprofError`` if the compiler refuses."""
+    temporary files. Raises ``KprofError`` if the compiler refuses. It may have a ``target``."""
 
     def run(self, written: Path) -> Any: ...
 
 
 class CompilerProcess:
-    """The child, started at the first task, and anew after one that it did not survive.
+    """The child, started at the first task, and anew after one that it did not survive, or for another target: in
+    Triton 3.5 and 3.6, compiling for one target changes how the process compiles for the next.
 
     Use it as a context manager: at the end the child is gone, and so is whatever it had started."""
 
@@ -178,6 +179,7 @@ class CompilerProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="kprof-compiler-")
         self._written = Path(self._folder.name, "written")
         self._child: tuple[BaseProcess, Connection] | None = None
+        self._target: object = None
 
     def __enter__(self) -> CompilerProcess:
         return self
@@ -189,6 +191,10 @@ class CompilerProcess:
     def ask(self, task: CompilerTask, time_limit_s: float) -> Any:
         """What ``task.run`` returns in the child. Raises what it raises if that is a ``KprofError``, and one of its
         own if the child dies or takes longer than the limit."""
+        target = getattr(task, "target", self._target)
+        if target != self._target:
+            self._stop()
+            self._target = target
         process, connection = self._child or self._start()
         self._written.write_bytes(b"")
         try:

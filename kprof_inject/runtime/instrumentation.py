@@ -54,6 +54,7 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
             f"Triton {triton.__version__} cannot keep records in global memory on {backend.upper()}",
             hint="choose --buffer shared, or use Triton 3.7 or later",
         )
+    mode.require_possible_on({target.backend})
     proton = libtriton.proton
 
     def to_llvmir(pass_manager: Any) -> None:
@@ -75,6 +76,8 @@ def instrumented(target: GPUTarget, mode: Mode, shared_bytes: int) -> Iterator[N
         if mode.sched_stores:
             proton.add_schedule_buffer_store(pass_manager)
         proton.add_allocate_proton_shared_memory(pass_manager)
+        if mode.sched_barriers:
+            proton.add_sched_barriers(pass_manager)
         for name in version.to_llvmir_passes:
             getattr(proton, name)(pass_manager)
 
@@ -111,11 +114,27 @@ def read_module(ttgir_path: str, target: GPUTarget) -> Any:
     return module
 
 
-# Each of these reads one clock register once: PTX ISA "Special Registers"; AMD CDNA3 ISA, section 6.
+# Each of these reads the cycle counter once: PTX ISA "Special Registers"; AMD CDNA3 ISA, section 6; for gfx1250, what
+# LLVM makes of ``llvm.readcyclecounter``.
 _CLOCK_READ = {
     "cuda": re.compile(r"mov\.u32\s+%r\d+, %clock;"),
-    "hip": re.compile(r"\bs_memtime\b"),
+    "hip": re.compile(r"\bs_(?:memtime|get_shader_cycles_u64)\b"),
 }
+_ASSEMBLY = {"cuda": "ptx", "hip": "amdgcn"}
+
+
+def require_clock_reads(kernel: Any, target: GPUTarget) -> None:
+    """Raise ``KprofError`` if a kernel that was compiled with records never reads the clock."""
+    if not _clock_reads(kernel, target):
+        raise KprofError(
+            f"Triton {triton.__version__} lowers the records to no clock read for {target.backend}:{target.arch}",
+            hint="this target cannot be recorded with this Triton; try another Triton version",
+        )
+
+
+def _clock_reads(kernel: Any, target: GPUTarget) -> int:
+    return len(_CLOCK_READ[target.backend].findall(kernel.asm[_ASSEMBLY[target.backend]]))
+
 
 _KERNEL = re.compile(r'"?tt\.func"?(?!\s+private\b)')
 
@@ -140,15 +159,17 @@ def lower(text: str, target: GPUTarget, options: dict[str, Any], mode: Mode) -> 
     unless all helpers can be inlined (see ``lowerable``)."""
     values = tag_values() if CARRIER in text else nullcontext()
     with instrumented(target, mode, shared_bytes_of(target)), values, without_false_alarms():
-        return _lower(text, target, options)
+        kernel = _compiled(text, target, options)
+    require_clock_reads(kernel, target)
+    return _lowered(kernel, target)
 
 
 def lower_without_records(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
     """Compile TTGIR text that has no records, as Triton does by itself. Raises ``KprofError`` if it refuses."""
-    return _lower(text, target, options)
+    return _lowered(_compiled(text, target, options), target)
 
 
-def _lower(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
+def _compiled(text: str, target: GPUTarget, options: dict[str, Any]) -> Any:
     # Of a module without a kernel, Triton reads the signature of a function that is not there, and the process dies.
     if not _KERNEL.search(text):
         raise KprofError("there is no public tt.func to lower", hint="give a .ttgir file as Triton writes it")
@@ -157,16 +178,18 @@ def _lower(text: str, target: GPUTarget, options: dict[str, Any]) -> Lowered:
         path = Path(folder, "kernel.ttgir")
         path.write_bytes(text.encode())
         try:
-            kernel = triton.compile(str(path), target=target, options=options)
+            return triton.compile(str(path), target=target, options=options)
         except Exception as error:  # the compiler's errors have no common base
             raise KprofError(
                 f"Triton {triton.__version__} does not lower this module for {target.backend}:{target.arch}: {error}",
                 hint="the compiler's own messages are above; the module may come from another Triton version",
             ) from error
-    assembly = kernel.asm["ptx" if target.backend == "cuda" else "amdgcn"]
+
+
+def _lowered(kernel: Any, target: GPUTarget) -> Lowered:
     return Lowered(
-        assembly,
+        kernel.asm[_ASSEMBLY[target.backend]],
         kernel.kernel,
-        len(_CLOCK_READ[target.backend].findall(assembly)),
+        _clock_reads(kernel, target),
         json.loads(json.dumps(kernel.metadata._asdict(), default=vars)),
     )

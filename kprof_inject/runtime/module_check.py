@@ -19,7 +19,7 @@ from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.runtime.compiler_process import CompilerProcess, errors_in
 from kprof_inject.select.calls import lowerable
-from kprof_inject.ttgir.dialect import FUNCTION, MODULES, PARTITIONS, RECORD, WARP_SPECIALIZE, YIELD
+from kprof_inject.ttgir.dialect import EVENT, FUNCTION, MODULES, PARTITIONS, RECORD, RECORDS, WARP_SPECIALIZE, YIELD
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
 
@@ -207,7 +207,7 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
         module.file,
         functions=names.count(FUNCTION),
         operations=len(names),
-        records=names.count(RECORD),
+        records=sum(map(names.count, RECORDS)),
     )
     deadline = time.monotonic() + time_limit_s
     try:
@@ -218,8 +218,9 @@ def check_module(module: Module, compiler: CompilerProcess, time_limit_s: float)
         if different is not None:
             raise different
         _require_partners(module)
-        text = lowerable(module) if check.records else module.text
-        lower = Lower(text, module.file, target, bool(check.records))
+        has_records = bool(check.records) or EVENT in names
+        text = lowerable(module) if has_records else module.text
+        lower = Lower(text, module.file, target, has_records)
         size, clock_reads = compiler.ask(lower, deadline - time.monotonic())
         return replace(check, binary_bytes=size, clock_reads=clock_reads)
     except KprofError as error:

@@ -30,7 +30,13 @@ from kprof_inject.runtime.devices.cuda_driver import l2_bytes, resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import fault_of, first_line
 from kprof_inject.runtime.hook import packages_binaries
-from kprof_inject.runtime.instrumentation import instrumented, scope_names, shared_bytes_of, target_of
+from kprof_inject.runtime.instrumentation import (
+    instrumented,
+    require_clock_reads,
+    scope_names,
+    shared_bytes_of,
+    target_of,
+)
 from kprof_inject.runtime.launching import launcher
 from kprof_inject.runtime.launching.arguments import ArgumentKinds
 from kprof_inject.runtime.launching.launch_buffers import RecordingBuild
@@ -251,6 +257,7 @@ class PlannedKernel:
                 raise KprofError(f"Triton does not compile it with records: {reason}") from error
         if not kernel.metadata.profile_scratch_size:
             raise KprofError("Triton did not use the override: its records are not in the binary")
+        require_clock_reads(kernel, target)
         return kernel
 
     def _build_of(self, kernel: Any, variant: str, mode: Mode) -> RecordingBuild:

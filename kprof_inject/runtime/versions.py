@@ -48,6 +48,7 @@ _ALWAYS_NEEDED = (
     "triton._C.libtriton:proton.add_convert_proton_amd_gpu_to_llvm",
     "triton._C.libtriton:proton.add_convert_proton_nvidia_gpu_to_llvm",
     "triton._C.libtriton:proton.add_convert_proton_to_protongpu",
+    "triton._C.libtriton:proton.add_sched_barriers",
     "triton._C.libtriton:proton.add_schedule_buffer_store",
     "triton._C.libtriton:proton.get_scope_id_names",
     "triton._C.libtriton:proton.load_dialects",

@@ -14,10 +14,10 @@ from kprof_inject.select.parts import Parts
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Site
 from kprof_inject.select.spans import in_one_piece
+from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.targets import findings_of, is_asynchronous
 from kprof_inject.select.view import ModuleView
 from kprof_inject.ttgir.copy_groups import copy_pipelines
-from kprof_inject.ttgir.dialect import RECORD
 from kprof_inject.ttgir.locations import SourcePoint
 
 _MARKED = {RangeMarker: "statements", LoopMarker: "loop", IterationMarker: "iteration", InstantMarker: "instant"}
@@ -158,7 +158,7 @@ def _operations(view: ModuleView) -> Iterator[Candidate]:
     names: dict[str, None] = {}
     for function in view.functions:
         for operation in function.operations:
-            if not function.refusal(operation) and not operation.traits.is_loop and operation.name != RECORD:
+            if not function.refusal(operation) and not operation.traits.is_loop and not is_inserted(operation):
                 counts[operation.name] += 1
                 if is_anchor(operation):
                     names[operation.name] = None

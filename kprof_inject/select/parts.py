@@ -14,8 +14,9 @@ from kprof_inject.select.functions import Function, block_kind
 from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Found, Site
 from kprof_inject.select.spans import Spread
+from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, COMMIT_GROUP, DOT_COMMIT, RECORD
+from kprof_inject.ttgir.dialect import DOT_COMMIT, ENDS_OF_COPIES, TILE_REQUESTS
 from kprof_inject.ttgir.locations import Chain
 from kprof_inject.ttgir.nodes import Block, Operation
 
@@ -37,9 +38,9 @@ def part_of(operation: Operation) -> str:
         return ASSEMBLY
     if traits.writes_global:
         return STORES
-    if operation.name == BARRIER_ARRIVE:
+    if traits.is_arrival:
         return ARRIVE
-    if traits.starts_async and operation.name != DOT_COMMIT:
+    if traits.starts_async and operation.name not in (DOT_COMMIT, *TILE_REQUESTS):
         return COPIES
     return LOADS if traits.reads_global else ""
 
@@ -82,7 +83,7 @@ def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]
         following = [*(kind for kind, _ in found[1:]), ""]
         for (kind, one), then in zip(found, following, strict=True):
             run.append(one)
-            if then != kind or kind in (DOT, WAIT, ARRIVE) or one.name == COMMIT_GROUP:
+            if then != kind or kind in (DOT, WAIT, ARRIVE) or one.name in ENDS_OF_COPIES:
                 yield _site(function, kind, run)
                 run = []
 
@@ -132,6 +133,6 @@ def _around_loops(function: Function, loops: Sequence[Operation]) -> Iterator[Si
     places = [place for place, operation in enumerate(operations) if operation in carriers]
     behind = [one for one in operations[places[-1] + 1 :] if not one.traits.is_terminator]
     for name, found in ((PROLOGUE, operations[: places[0]]), (EPILOGUE, behind)):
-        working = [one for one in found if function.does_work(one) and one.name != RECORD]
+        working = [one for one in found if function.does_work(one) and not is_inserted(one)]
         if working:
             yield _span(function, name, found[0], found[-1], _users_lines(function, working[0]), len(found))

@@ -17,7 +17,7 @@ from kprof_inject.select.spans import Spread
 from kprof_inject.select.style import USUAL_STYLE, Style, two_records
 from kprof_inject.select.tags import OPTION, PlacedTag, Tag, backend_of, scalar_of, together
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.ttgir.dialect import EVENT, RECORD, RECORDS
 from kprof_inject.ttgir.locations import SourcePoint
 from kprof_inject.ttgir.nodes import Module
 from kprof_inject.ttgir.strings import quote
@@ -187,11 +187,11 @@ def _choose(selections: Sequence[Selection]) -> list[_Chosen]:
 
 
 def _check_no_records(module: Module) -> None:
-    """Ours would pair with those that the module has already."""
+    """Ours would pair with those that the module has already, and share the ids of its events."""
     for operation in module.walk():
-        if operation.name == RECORD:
+        if operation.name in (EVENT, *RECORDS):
             raise KprofError(
-                "this file already has records",
+                "this file already has records" + ("" if operation.name == RECORD else f" ({operation.name})"),
                 where=module.position(operation.start),
                 hint="remove them first: kprof-inject strip FILE -o CLEAN",
             )

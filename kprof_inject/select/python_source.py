@@ -91,6 +91,12 @@ class PythonSource:
             end += 1
         return self.statements[begin:end]
 
+    def logical_line(self, line: int) -> int:
+        """Return the first line of the logical line that a line of code belongs to."""
+        starts = self._layout[1]
+        before = bisect_right(starts, line)
+        return starts[before - 1] if before else line
+
     def place_of(self, comment: Comment) -> SuitePlace:
         """Where a comment stands that is alone.
 
@@ -233,6 +239,14 @@ class Sources:
         if file not in self._functions:
             self._functions[file] = self._functions_by_line(file)
         return self._functions[file].get(line)
+
+    def statement_line(self, file: str, line: int) -> int:
+        """Return the first line of the statement, or of the compound statement's header, that a line of code belongs
+        to; the line itself if the file is unknown or cannot be read."""
+        try:
+            return self.parsed(file).logical_line(line) if file in self._texts else line
+        except SyntaxError:
+            return line
 
     def counter_at(self, file: str, line: int) -> str:
         """The variable of the ``for`` loop whose head is on a line; empty if none is there that has a single one, or

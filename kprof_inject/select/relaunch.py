@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kprof_inject.capture.schema import RelaunchRecord
-from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.dialect import FUNCTION, POLL
 from kprof_inject.ttgir.nodes import Module, Operation
 
 _POINTER_TO_POINTER = "!tt.ptr<!tt.ptr<"
@@ -41,7 +41,7 @@ def _refusal(operation: Operation) -> str:
 def _waits(operation: Operation) -> bool:
     """True of what may go round until memory has changed. Nobody else may be there to change it when the kernel is
     launched again."""
-    if operation.traits.is_foreign and _BRANCH.search(operation.tail):
+    if operation.name == POLL or (operation.traits.is_foreign and _BRANCH.search(operation.tail)):
         return True
     return _sees_changes(operation) and any(map(_is_endless, operation.ancestors()))
 

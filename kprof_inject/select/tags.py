@@ -18,11 +18,11 @@ from kprof_inject.quantities import listed
 from kprof_inject.select.functions import Function
 from kprof_inject.select.sites import Site
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.dialect import RECORD
+from kprof_inject.ttgir.dialect import EVENT, RECORDS
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.scalars import Scalar, scalars_at
 from kprof_inject.ttgir.strings import quote
-from kprof_inject.ttgir.values import bound_names
+from kprof_inject.ttgir.values import loop_arguments
 
 OPTION = "--tag"
 CARRIER = "// kprof_tag"
@@ -78,8 +78,8 @@ class PlacedTag:
 
 
 def is_inserted(operation: Operation) -> bool:
-    """Whether an operation is a record, or one that gives a record its value."""
-    return operation.name == RECORD or operation.results.lstrip().startswith(_PREFIX)
+    """Whether an operation records, or gives a record its value or an event its number."""
+    return operation.name in (EVENT, *RECORDS) or operation.results.lstrip().startswith(_PREFIX)
 
 
 def parse_tags(text: str) -> tuple[str, tuple[Tag, ...]]:
@@ -153,7 +153,7 @@ def _counted(variable: str, visible: Sequence[Scalar], view: ModuleView, site: S
     new loops, which have lost its name."""
     function, behind = _behind(view, site)
     for loop in behind.owners() if behind else ():
-        counter = next(iter(bound_names(loop)), "") if loop.traits.is_loop else ""
+        counter = next(iter(loop_arguments(view.module, loop)), "") if loop.traits.is_loop else ""
         points = function.source_of(loop)[:1]
         if counter and any(view.sources.counter_at(point.file, point.line) == variable for point in points):
             return next((one for one in visible if one.name == counter), None)

@@ -11,7 +11,7 @@ from typing import Protocol
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.select.functions import Function, Loop
 from kprof_inject.select.markers import InstantMarker, IterationMarker, LoopMarker, Marker, RangeMarker
-from kprof_inject.select.python_source import is_library
+from kprof_inject.select.python_source import Sources, is_library
 from kprof_inject.select.sites import Dropped, Found, Missed, Site
 from kprof_inject.select.spans import Group, Spread, instants_after, instants_before, segments_of, span
 from kprof_inject.select.view import ModuleView
@@ -23,24 +23,26 @@ from kprof_inject.ttgir.nodes import Operation
 class LoopFilter(Protocol):
     """Which loops a subscript means."""
 
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool: ...
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool: ...
 
     def readings(self, kernel_file: str) -> Sequence[LoopFilter]:
         """What it may mean in a kernel of this file: the first that finds something counts."""
         ...
 
 
-def accepted_loops(function: Function, which: LoopFilter) -> Iterator[Loop]:
+def accepted_loops(function: Function, which: LoopFilter, sources: Sources) -> Iterator[Loop]:
     """A function's loops that the filter accepts, in the order of the text."""
     for loop in function.loops():
-        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None)):
+        if which.accepts(loop, next(iter(function.source_of(loop.operation)), None), sources):
             yield loop
 
 
-def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Function, Loop], Site]) -> Found:
+def loop_findings(
+    function: Function, which: LoopFilter, sources: Sources, site_of: Callable[[Function, Loop], Site]
+) -> Found:
     """The same loops, each with the site that ``site_of`` makes of it."""
     sites, missed = [], []
-    for loop in accepted_loops(function, which):
+    for loop in accepted_loops(function, which, sources):
         if refusal := function.refusal(loop.operation):
             missed.append(Missed(loop.operation, refusal))
         else:
@@ -52,7 +54,7 @@ def loop_findings(function: Function, which: LoopFilter, site_of: Callable[[Func
 class EveryLoop:
     """No subscript: all loops."""
 
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         return True
 
     def readings(self, kernel_file: str) -> tuple[EveryLoop]:
@@ -65,7 +67,7 @@ class LoopPath:
 
     path: tuple[int, ...]
 
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         return loop.path == self.path
 
     def readings(self, kernel_file: str) -> tuple[LoopPath]:
@@ -74,7 +76,8 @@ class LoopPath:
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:
-    """``file.py:57-63``: from the first to the last line.
+    """``file.py:57-63``: from the first to the last line, and the rest of each statement, or header of a compound one,
+    that begins on them: Triton's location for it may be on any of its lines.
 
     A ``file`` that is not absolute may be the end of a path; empty means any file but Triton's own."""
 
@@ -87,22 +90,25 @@ class SourceLines:
         lines = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
         return f"{self.file}:{lines}" if self.file else lines
 
-    def holds(self, point: SourcePoint) -> bool:
-        if not self.first <= point.line <= self.last:
+    def holds(self, point: SourcePoint, sources: Sources) -> bool:
+        if point.line < self.first or not self._is_of_file(point.file):
             return False
+        return point.line <= self.last or self.first <= sources.statement_line(point.file, point.line) <= self.last
+
+    def _is_of_file(self, file: str) -> bool:
         if not self.file:  # the user's own lines, not those of the same number in what they call
-            return not is_library(point.file)
-        return self.file == point.file or f"/{point.file}".endswith(f"/{self.file}")
+            return not is_library(file)
+        return self.file == file or f"/{file}".endswith(f"/{self.file}")
 
     def readings(self, kernel_file: str) -> tuple[SourceLines, ...]:
         """Without a file: the lines of the kernel's own file, else those of any."""
         return (self,) if self.file else (replace(self, file=kernel_file), self)
 
-    def accepts(self, loop: Loop, source: SourcePoint | None) -> bool:
+    def accepts(self, loop: Loop, source: SourcePoint | None, sources: Sources) -> bool:
         """``loop@57``: a loop that is written on these lines."""
-        return source is not None and self.holds(source)
+        return source is not None and self.holds(source, sources)
 
-    def groups_in(self, function: Function, kind: str, label: str) -> Iterator[Group]:
+    def groups_in(self, function: Function, sources: Sources, kind: str, label: str) -> Iterator[Group]:
         """The operations that come from these lines, apart for each way of calls that leads there.
 
         Code that the lines call belongs to them."""
@@ -110,7 +116,7 @@ class SourceLines:
         files: dict[Chain, str] = {}
         for operation in function.operations:
             for chain in function.chains_of(operation):
-                depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d])), None)
+                depth = next((d for d in reversed(range(len(chain))) if self.holds(chain[d], sources)), None)
                 if depth is not None:
                     path = chain[depth + 1 :]
                     files.setdefault(path, chain[depth].file)
@@ -135,7 +141,7 @@ def _find(marker: Marker, view: ModuleView, spread: Spread) -> Iterator[Found]:
         case RangeMarker(first_line=first, last_line=last):
             lines = SourceLines(marker.file, first, last)
             for function in view.functions:
-                for group in lines.groups_in(function, ScopeKind.MARKER, marker.name):
+                for group in lines.groups_in(function, view.sources, ScopeKind.MARKER, marker.name):
                     yield span(group, spread)
         case InstantMarker(is_before=is_before):
             for group in _nearest_groups(marker, view):
@@ -150,10 +156,11 @@ def _nearest_groups(marker: InstantMarker, view: ModuleView) -> Iterator[Group]:
     """What is left of the statement that an instant belongs to, for each function and each way of calls."""
     loop = SourceLines(marker.file, marker.loop_line, marker.loop_line)
     for function in view.functions:
-        loops = {found.operation.start for found in accepted_loops(function, loop)}
+        loops = {found.operation.start for found in accepted_loops(function, loop, view.sources)}
         by_calls: dict[Chain, list[Group]] = {}
         for first, last in marker.statements:
-            for group in SourceLines(marker.file, first, last).groups_in(function, ScopeKind.INSTANT, marker.name):
+            lines = SourceLines(marker.file, first, last)
+            for group in lines.groups_in(function, view.sources, ScopeKind.INSTANT, marker.name):
                 by_calls.setdefault(group.called_from, []).append(group)
         for groups in by_calls.values():
             yield _nearest(groups, loops)
@@ -175,7 +182,7 @@ def _nearest(groups: Sequence[Group], loops: Set[int]) -> Group:
 def _loops(marker: Marker, line: int, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Iterator[Found]:
     lines = SourceLines(marker.file, line, line)
     for function in view.functions:
-        found = loop_findings(function, lines, site_of)
+        found = loop_findings(function, lines, view.sources, site_of)
         yield replace(found, sites=tuple(replace(site, name=marker.name) for site in found.sites))
 
 
@@ -247,7 +254,7 @@ class Iterations:
 
 def _loop_findings(which: LoopFilter, view: ModuleView, site_of: Callable[[Function, Loop], Site]) -> Found:
     return Found.first_of(
-        Found.together([loop_findings(function, reading, site_of) for function in view.functions])
+        Found.together([loop_findings(function, reading, view.sources, site_of) for function in view.functions])
         for reading in which.readings(view.kernel_file)
     )
 
@@ -306,7 +313,11 @@ class OpsOfLines:
         label = f"line({self.which.text})"
         return Found.first_of(
             Found.together(
-                [span(group, spread) for f in view.functions for group in lines.groups_in(f, ScopeKind.LINES, label)]
+                [
+                    span(group, spread)
+                    for function in view.functions
+                    for group in lines.groups_in(function, view.sources, ScopeKind.LINES, label)
+                ]
             )
             for lines in self.which.readings(view.kernel_file)
         )

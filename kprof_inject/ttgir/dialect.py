@@ -17,6 +17,10 @@ PARTITIONS = "ttg.warp_specialize.partitions"
 """In the generic form, the operation inside ``ttg.warp_specialize`` that holds the partitions' regions."""
 YIELD = "scf.yield"
 RECORD = "proton.record"
+RECORDS = (RECORD, "proton.event", "proton.mark")
+"""All that records: Proton's own language has events, which need not nest, and instants besides."""
+EVENT = "proton.allocate_event"
+"""Gives the number that the events of a pair take; its id is one of those that records have."""
 MODULES = ("module", "builtin.module")
 LOOPS = ("scf.for", "scf.while")
 WARP_GROUP_DOT = "ttng.warp_group_dot"
@@ -25,7 +29,12 @@ DOT_WAIT = "ttng.warp_group_dot_wait"
 BARRIER_INIT = "ttng.init_barrier"
 BARRIER_ARRIVE = "ttng.arrive_barrier"
 BARRIER_WAIT = "ttng.wait_barrier"
+POLL = "tt.atomic_poll"
 COMMIT_GROUP = "ttg.async_commit_group"
+ENDS_OF_COPIES = (COMMIT_GROUP, "amdg.async_copy_mbarrier_arrive", "ttng.async_copy_mbarrier_arrive")
+"""What has a barrier, or a wait, tell when all copies before it are done."""
+TILE_REQUESTS = ("nvws.clc_try_cancel", "ttng.clc_try_cancel")
+"""Cluster launch control: asks for the work of a CTA that has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,9 @@ class Traits:
     waits_for_async: bool
     """A wait for such work; the other waits are for warps."""
 
+    is_arrival: bool
+    """It tells warps that wait at a barrier that this one has come to it, and goes on."""
+
     is_of_dot: bool
     """A dot, or a wait for one."""
 
@@ -101,7 +113,7 @@ class Traits:
     """A loop whose bounds are known before it begins."""
 
     is_atomic: bool
-    """It changes memory that others may read and change meanwhile."""
+    """It reads or changes memory that others may change meanwhile."""
 
     makes_pointers: bool
     """It casts integers to pointers, so that no argument tells what memory it leads to."""
@@ -123,27 +135,35 @@ class Traits:
 
 _DOTS = "tt.dot tt.dot_scaled ttng.warp_group_dot ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled"
 _WAITS_FOR_ASYNC = """
-    amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier amdgpu.async_wait rocdl.s.waitcnt
-    ttg.async_wait ttng.async_tma_store_token_wait ttng.async_tma_store_wait ttng.wait_barrier ttng.warp_group_dot_wait
+    amdg.async_tdm_intrinsic_wait amdg.async_tdm_wait amdg.async_wait amdg.memory_counter_wait amdg.wait_barrier
+    amdgpu.async_wait nvws.aref.get.enter nvws.aref.put.enter nvws.consumer_wait nvws.producer_acquire rocdl.s.waitcnt
+    ttg.async_wait ttng.async_tma_store_token_wait ttng.async_tma_store_wait ttng.tmem_wait ttng.wait_barrier
+    ttng.warp_group_dot_wait
 """
 
 # By the trait, the operations that have it. A star stands for any letters.
 _TRAITS = {
     "is_terminator": """
-        cf.br cf.cond_br cf.switch scf.condition scf.yield tt.map_elementwise.return tt.reduce.return tt.return
-        tt.scan.return ttg.mask.return ttg.warp_return ttg.warp_specialize.partitions ttg.warp_yield ub.unreachable
+        cf.br cf.cond_br cf.switch nvws.warp_group.return nvws.warp_group.yield scf.condition scf.forall.in_parallel
+        scf.reduce scf.reduce.return scf.yield tt.map_elementwise.return tt.reduce.return tt.return tt.scan.return
+        ttg.mask.return ttg.warp_return ttg.warp_specialize.partitions ttg.warp_yield ub.unreachable
     """,
-    "leaves_region": "scf.yield tt.return ttg.warp_return ttg.warp_yield",
+    "leaves_region": """
+        nvws.warp_group.return nvws.warp_group.yield scf.yield tt.return ttg.warp_return ttg.warp_yield
+    """,
     "is_branch": "cf.*",
     "is_indexing": """
-        gpu.block_id gpu.thread_id llvm.intr.assume tt.addptr tt.advance tt.bitcast tt.broadcast tt.cat tt.expand_dims
-        tt.get_num_programs tt.get_program_id tt.int_to_ptr tt.join tt.make_range tt.make_tensor_ptr tt.mulhiui
-        tt.ptr_to_int tt.reshape tt.splat tt.split tt.trans tt.unsplat ttg.global_scratch_alloc ttg.local_dealloc
-        ttg.memdesc_index ttg.memdesc_reinterpret ttg.memdesc_reshape ttg.memdesc_subslice ttg.memdesc_subview
-        ttg.memdesc_trans ttg.warp_id ttng.reinterpret_tensor_descriptor ttng.tmem_subslice
+        amdg.concat amdg.extract_slice amdg.update_tensor_descriptor gluon.set_auto_layout gpu.block_id gpu.thread_id
+        llvm.intr.assume nvws.aref.buffer nvws.aref.phi tt.addptr tt.advance tt.bitcast tt.broadcast tt.cat
+        tt.expand_dims tt.get_num_programs tt.get_program_id tt.int_to_ptr tt.join tt.make_range tt.make_tensor_ptr
+        tt.mulhiui tt.ptr_to_int tt.reshape tt.splat tt.split tt.trans tt.unsplat ttg.global_scratch_alloc
+        ttg.local_dealloc ttg.memdesc_index ttg.memdesc_reinterpret ttg.memdesc_reshape ttg.memdesc_subslice
+        ttg.memdesc_subview ttg.memdesc_trans ttg.predicate_stage ttg.warp_id ttng.clc_get_program_id
+        ttng.clc_is_canceled ttng.reinterpret_tensor_descriptor ttng.tensor_desc_to_tma_ptr ttng.tmem_subslice
     """,
     "is_arithmetic": """
-        arith.* math.* ub.* index.* tt.approx_divf tt.clampf tt.fp_to_fp tt.precise_divf tt.precise_sqrt
+        amdg.scaled_downcast_fp* amdg.scaled_upcast_fp* amdg.upcast_mxfp arith.* math.* ub.* index.* tt.approx_divf
+        tt.clampf tt.fp_to_fp tt.precise_divf tt.precise_sqrt ttg.fp4_to_fp ttng.packed_arith
     """,
     "computes_integers": "arith.* math.* tt.mulhiui",
     "is_random": "tt.mulhiui",
@@ -154,33 +174,55 @@ _TRAITS = {
     "is_constant": "arith.constant",
     "is_allocation": "ttg.local_alloc ttng.tmem_alloc",
     "is_move": "ttg.convert_layout",
-    "keeps_elements": "tt.broadcast tt.expand_dims tt.reshape tt.trans ttg.convert_layout",
-    "reads_memory": "ttg.local_load ttng.tmem_load *load* *atomic* *gather* *alloc*",
-    "reads_global": "tt.load tt.descriptor_load tt.descriptor_gather amdg.buffer_load amdgpu.buffer_load",
+    "keeps_elements": """
+        amdg.concat amdg.extract_slice gluon.set_auto_layout tt.broadcast tt.expand_dims tt.reshape tt.trans
+        ttg.convert_layout
+    """,
+    "reads_memory": """
+        amdg.local_load_packed_tranposed amdg.local_load_packed_transposed amdg.masked_load ttg.local_load
+        ttng.clc_load_result ttng.clc_try_cancel_sync ttng.tmem_load *load* *atomic* *gather* *alloc*
+    """,
+    "reads_global": """
+        amdg.buffer_load amdg.masked_load amdgpu.buffer_load tt.atomic_load tt.atomic_poll tt.descriptor_gather
+        tt.descriptor_load tt.load
+    """,
     "writes_global": """
-        tt.store tt.atomic_* tt.descriptor_store tt.descriptor_reduce tt.descriptor_scatter amdg.buffer_store
-        amdg.buffer_atomic* amdgpu.buffer_store amdgpu.buffer_atomic* ttng.async_tma_copy_local_to_global
-        ttng.async_tma_reduce ttng.async_tma_scatter amdg.async_tdm_copy_local_to_global
+        amdg.async_copy_local_to_global amdg.async_tdm_copy_local_to_global amdg.async_tdm_scatter amdg.buffer_atomic*
+        amdg.buffer_store amdg.masked_store amdgpu.buffer_atomic* amdgpu.buffer_store tt.atomic_cas tt.atomic_rmw
+        tt.atomic_store tt.descriptor_reduce tt.descriptor_scatter tt.descriptor_store tt.store
+        ttng.async_tma_copy_local_to_global ttng.async_tma_reduce ttng.async_tma_scatter
     """,
     "takes_addresses": """
         tt.addptr tt.advance tt.make_tensor_ptr tt.make_tensor_descriptor tt.int_to_ptr tt.gather tt.load tt.store
-        tt.atomic_* tt.descriptor_* ttg.memdesc_* ttg.async_copy_* ttg.local_gather ttng.async_tma_*
-        ttng.tmem_subslice amdg.buffer_* amdgpu.buffer_*
+        tt.atomic_* tt.descriptor_* ttg.memdesc_* ttg.async_copy_* ttg.local_atomic_scatter_rmw ttg.local_gather
+        ttg.local_scatter ttng.async_tma_* ttng.tmem_subslice amdg.async_copy_local_to_global amdg.async_tdm_*copy_*
+        amdg.async_tdm_gather amdg.async_tdm_scatter amdg.buffer_* amdg.masked_* amdg.tdm_prefetch
+        amdg.update_tensor_descriptor amdgpu.buffer_*
     """,
     "combines_elements": "tt.reduce tt.scan tt.map_elementwise",
-    "is_wait": f"{_WAITS_FOR_ASYNC} gpu.barrier rocdl.s.barrier ttg.barrier ttg.local_barrier ttng.cluster_wait",
+    "is_wait": f"""
+        {_WAITS_FOR_ASYNC} amdg.cluster_barrier_wait amdg.cond_barrier gpu.barrier rocdl.s.barrier tt.atomic_poll
+        tt.grid_dependency_wait ttg.barrier ttg.local_barrier ttng.clc_try_cancel_sync ttng.cluster_barrier
+        ttng.cluster_wait
+    """,
     "starts_async": """
-        amdg.async_tdm_copy_* amdg.buffer_load_to_local amdgpu.buffer_load_to_local ttg.async_commit_group
-        ttg.async_copy_* ttng.async_tma_copy_* ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter
-        ttng.tc_gen5_commit ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled ttng.warp_group_dot
+        amdg.async_copy_* amdg.async_tdm_copy_* amdg.async_tdm_fused_copy_* amdg.async_tdm_gather amdg.async_tdm_scatter
+        amdg.buffer_load_to_local amdgpu.buffer_load_to_local nvws.clc_try_cancel nvws.descriptor_*
+        ttg.async_commit_group ttg.async_copy_* ttng.async_copy_mbarrier_arrive ttng.async_shared_store
+        ttng.async_tma_copy_* ttng.async_tma_gather ttng.async_tma_reduce ttng.async_tma_scatter ttng.clc_try_cancel
+        ttng.tc_gen5_commit ttng.tc_gen5_mma ttng.tc_gen5_mma_scaled ttng.tmem_copy ttng.warp_group_dot
     """,
     "waits_for_async": _WAITS_FOR_ASYNC,
+    "is_arrival": """
+        amdg.arrive_barrier amdg.cluster_barrier_arrive nvws.aref.get.exit nvws.aref.put.exit nvws.consumer_release
+        nvws.producer_commit ttng.arrive_barrier ttng.cluster_arrive
+    """,
     "is_of_dot": f"{_DOTS} *dot* *mma*",
     "is_dot": _DOTS,
     "is_counted": "scf.for",
     "is_atomic": "*atomic*",
     "makes_pointers": "tt.int_to_ptr",
-    "is_foreign": "tt.elementwise_inline_asm tt.extern_elementwise",
+    "is_foreign": "tt.elementwise_inline_asm tt.extern_elementwise ttg.inline_asm",
     "is_output": "tt.print",
 }
 
@@ -194,24 +236,33 @@ _REGIONS = {
 
 # Work of which nothing more is asked than that it is none of the above.
 _PLAIN = """
-    amdg.in_thread_transpose amdgpu.in_thread_transpose rocdl.s.setprio rocdl.sched.barrier tt.assert
-    tt.histogram ttg.async_commit_group ttg.local_store ttng.arrive_barrier
-    ttng.barrier_expect ttng.fence_async_shared ttng.init_barrier ttng.inval_barrier ttng.tc_gen5_commit
+    amdg.in_thread_transpose amdg.init_barrier amdg.instruction_sched_hint amdgpu.in_thread_transpose nvws.aref.create
+    nvws.create_token nvws.warp_group rocdl.s.setprio rocdl.sched.barrier scf.forall scf.parallel tt.assert
+    tt.grid_dependency_launch_dependents tt.histogram ttg.local_store ttg.mask ttng.barrier_expect
+    ttng.fence_async_shared ttng.fence_mbarrier_init_release_cluster ttng.init_barrier ttng.inval_barrier
     ttng.tensormap_create ttng.tensormap_fenceproxy_acquire ttng.tmem_store
 """
+
+# What Triton's sanitizers put in; nothing is known of it.
+_INSTRUMENTATION = "tti."
 
 # Of what takes addresses: at which places of its printed and of its generic form it takes data instead.
 _DATA_OPERANDS = {
     "amdg*.buffer_atomic_cas": ((0, 1), (2, 3)),
     "amdg*.buffer_atomic_rmw": ((0,), (2,)),
     "amdg*.buffer_store": ((0,), (0,)),
+    "amdg.masked_store": ((1,), (1,)),
     "tt.atomic_cas": ((1, 2), (1, 2)),
+    "tt.atomic_poll": ((1,), (1,)),
     "tt.atomic_rmw": ((1,), (1,)),
+    "tt.atomic_store": ((1,), (1,)),
     "tt.descriptor_reduce": ((-1,), (1,)),
     "tt.descriptor_scatter": ((-1,), (-1,)),
     "tt.descriptor_store": ((-1,), (1,)),
     "tt.gather": ((0,), (0,)),
     "tt.store": ((1,), (1,)),
+    "ttg.local_atomic_scatter_rmw": ((2,), (1,)),
+    "ttg.local_scatter": ((2,), (1,)),
 }
 
 
@@ -252,7 +303,9 @@ def data_operands_of(name: str, *, is_generic: bool) -> tuple[int, ...]:
 
 def is_listed(name: str) -> bool:
     """Whether an operation of this name is meant by any of the tables, and not only by a pattern of its middle."""
-    if name in _REGIONS or name in MODULES or name in (CALL, RECORD) or name in _PLAIN.split():
+    if name in _REGIONS or name in MODULES or name in (CALL, EVENT, *RECORDS) or name in _PLAIN.split():
+        return True
+    if name.startswith(_INSTRUMENTATION):
         return True
     return any(
         name in names.exact or any(fnmatchcase(name, pattern) for pattern in names.patterns if pattern[0] != "*")

@@ -11,7 +11,8 @@ from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.quantities import listed
+from kprof_inject.ttgir.dialect import FUNCTION, MODULES
 from kprof_inject.ttgir.grammar import GAP, after_gap, file_parser, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
 
@@ -95,6 +96,7 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
     _check_nesting(module)
     if not any(operation.name == FUNCTION for operation in module.walk()):
         raise KprofError("there is no tt.func in this file", where=Position.at_offset(file, text, 0), hint=GIVE_TTGIR)
+    _check_is_one_kernel(module)
     return module
 
 
@@ -210,6 +212,24 @@ def _offset(token: Token) -> int:
 
 def _end(token: Token) -> int:
     return token.end_pos or 0
+
+
+def _check_is_one_kernel(module: Module) -> None:
+    """Raise ``KprofError`` if there are several modules with functions, as in what ``MLIR_ENABLE_DUMP`` prints."""
+    roots = module.operations
+    holders = [one for one in roots if one.name in MODULES and any(inside.name == FUNCTION for inside in one.walk())]
+    holders += [one for one in roots if one.name == FUNCTION][:1]  # functions without a module make one
+    if len(holders) > 1:
+        holders.sort(key=lambda one: one.start)
+        lines = module.line_numbers([one.start for one in holders])
+        raise KprofError(
+            f"this file holds {len(holders)} modules, which begin on lines {listed([*map(str, lines)], _MOST_LISTED)}",
+            where=module.position(holders[1].start),
+            hint="keep one of them, with its aliases (#blocked, #loc, …); the last is the result of all passes",
+        )
+
+
+_MOST_LISTED = 10
 
 
 def _check_nesting(module: Module) -> None:

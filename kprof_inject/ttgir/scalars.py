@@ -12,7 +12,7 @@ from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Alias, CallSite, Fused, Location, Named, SourcePoint, parse_location
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.types import PrintedType, printed_types, types_of
-from kprof_inject.ttgir.values import bound_names, label_text, result_names, without_strings
+from kprof_inject.ttgir.values import bound_names, label_text, loop_arguments, result_names, without_strings
 
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*([^\s,(){}]+)")
 # Triton's printer calls a value by its variable, and tells those of one name apart by a number. What has no variable
@@ -74,7 +74,7 @@ def _results(module: Module, operation: Operation) -> Iterator[Scalar]:
     variable, line = _origin(module, operation.location_text)
     if operation.regions and len(names) > 1:
         # Its location has the names of all that is handed on, and not in their order.
-        variables = [*_variables_handed_on(operation), *[""] * len(names)][: len(names)]
+        variables = [*_variables_handed_on(module, operation), *[""] * len(names)][: len(names)]
     else:
         variables = [variable or ("" if operation.traits.is_constant else _variable_in(name)) for name in names]
     for name, assigned, kind in zip(names, variables, types, strict=True):
@@ -95,13 +95,12 @@ def _lost_in(module: Module, operation: Operation, kept: Sequence[str]) -> Itera
         yield Scalar("", variable, line, "", 0)
 
 
-def _variables_handed_on(loop: Operation) -> list[str]:
+def _variables_handed_on(module: Module, loop: Operation) -> list[str]:
     """Of what a ``scf.for`` hands on, by the names of the arguments of its body. What the compiler hands on beside that
     is called as the loop's last result is: of several of that name none tells."""
     if loop.name != "scf.for":
         return []
-    _, *arguments = bound_names(loop)
-    variables = [_variable_in(name) for name in arguments]
+    variables = [_variable_in(name) for name in loop_arguments(module, loop)[1:]]
     last = _name_of_results(loop)
     if last in variables and (variables.count(last) > 1 or "" in variables[: variables.index(last)]):
         return [variable if variable != last else "" for variable in variables]
@@ -172,7 +171,7 @@ def _arguments(module: Module, region: Region, block: Block) -> Iterator[Scalar]
         if owner.name == "scf.for" and names:
             # The printer may call what is counted as the loop's last result is.
             counted = variables[0] if variables[0] != _name_of_results(owner) else ""
-            variables = [counted, *_variables_handed_on(owner)]
+            variables = [counted, *_variables_handed_on(module, owner)]
         for name, variable, kind in zip(names, variables, _bound_types(owner), strict=False):
             yield Scalar(name, variable, 0, kind, 0)
 

@@ -93,6 +93,12 @@ def bound_names(operation: Operation) -> list[str]:
     return _BOUND.findall(without_strings(operation.tail))
 
 
+def loop_arguments(module: Module, loop: Operation) -> list[str]:
+    """The arguments of a loop's first region, which the generic form names in a label: of an ``scf.for``, what it
+    counts and what it hands on."""
+    return bound_names(loop) or argument_names(module, loop.regions[0])
+
+
 @dataclass(frozen=True, slots=True)
 class Leaf:
     """An operation without regions: the node of its results, and those of its operands, in the order of the text."""

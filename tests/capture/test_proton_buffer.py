@@ -71,7 +71,8 @@ def test_what_the_file_says_of_its_launch(tmp_path: Path) -> None:
     assert (launch.kernel.name, launch.grid, launch.kernel.num_warps) == ("matmul", (5, 1, 1), 4)
     assert (launch.kernel.layout, launch.kernel.sm_clock_hz) == ("timed", 0.0)
     assert asdict(launch.kernel.mode) == {
-        **{"buffer": "unknown", "buffer_bytes": 4 * 8 * 8, "clock_bits": 64, "warps": (), "sched_stores": False}
+        **{"buffer": "unknown", "buffer_bytes": 4 * 8 * 8, "clock_bits": 64, "warps": ()},
+        **{"sched_stores": False, "sched_barriers": False},
     }
     assert launch.kernel.metadata["target"]["backend"] == "cuda"
     with pytest.raises(KprofError, match="cannot read"):

@@ -119,6 +119,13 @@ def test_moved_stores_and_tags_are_refused(kprof: CommandLine, workspace: Path) 
     )
 
 
+def test_scheduling_barriers_are_refused_before_a_program_for_nvidia_runs(kprof: CommandLine, workspace: Path) -> None:
+    kprof("insert", workspace, "--at", "scale/func")
+    refused = kprof("run", workspace, "--sched-barriers", CROSS_COMPILE)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "error: --sched-barriers is for AMD" in refused.stderr
+
+
 def test_records_never_reach_a_later_run_without_a_plan(kprof: CommandLine, workspace: Path) -> None:
     kprof("insert", workspace, "--at", "scale/func")
     assert [bool(values["records"]) for values in kprof("run", workspace, CROSS_COMPILE).json_lines()] == [

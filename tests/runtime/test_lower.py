@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.schema import Target
 from kprof_inject.errors import KprofError
 from kprof_inject.rewrite import apply
+from kprof_inject.runtime import instrumentation
 from kprof_inject.runtime.instrumentation import Lowered, lower, lower_without_records, target_of
 from kprof_inject.runtime.versions import installed_version
 from kprof_inject.select.calls import lowerable
@@ -54,10 +56,39 @@ ONE_READ_ON_TWO_WAYS = {"cross_entropy", "loop_in_if", "while_condition"} - (
     {"while_condition"} if triton.__version__.startswith("3.5.") else set()
 )
 
+DRAIN = """\
+module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "hip:gfx1250", \
+"ttg.threads-per-warp" = 32 : i32} {
+  tt.func public @drain(%out: !tt.ptr<i32> {tt.divisibility = 16 : i32}, %n: i32) attributes {noinline = false} {
+    %t = amdg.async_tdm_intrinsic_wait  {count = 0 : i32}
+    tt.store %out, %n : !tt.ptr<i32>
+    tt.return
+  }
+}
+"""
+
 needs_global = pytest.mark.skipif(
     "nvidia" not in installed_version().global_buffer_on,
     reason="this Triton's Proton keeps no records in global memory",
 )
+
+
+def test_records_that_read_no_clock_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = OF_EACH_KIND[0]
+    monkeypatch.setattr(instrumentation, "_CLOCK_READ", {"cuda": re.compile("no such instruction")})
+
+    with pytest.raises(KprofError, match="lowers the records to no clock read for cuda:90"):
+        lower(insertion_of(read(path)).text, *described(path), SHARED)
+
+
+@pytest.mark.triton
+@pytest.mark.skipif(triton.__version__ < "3.9", reason="earlier ones do not lower records for gfx1250")
+def test_gfx1250_reads_its_clock_for_each_record() -> None:
+    target = GPUTarget("hip", "gfx1250", 32)
+    done = insertion_of(DRAIN, "func", "async")
+
+    # LLVM makes two reads of one, on two ways.
+    assert lower(done.text, target, {}, SHARED).clock_reads == len(done.plan.records) + 1 == 5
 
 
 def described(path: Path) -> tuple[GPUTarget, dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 import triton
 from golden import fixture_id, installed_fixtures, read
 from planning import fixture_view, insertion_of
-from test_lower import ON_HOPPER, described, lowered, shared_bytes
+from test_lower import ON_HIP, ON_HOPPER, described, lowered, shared_bytes
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.ring_sizes import chosen_buffer_bytes, keeps_occupancy, mode_of_kernel, row_bytes
@@ -32,6 +32,9 @@ def on_hopper(*kernels: str) -> list[Path]:
 # Kernels that take little time to compile: one with shared memory, and one with a loop.
 (TRANSPOSE,) = on_hopper("gluon_transpose")
 (PIPELINE,) = on_hopper("gluon_async_pipeline")
+SOFTMAX_ON_AMD = [path for path in ON_HIP if fixture_id(path).rpartition("/")[2] == "softmax"]
+# Nothing may be moved across it.
+BARRIER = re.compile(r"\bsched_barrier mask\(0x0+\)")
 # One whose CTAs have more warps than num_warps says; the oldest Triton has none.
 SPECIALISED = on_hopper("gluon_warp_specialized")
 # Of shared memory they take next to nothing, a few KiB, or most of it.
@@ -58,6 +61,22 @@ def test_stores_that_may_be_moved_give_other_code() -> None:
     stored, moved = (lower(text, *described(PIPELINE), Mode(sched_stores=sched)) for sched in (False, True))
     assert stored.clock_reads == moved.clock_reads == 6
     assert instructions(stored) != instructions(moved)
+
+
+@pytest.mark.parametrize("path", SOFTMAX_ON_AMD, ids=fixture_id)
+def test_scheduling_barriers_stand_around_records(path: Path) -> None:
+    done = insertion_of(read(path), "func", "loop", "iter")
+    without, barred = (lower(done.text, *described(path), Mode(sched_barriers=on)) for on in (False, True))
+
+    assert BARRIER.findall(without.assembly) == []
+    # One before and one behind each record; records side by side share one.
+    assert len(done.plan.records) < len(BARRIER.findall(barred.assembly)) <= 2 * len(done.plan.records)
+    assert barred.clock_reads == len(done.plan.records)
+
+
+def test_scheduling_barriers_are_refused_for_nvidia() -> None:
+    with pytest.raises(KprofError, match="--sched-barriers is for AMD"):
+        lower(insertion_of(read(PIPELINE), "func").text, *described(PIPELINE), Mode(sched_barriers=True))
 
 
 def instructions(lowered: Lowered) -> list[str]:

@@ -165,6 +165,22 @@ class Written:
         return written.read_bytes()
 
 
+@dataclass(frozen=True)
+class ProcessId:
+    target: Target
+
+    def run(self, written: Path) -> int:
+        return os.getpid()
+
+
+def test_each_target_has_a_process_of_its_own(compiler: CompilerProcess) -> None:
+    mi300 = Target("hip", "gfx942", 64)
+    first, again, other = (compiler.ask(ProcessId(target), 60) for target in (HOPPER, HOPPER, mi300))
+
+    assert first == again != other
+    assert not is_running(first)
+
+
 @pytest.mark.parametrize(("code", "how"), [(-6, "signal SIGABRT"), (-11, "signal SIGSEGV"), (3, "exit code 3")])
 def test_a_process_that_dies_is_replaced(code: int, how: str, compiler: CompilerProcess) -> None:
     with pytest.raises(KprofError) as caught:

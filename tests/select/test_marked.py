@@ -395,17 +395,18 @@ def test_without_sources_there_are_no_markers() -> None:
 
 # ---- Triton's own ----------------------------------------------------------------------------------------
 
-MARKED = [p for p in fixtures() if kernel_of(p).startswith("marked_") and not form_of(p)]
+OF_MARKED = {
+    "marked_attention": {"keys", "load_k", "load_v", "qk", "softmax", "maximum", "pv", "epilogue", "diagonal"},
+    "marked_matmul": {"main", "loads", "dot", "epilogue", "before_store"},
+}
+MARKED = [p for p in fixtures() if kernel_of(p) in OF_MARKED and not form_of(p)]
 
 
 @pytest.mark.parametrize("path", MARKED, ids=fixture_id)
 def test_markers_of_a_pipelined_kernel(path: Path) -> None:
     view = fixture_view(read(path))
     once = make_plan(view, parse_selectors(["marker"]))
-    names = {"marked_matmul": {"main", "loads", "dot", "epilogue", "before_store"}}.get(
-        kernel_of(path), {"keys", "load_k", "load_v", "qk", "softmax", "maximum", "pv", "epilogue", "diagonal"}
-    )
-    assert names <= {scope.name for scope in once.scopes}
+    assert OF_MARKED[kernel_of(path)] <= {scope.name for scope in once.scopes}
     assert once.selections[0].findings.dropped == ()
     assert {scope.site.kind for scope in once.scopes if scope.name in ("before_store", "diagonal")} == {"mark"}
 

@@ -102,3 +102,17 @@ def test_inline_assembly_is_a_part_by_itself() -> None:
 def test_a_commit_of_dots_is_no_copy() -> None:
     text = kernel("ttng.tc_gen5_commit %bar : !ttg.memdesc<1xi64, #s, #smem, mutable>", LOAD)
     assert parts(insertion_of(text, "parts").plan) == [("loads", 1)]
+
+
+def test_parts_of_newer_operations() -> None:
+    copy = "%t = amdg.async_tdm_copy_global_to_local %d into %m : !tt.tensordesc<8x8xf16> -> !ttg.memdesc<8x8xf16>"
+    arrive = "ttng.async_copy_mbarrier_arrive %b : !ttg.memdesc<1xi64, #s, #smem, mutable>"
+    request = "ttng.clc_try_cancel %r, %b : !ttg.memdesc<2xi64, #s, #smem, mutable>, !ttg.memdesc<1xi64, #s, #smem>"
+    poll = "%k = tt.atomic_poll acquire, gpu, %p, %e : !tt.ptr<i32>, i32 -> i1"
+    body = (copy, "%w = amdg.async_tdm_intrinsic_wait  {count = 0 : i32}", COPY, arrive, COPY, request, poll)
+
+    found = parts(plan_of(kernel(*loop(*body)), "parts"))
+
+    assert found == [("copies#0", 1), ("wait#0", 1), ("copies#1", 2), ("copies#2", 1), ("wait#1", 1)]
+    sites = plan_of(kernel(*loop(*body)), "async").scopes
+    assert len(sites) == 6  # all but the poll

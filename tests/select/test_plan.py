@@ -208,6 +208,16 @@ def test_a_file_that_has_records_is_refused() -> None:
     assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
 
 
+@pytest.mark.parametrize(
+    "line", ['%e = proton.allocate_event "mine" : i32', "proton.event start %e : i32", 'proton.mark "mine"']
+)
+def test_a_file_that_has_events_of_protons_is_refused(line: str) -> None:
+    error = refusal(kernel(f"    {line}\n"), "func")
+
+    assert error.what == f"this file already has records ({line.removeprefix('%e = ').split()[0]})"
+    assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
+
+
 HELPED = """\
 module {
   tt.func public @k() {

@@ -53,8 +53,9 @@ def test_what_would_be_done_twice_is_refused(lines: tuple[str, ...], refusal: st
         in_while(VOLATILE),
         in_while(asm("ld.acquire.gpu.b32 $0, [$1];", pure=False)),
         (asm("spin: ld.acquire.gpu.b32 $0, [$1]; @p bra spin;", pure=False),),
+        ("%k = tt.atomic_poll acquire, gpu, %p, %e : !tt.ptr<i32>, i32 -> i1",),
     ],
-    ids=["atomic", "volatile", "asm", "branch"],
+    ids=["atomic", "volatile", "asm", "branch", "poll"],
 )
 def test_what_goes_round_until_memory_changes_waits(lines: tuple[str, ...]) -> None:
     assert of(*lines) == RelaunchRecord(waits=True)

@@ -100,3 +100,28 @@ COMMIT = "%g = ttg.async_commit_group tokens %t"
 )
 def test_how_many_iterations_ahead(lines: tuple[str, ...], depths: list[int]) -> None:
     assert pipelines_of(*lines) == depths
+
+
+TDM_COPY = "%t = amdg.async_tdm_copy_global_to_local %d into %m : !tt.tensordesc<64x64xf16, #shared> -> !M"
+TDM_WAIT = "%w = amdg.async_tdm_wait %t {num = 0 : i32}"
+TDM_WAIT_IN_INSTRUCTIONS = '%w = amdg.async_tdm_intrinsic_wait %t {count = 4 : i32, "ttg.num_tdm_ops" = 2 : i32}'
+UNKNOWN_WAIT = "%w = amdg.async_tdm_intrinsic_wait %t {count = 4 : i32}"
+
+
+@pytest.mark.parametrize(
+    ("body", "depths"),
+    [
+        ((TDM_COPY, TDM_COPY, TDM_WAIT), [0]),
+        ((TDM_WAIT, TDM_COPY, TDM_COPY), [1]),
+        ((TDM_WAIT.replace("num = 0", "num = 2"), TDM_COPY, TDM_COPY), [2]),
+        ((TDM_WAIT_IN_INSTRUCTIONS, TDM_COPY, TDM_COPY), [2]),
+        ((UNKNOWN_WAIT, TDM_COPY), []),
+        ((TDM_COPY,), []),
+        ((TDM_COPY, "%w = ttg.async_wait %t {num = 0 : i32}"), []),
+    ],
+)
+def test_each_copy_of_amds_data_mover_is_a_group(body: tuple[str, ...], depths: list[int]) -> None:
+    lines = "\n".join(body)
+    text = f"module {{\ntt.func @k() {{\nscf.for %i = %a to %b step %c : i32 {{\n{lines}\n}}\ntt.return\n}}\n}}\n"
+
+    assert [pipeline.depth for pipeline in copy_pipelines(parse(text))] == depths

@@ -154,3 +154,51 @@ def test_a_module_knows_its_lines() -> None:
     assert module.indent_at(at_return) == "    "
     assert module.indent_at(module.text.index("tt.func")) == " \t"
     assert module.newline == "\r\n"
+
+
+PARAMETERS = [
+    "#ttg.padded_shared<[512:+16] {order = [1, 0], shape = [64, 64]}>",
+    "#ttg.padded_shared<[64:+4, 512:+16] {offset = [[0, 1], [1, 0]], block = []}>",
+    "#ttg.partitioned_shared<2, #ttg.padded_shared<[512:+16] {order = [1, 0], shape = [64, 64]}>, 1>",
+    "#ttg.other<[1], {}>",
+    "#ttg.other<{a = 1}, [2] {b = {c = 3}}, #ttg.swizzled_shared<{vec = 1}>>",
+]
+
+
+@pytest.mark.parametrize("attribute", PARAMETERS)
+def test_parameters_of_an_attribute_in_braces_are_no_region(attribute: str) -> None:
+    kind = f"!ttg.memdesc<64x64xf16, {attribute}, #smem, mutable>"
+    text = f"""module {{
+  tt.func @k(%q: {kind}) {{
+    %x:2 = scf.for %i = %a to %b step %c iter_args(%d = %q, %e = %r) -> ({kind}, i32)  : i32 {{
+      %f = scf.if %c -> ({kind}) {{
+        scf.yield %d : {kind}
+      }} else {{
+        scf.yield %q : {kind}
+      }}
+      scf.yield %f, %e : {kind}, i32
+    }}
+    %y = scf.while (%d = %q) : ({kind}) -> {kind} {{
+      scf.condition(%c) %d : {kind}
+    }} do {{
+    ^bb0(%d: {kind}):
+      scf.yield %d : {kind}
+    }}
+    ttg.warp_specialize(%q)
+    default {{
+      ttg.warp_yield
+    }}
+    partition0(%p: {kind}) num_warps(4) {{
+      ttg.warp_return
+    }} : ({kind}) -> ()
+    tt.return
+  }}
+}}
+"""
+    names = [operation.name for operation in parse(text).walk()]
+
+    yields = ["scf.yield"] * 3
+    assert names == [
+        *("module", "tt.func", "scf.for", "scf.if", *yields, "scf.while", "scf.condition", "scf.yield"),
+        *("ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return", "tt.return"),
+    ]

@@ -12,6 +12,7 @@ from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.parser import parse
 
 CUT_OFF = "the file is truncated; dump it again"
+KEEP_ONE = "keep one of them, with its aliases (#blocked, #loc, …); the last is the result of all passes"
 GIVE_TTGIR = "give a .ttgir file as Triton writes it (see 'kprof-inject dump')"
 NO_BYTE_ORDER_MARK = "the file begins with a byte order mark; save it without one"
 TOP_LEVEL = "'{-# … #-}' or an alias definition or an operation or the end of the file"
@@ -138,7 +139,7 @@ def test_damaged_fixtures_parse_or_are_refused_at_a_place() -> None:
         except KprofError as error:
             refused += 1
             check_place(error, text)
-            assert error.hint in (CUT_OFF, GIVE_TTGIR)
+            assert error.hint in (CUT_OFF, GIVE_TTGIR, KEEP_ONE)
 
     for _ in range(300):
         text = damaged(chance.choice(texts), chance)
@@ -164,3 +165,23 @@ def check_place(error: KprofError, text: str) -> None:
     lines = text.split("\n")
     assert error.where.text == lines[error.where.line - 1]
     assert 1 <= error.where.column <= len(error.where.text) + 1
+
+
+MODULE = HEAD + "    tt.return\n  }\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        (f"// -----// IR Dump After A //----- //\n{MODULE}// -----// IR Dump After B //----- //\n{MODULE}", 8, 1),
+        (f"{MODULE}module {{\n}}\n{MODULE}", 8, 1),
+        (f"{MODULE}{HEAD.removeprefix('module {')}    tt.return\n  }}\n", 7, 3),
+    ],
+    ids=["dump", "empty between", "function behind"],
+)
+def test_several_kernels_in_one_file(text: str, line: int, column: int) -> None:
+    error = refusal(text)
+
+    assert error.what.startswith("this file holds 2 modules, which begin on lines ")
+    assert str(error.where) == f"k.ttgir:{line}:{column}"
+    assert error.hint == KEEP_ONE

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from golden import fixture_id, kernel_of, one_of_each_kernel, parse_with_triton, read
+from golden import beside, fixture_id, fixtures, form_of, kernel_of, one_of_each_kernel, parse_with_triton, read
 
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
@@ -104,3 +104,31 @@ def test_triton_sees_the_same_values(path: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.ttgir"
     used.write_text(text)
     parse_with_triton(used)
+
+
+GENERIC = [path for path in fixtures() if form_of(path) == "generic"]
+
+
+@pytest.mark.parametrize("path", GENERIC, ids=fixture_id)
+def test_the_generic_form_has_the_same_integers(path: Path) -> None:
+    """Behind each loop, and at its end: as many of each type as in the usual form."""
+    (usual,) = (one for one in fixtures() if fixture_id(one) == fixture_id(beside(path, "")))
+    kinds = [[_kinds_around(module, loop) for loop in _loops(module)] for module in map(_parsed, (path, usual))]
+
+    assert kinds[0] == kinds[1]
+
+
+def _parsed(path: Path) -> Module:
+    return parse(read(path), str(path))
+
+
+def _loops(module: Module) -> list[Operation]:
+    return [one for one in module.walk() if one.traits.is_loop]
+
+
+def _kinds_around(module: Module, loop: Operation) -> list[list[str]]:
+    """Return the types of all values visible right behind a loop and before the last operation of its body."""
+    assert loop.block is not None
+    behind = loop.block.operations[loop.block.operations.index(loop) + 1]
+    places = [behind, *loop.regions[-1].blocks[-1].operations[-1:]]
+    return [sorted(one.type for one in scalars_at(module, place) if one.name) for place in places]

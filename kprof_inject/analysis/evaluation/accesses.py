@@ -59,7 +59,13 @@ _FORMS = {
     **dict.fromkeys(("amdg.buffer_load", "amdgpu.buffer_load"), replace(_READ, is_buffer=True)),
     **dict.fromkeys(("amdg.buffer_store", "amdgpu.buffer_store"), replace(_WRITE, is_buffer=True)),
     **dict.fromkeys(("amdg.buffer_atomic_rmw", "amdgpu.buffer_atomic_rmw"), replace(_CHANGE, is_buffer=True)),
+    **dict.fromkeys(("amdg.buffer_atomic_cas", "amdgpu.buffer_atomic_cas"), _UNKNOWN_CHANGE),
     **dict.fromkeys(("amdg.buffer_load_to_local", "amdgpu.buffer_load_to_local"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.atomic_load", "tt.atomic_poll", "amdg.masked_load"), _UNKNOWN_READ),
+    **dict.fromkeys(("tt.atomic_store", "amdg.masked_store", "amdg.async_copy_local_to_global"), _UNKNOWN_WRITE),
+    **dict.fromkeys(("amdg.async_tdm_copy_global_to_local", "amdg.async_tdm_gather"), _UNKNOWN_READ),
+    "amdg.async_tdm_fused_copy_global_to_local": _UNKNOWN_READ,
+    **dict.fromkeys(("amdg.async_tdm_copy_local_to_global", "amdg.async_tdm_scatter"), _UNKNOWN_WRITE),
 }
 
 

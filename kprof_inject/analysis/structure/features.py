@@ -74,7 +74,7 @@ class Feature:
 WAY, AHEAD, BITS, INSTRUCTION, PREDICATED = "way", "ahead", "bits", "instruction", "predicated"
 ADDRESSES, LANES = "addresses", "lanes"
 
-_COPY, _TMA, _PLAIN = "asynchronous copy", "TMA", "through registers"
+_COPY, _TMA, _TDM, _PLAIN = "asynchronous copy", "TMA", "TDM", "through registers"
 _WAYS = {
     "ttg.async_copy_global_to_local": _COPY,
     "amdg.buffer_load_to_local": _COPY,
@@ -87,10 +87,22 @@ _WAYS = {
         (
             "ttng.async_tma_copy_local_to_global",
             "ttng.async_tma_scatter",
+            "ttng.async_tma_reduce",
             "tt.descriptor_store",
             "tt.descriptor_scatter",
         ),
         _TMA,
+    ),
+    "amdg.async_copy_local_to_global": _COPY,
+    **dict.fromkeys(
+        (
+            "amdg.async_tdm_copy_global_to_local",
+            "amdg.async_tdm_copy_local_to_global",
+            "amdg.async_tdm_fused_copy_global_to_local",
+            "amdg.async_tdm_gather",
+            "amdg.async_tdm_scatter",
+        ),
+        _TDM,
     ),
 }
 _POINTERS, _BUFFER = "by pointers", "by buffer instructions"
@@ -219,10 +231,10 @@ _MutableFacts = dict[str, Fact]
 
 def _access(module: Module, operation: Operation) -> _MutableFacts:
     facts: _MutableFacts = {WAY: _WAYS.get(operation.name, _PLAIN)}
-    if facts[WAY] != _TMA:
+    if facts[WAY] not in (_TMA, _TDM):
         facts[ADDRESSES] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
     tensors = [one for one in types_of(operation) if one.kind == "tensor" and (one.is_pointer or one.shape)]
-    if facts[WAY] != _TMA and tensors:
+    if facts[WAY] not in (_TMA, _TDM) and tensors:
         one = next((tensor for tensor in tensors if tensor.is_pointer), tensors[0])
         told = {BITS: access_bits(one, module.aliases), LANES: lanes_dimension(one, module.aliases)}
         facts |= {name: fact for name, fact in told.items() if fact is not None}

@@ -166,7 +166,8 @@ def _cost(name: str) -> Callable[[KernelRuns], str]:
 def _mode(mode: Mode) -> str:
     size = f"{mode.buffer_bytes} bytes" if mode.buffer_bytes else "auto"
     stores = ", stores moved" if mode.sched_stores else ""
-    return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}"
+    barriers = ", scheduling barriers" if mode.sched_barriers else ""
+    return f"{mode.buffer} {size}, clock {mode.clock_bits}{stores}{barriers}"
 
 
 def _warps(runs: KernelRuns) -> str:

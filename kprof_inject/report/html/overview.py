@@ -109,7 +109,8 @@ def _records(timeline: Timeline, summary: LaunchSummary) -> Iterator[Row]:
         return
     size = f", {_thousands(mode.buffer_bytes)} bytes for each CTA" if mode.buffer_bytes else ""
     yield "buffer", f"{mode.buffer} memory{size}"
-    yield "clock bits", f"{mode.clock_bits}{', stores moved' if mode.sched_stores else ''}"
+    stores = ", stores moved" if mode.sched_stores else ""
+    yield "clock bits", f"{mode.clock_bits}{stores}{', scheduling barriers' if mode.sched_barriers else ''}"
 
 
 def _program(timeline: Timeline) -> Iterator[Row]:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from brute_force import Kernel, assert_bytes_right, assert_right, run
 
-from kprof_inject.analysis.evaluation import grids
+from kprof_inject.analysis.evaluation import accesses, grids
 from kprof_inject.analysis.evaluation.accesses import Access
 from kprof_inject.analysis.evaluation.grids import CTA, Part
+from kprof_inject.ttgir import dialect
+from kprof_inject.ttgir.dialect import traits_of
 
 CONSTANTS = "".join(f"    %c{number} = arith.constant {number} : i32\n" for number in (-2, 0, 1, 2, 3, 4, 6, 8))
 STRIDES = """
@@ -271,3 +273,11 @@ def test_what_a_loop_copies_ahead_is_copied_for_each_iteration() -> None:
     assert (iterations, copied, len(touched[2])) == (6, 6 * 4, 4)
     assert (copy.places, copy.requested_bytes(None), copy.requested_bytes(iterations)) == (None, None, 4 * copied)
     assert [one.requested_bytes(4) for one in (*before, masked)] == [None] * 3
+
+
+def test_what_writes_global_memory_has_a_form_that_writes() -> None:
+    listed = " ".join(dialect._TRAITS[trait] for trait in ("reads_global", "writes_global")).split()
+    named = {name for name in listed if "*" not in name} | {*accesses._FORMS}
+
+    assert named == {*accesses._FORMS}
+    assert all(traits_of(name).writes_global == form.writes for name, form in accesses._FORMS.items())
