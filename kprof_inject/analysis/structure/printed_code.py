@@ -1,0 +1,141 @@
+"""The code of a module as lines that can be compared, whatever names its values and its layouts have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kprof_inject.select.tags import is_inserted
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.strings import STRING
+from kprof_inject.ttgir.types import closing_bracket
+from kprof_inject.ttgir.values import label_text
+
+_MARK = re.compile(rf"{STRING}|//[^\n]*|\s*(?<![\w.])loc\(|[()]|[\t\r\n]\s*|  +")
+_NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
+_LAYOUT = re.compile(rf"{STRING}|(?<![\w@])(#[\w$.-]+)")
+_RESULTS = re.compile(r"%[\w$.-]+(?::\d+)?(?:\s*,\s*%[\w$.-]+(?::\d+)?)*\s*=")
+_BOUND = re.compile(r"\s*=(?!=)")
+_TAKES_ARGUMENTS = re.compile(r"(?:tt\.)?func\b|\^|\}?\s*partition\d+\(")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """An operation up to its first region, or what stands between its regions or behind them, where line ``number``
+    begins. ``text`` has no names of values and no layouts in it; these are ``names``, those of them that it gives are
+    ``given``, and the layouts are ``layouts``, written out."""
+
+    number: int
+    text: str
+    names: tuple[str, ...]
+    given: frozenset[str]
+    layouts: tuple[str, ...]
+
+
+def code_lines(a: Module, b: Module) -> tuple[list[CodeLine], list[CodeLine]]:
+    """Return the code of both modules, without records."""
+    return _lines_of(a), _lines_of(b)
+
+
+def _lines_of(module: Module) -> list[CodeLine]:
+    pieces = list(_pieces(module))
+    numbers = module.line_numbers([start for start, _ in pieces])
+    layouts = _WrittenOut(module.aliases)
+    return [_code_line(number, text, layouts) for number, (_, text) in zip(numbers, pieces, strict=True)]
+
+
+def _pieces(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield the text of each operation, between its regions if it has some, and where it begins."""
+    text = module.text
+    waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, tuple):
+            yield one
+        elif not is_inserted(one):
+            inside: list[Operation | tuple[int, str]] = []
+            start = one.start
+            for region in one.regions:
+                first, *others = region.blocks
+                inside += [(start, text[start : first.start]), *first.operations]
+                for block in others:
+                    label = label_text(module, region, block)
+                    inside += [(block.start - len(label), label), *block.operations]
+                start = region.end
+            inside.append((start, text[start : one.end]))
+            waiting += reversed(inside)
+
+
+def _code_line(number: int, printed: str, written_out: _WrittenOut) -> CodeLine:
+    text, layouts = written_out.take(_without_locations(printed))
+    results = _RESULTS.match(text)
+    takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
+    found = [name for name in _NAME.finditer(text) if name[1]]
+    given = {
+        name[1]
+        for name in found
+        if (results and name.start() < results.end())
+        or _BOUND.match(text, name.end())
+        or (takes_arguments and text.startswith(":", name.end()))
+    }
+    without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
+    return CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given), layouts)
+
+
+def _without_locations(text: str) -> str:
+    """Return the text without locations and comments, with one space for any other blanks."""
+    pieces: list[str] = []
+    done = depth = 0
+    for mark in _MARK.finditer(text):
+        word = mark[0]
+        is_location = word.endswith("loc(")
+        if depth:
+            depth += (word == "(" or is_location) - (word == ")")
+            if not depth:
+                done = mark.end()
+        elif is_location or word.isspace() or word.startswith("//"):
+            pieces.append(text[done : mark.start()])
+            if word.isspace() and pieces[-1]:
+                pieces.append(" ")
+            depth, done = int(is_location), mark.end()
+    return "".join([*pieces, text[done:]]).strip()
+
+
+class _WrittenOut:
+    """The attributes of a module, with what the names in them stand for in their places."""
+
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self._aliases = aliases
+        self._known: dict[str, str] = {}
+
+    def take(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """Return the text with a ``#`` for each attribute, and the attributes."""
+        found: list[str] = []
+        return _replaced(text, lambda attribute: found.append(self._whole(attribute)) or "#"), tuple(found)
+
+    def _whole(self, attribute: str) -> str:
+        if attribute not in self._known:
+            self._known[attribute] = attribute  # an alias that refers to itself stays as it is
+            body = self._aliases.get(attribute)
+            self._known[attribute] = (
+                _replaced(_without_locations(body), self._whole)
+                if body is not None
+                else "#" + _replaced(attribute[1:], self._whole)
+            )
+        return self._known[attribute]
+
+
+def _replaced(text: str, replace: Callable[[str], str]) -> str:
+    """Return the text with each outermost attribute replaced."""
+    pieces: list[str] = []
+    done = 0
+    for mark in _LAYOUT.finditer(text):
+        if not mark[1] or mark.start() < done:
+            continue
+        end = mark.end()
+        if text.startswith("<", end):
+            end = closing_bracket(text, end + 1) + 1
+        pieces += [text[done : mark.start()], replace(text[mark.start() : end])]
+        done = end
+    return "".join([*pieces, text[done:]])
