@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from kprof_inject.analysis.structure.alignment import blocks
 from kprof_inject.analysis.structure.former_names import with_current_names
-from kprof_inject.analysis.structure.printed_code import CodeLine, code_lines
+from kprof_inject.analysis.structure.printed_code import CodeLine, code_lines, printed_pieces
+from kprof_inject.analysis.structure.two_forms import TwoForms, is_generic
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module
 
@@ -28,7 +29,7 @@ class DifferingLines:
 
 def differing_lines(a: Module, b: Module) -> DifferingLines:
     """Compare two modules. The result is the same from either side, and takes n log n steps for n lines."""
-    lines_a, lines_b = code_lines(with_current_names(a), with_current_names(b))
+    lines_a, lines_b = _lines_of(with_current_names(a), with_current_names(b))
     # Several alignments may be equally good: which is found must not depend on the direction.
     if [line.text for line in lines_b] < [line.text for line in lines_a]:
         found = _fewest(lines_b, lines_a)
@@ -37,6 +38,13 @@ def differing_lines(a: Module, b: Module) -> DifferingLines:
 
 
 _Lines = Sequence[CodeLine]
+
+
+def _lines_of(a: Module, b: Module) -> tuple[_Lines, _Lines]:
+    if is_generic(a) == is_generic(b):
+        return tuple(code_lines(module, list(printed_pieces(module))) for module in (a, b))
+    forms = TwoForms(a, b) if is_generic(b) else TwoForms(b, a)
+    return tuple(code_lines(module, list(forms.pieces(module))) for module in (a, b))
 
 
 def _fewest(a: _Lines, b: _Lines) -> DifferingLines:

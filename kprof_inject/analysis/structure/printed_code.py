@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kprof_inject.select.tags import is_inserted
@@ -33,20 +33,15 @@ class CodeLine:
     layouts: tuple[str, ...]
 
 
-def code_lines(a: Module, b: Module) -> tuple[list[CodeLine], list[CodeLine]]:
-    """Return the code of both modules, without records."""
-    return _lines_of(a), _lines_of(b)
-
-
-def _lines_of(module: Module) -> list[CodeLine]:
-    pieces = list(_pieces(module))
+def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLine]:
+    """Return the lines that begin at these offsets and have these texts."""
     numbers = module.line_numbers([start for start, _ in pieces])
     layouts = _WrittenOut(module.aliases)
     return [_code_line(number, text, layouts) for number, (_, text) in zip(numbers, pieces, strict=True)]
 
 
-def _pieces(module: Module) -> Iterator[tuple[int, str]]:
-    """Yield the text of each operation, between its regions if it has some, and where it begins."""
+def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield the text of each operation but records, between its regions if it has some, and where it begins."""
     text = module.text
     waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
     while waiting:
@@ -68,7 +63,7 @@ def _pieces(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def _code_line(number: int, printed: str, written_out: _WrittenOut) -> CodeLine:
-    text, layouts = written_out.take(_without_locations(printed))
+    text, layouts = written_out.take(without_locations(printed))
     results = _RESULTS.match(text)
     takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
     found = [name for name in _NAME.finditer(text) if name[1]]
@@ -83,7 +78,7 @@ def _code_line(number: int, printed: str, written_out: _WrittenOut) -> CodeLine:
     return CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given), layouts)
 
 
-def _without_locations(text: str) -> str:
+def without_locations(text: str) -> str:
     """Return the text without locations and comments, with one space for any other blanks."""
     pieces: list[str] = []
     done = depth = 0
@@ -119,7 +114,7 @@ class _WrittenOut:
             self._known[attribute] = attribute  # an alias that refers to itself stays as it is
             body = self._aliases.get(attribute)
             self._known[attribute] = (
-                _replaced(_without_locations(body), self._whole)
+                _replaced(without_locations(body), self._whole)
                 if body is not None
                 else "#" + _replaced(attribute[1:], self._whole)
             )
