@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
 
 Pair = tuple[int, int]
 
@@ -37,7 +38,7 @@ def aligned(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
             continue
         pairs += anchors
         edges = [(a_begin - 1, b_begin - 1), *anchors, (a_end, b_end)]
-        for (a_before, b_before), (a_behind, b_behind) in zip(edges, edges[1:], strict=False):
+        for (a_before, b_before), (a_behind, b_behind) in pairwise(edges):
             waiting.append((a_before + 1, a_behind, b_before + 1, b_behind, rounds + 1))
     return sorted(pairs)
 

@@ -19,8 +19,8 @@ from kprof_inject.ttgir.nodes import Module
 @dataclass(frozen=True, slots=True)
 class DifferingLines:
     """Lines of code that are not the same, as far as lines can be told from others; none only if all are, and name the
-    same values. They are numbered as ``Module.line_numbers`` does. ``count`` takes two that stand for each other as one,
-    and all that differ in one layout alone, which is another one throughout."""
+    same values. They are numbered as ``Module.line_numbers`` does. ``count`` takes two that stand for each other as one.
+    All that differ in a layout alone count as one, if that has become another one throughout."""
 
     count: int
     lines_a: tuple[int, ...]
@@ -135,6 +135,8 @@ class _Layouts:
 
     def differ(self, a: CodeLine, b: CodeLine) -> bool:
         """Return whether two lines of one text have different layouts, of which one has not become the other."""
+        if len(a.layouts) != len(b.layouts):
+            return True
         pairs = {pair for pair in zip(a.layouts, b.layouts, strict=True) if pair[0] != pair[1]}
         for mine, theirs in pairs:
             if mine not in self.only_a or theirs not in self.only_b:

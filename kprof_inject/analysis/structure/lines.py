@@ -1,5 +1,5 @@
-"""What tells operations of a kind apart in two modules: their source lines or, where a module does not tell these, their
-places among the operations like them."""
+"""What tells operations of a kind apart in two modules: their source lines, or their places among the operations like
+them where a module has no lines."""
 
 from __future__ import annotations
 

@@ -19,12 +19,16 @@ _RESULTS = re.compile(r"%[\w$.-]+(?::\d+)?(?:\s*,\s*%[\w$.-]+(?::\d+)?)*\s*=")
 _BOUND = re.compile(r"\s*=(?!=)")
 _TAKES_ARGUMENTS = re.compile(r"(?:tt\.)?func\b|\^|\}?\s*partition\d+\(")
 
+# Of what an attribute consists of, at most. Real layouts nest four deep; a file of a stranger may double at each level.
+_MAX_DEPTH = 32
+_MAX_PARTS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
     """An operation up to its first region, or what stands between its regions or behind them, where line ``number``
     begins. ``text`` has no names of values and no layouts in it; these are ``names``, those of them that it gives are
-    ``given``, and the layouts are ``layouts``, written out."""
+    ``given``, and the layouts are ``layouts``, not by their names but by their text."""
 
     number: int
     text: str
@@ -36,7 +40,7 @@ class CodeLine:
 def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLine]:
     """Return the lines that begin at these offsets and have these texts."""
     numbers = module.line_numbers([start for start, _ in pieces])
-    layouts = _WrittenOut(module.aliases)
+    layouts = _Layouts(module.aliases)
     return [_code_line(number, text, layouts) for number, (_, text) in zip(numbers, pieces, strict=True)]
 
 
@@ -62,8 +66,8 @@ def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
             waiting += reversed(inside)
 
 
-def _code_line(number: int, printed: str, written_out: _WrittenOut) -> CodeLine:
-    text, layouts = written_out.take(without_locations(printed))
+def _code_line(number: int, printed: str, layouts_of: _Layouts) -> CodeLine:
+    text, layouts = layouts_of.take(without_locations(printed))
     results = _RESULTS.match(text)
     takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
     found = [name for name in _NAME.finditer(text) if name[1]]
@@ -97,27 +101,36 @@ def without_locations(text: str) -> str:
     return "".join([*pieces, text[done:]]).strip()
 
 
-class _WrittenOut:
-    """The attributes of a module, with what the names in them stand for in their places."""
+class _Layouts:
+    """The attributes of a module, by what stands in the text: a name, or all of one."""
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = aliases
-        self._known: dict[str, str] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._depth = 0
 
     def take(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """Return the text with a ``#`` for each attribute, and the attributes."""
+        """Return the text with a ``#`` for each attribute, and the attributes: each without those in it, and then
+        these."""
         found: list[str] = []
-        return _replaced(text, lambda attribute: found.append(self._whole(attribute)) or "#"), tuple(found)
 
-    def _whole(self, attribute: str) -> str:
+        def put_away(attribute: str) -> str:
+            found.extend(self._whole(attribute))
+            return "#"
+
+        return _replaced(text, put_away), tuple(found)
+
+    def _whole(self, attribute: str) -> tuple[str, ...]:
         if attribute not in self._known:
-            self._known[attribute] = attribute  # an alias that refers to itself stays as it is
             body = self._aliases.get(attribute)
-            self._known[attribute] = (
-                _replaced(without_locations(body), self._whole)
-                if body is not None
-                else "#" + _replaced(attribute[1:], self._whole)
-            )
+            self._known[attribute] = (attribute,)  # one that refers to itself stays as it is
+            if self._depth < _MAX_DEPTH:
+                self._depth += 1
+                own, inner = self.take(attribute[1:] if body is None else without_locations(body))
+                self._depth -= 1
+                parts = inner if body is not None and own == "#" else (f"#{own}", *inner)
+                if len(parts) <= _MAX_PARTS:
+                    self._known[attribute] = parts
         return self._known[attribute]
 
 

@@ -18,7 +18,14 @@ from kprof_inject.ttgir.dialect import FUNCTION, MODULES, PARTITIONS, WARP_SPECI
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING
 from kprof_inject.ttgir.types import closing_bracket, printed_types
-from kprof_inject.ttgir.values import argument_names, argument_types, block_arguments, bound_names, label_text, result_names
+from kprof_inject.ttgir.values import (
+    argument_names,
+    argument_types,
+    block_arguments,
+    bound_names,
+    label_text,
+    result_names,
+)
 
 _STRING = re.compile(STRING)
 _PLACEHOLDER = re.compile(r'"(\d+)"')
@@ -30,6 +37,7 @@ _BLOCK = re.compile(r"\^[\w$.-]+")
 _SYMBOL = re.compile(rf"@(?:{STRING}|[\w$.-]+)")
 _BRACES = re.compile(r"<?\{|#[\w$.-]+<")
 _LEADING_WORDS = re.compile(r"\s*((?:[a-z]\w*,?\s+)+)")
+_NUM_WARPS = re.compile(r"\bnum_warps\((\d+)\)")
 _NUMBER = re.compile(r"(?<![\w.%#])-?\d+(?![\w.])")
 _INLINE = re.compile(r"(?<![\w.])(\w+) = (\w+)")
 _FLAGS = re.compile(r"(?<![\w.])(fastmath|overflow)<([\w, ]+)>")
@@ -38,8 +46,10 @@ _ARGUMENT_TYPE = re.compile(r"%[\w$.-]+: ([^\s,)]+)")
 _ARGUMENT_ATTRIBUTE = re.compile(r"\btt\.\w+ = [^,}\]]+")
 
 # The custom form leaves some of these out, and prints others.
-_AS_GOOD_AS_NONE = frozenset({"-", "0", "false", "none", "ieee"})
+_AS_GOOD_AS_NONE = frozenset({"-", "0", "false", "none", "ieee", "array<i32>"})
 
+# Attributes that are compared though a module in the custom form may not have them, as it does not have what is true.
+_BESIDES = ("boundaryCheck", "maxNumImpreciseAcc")
 _DEFAULTS = {"contiguity": "1", "lhs_k_pack": "true", "rhs_k_pack": "true"}
 
 # The words of the custom form for the numbers of attributes, from 0 on: TritonAttrDefs.td, ArithBase.td.
@@ -121,7 +131,10 @@ class TwoForms:
                         inside += [(block.start, f"^{number}({arguments})"), *block.operations]
                     inside.append((region.end, "}"))
                 waiting += reversed(inside)
-                yield one.start, _function(module, one) if one.name == FUNCTION else self._text(one, passed)
+                if one.name == FUNCTION:
+                    yield one.start, _function(module, one)
+                else:
+                    yield one.start, f"{self._text(one, passed)} {_warps_of_partitions(module, one)}"
 
     def _text(self, one: Operation, passed: Sequence[str]) -> str:
         parts = _Parts.of(one)
@@ -129,7 +142,11 @@ class TwoForms:
         operands = [*_VALUE.findall(_BOUND.sub("", parts.head)), *passed]
         if parts.is_generic and one.name in _REORDERED:
             operands = _REORDERED[one.name](parts.groups(operands))
-        attributes = {name: value for name, value in parts.attributes.items() if name in in_braces - _ENUMERATIONS.keys()}
+        attributes = {
+            name: value
+            for name, value in parts.attributes.items()
+            if name not in ("value", *_ENUMERATIONS) and (name in in_braces or name in _BESIDES or value == "true")
+        }
         attributes |= _in_words(one.name, parts)
         words = sorted(f"{name} = {value}" for name, value in attributes.items() if not _is_default(name, value))
         words += [*_BLOCK.findall(parts.head), *_SYMBOL.findall(one.tail)]
@@ -154,13 +171,24 @@ def _is_default(name: str, value: str) -> bool:
 
 def _flat_names(text: str) -> str:
     """Return the text with names that have no ``#``: one form prints several results as ``%x:2``, the other each."""
-    return _STRING_OR_VALUE.sub(lambda found: found[0].replace("#", ".") if found[0].startswith("%") else found[0], text)
+    return _STRING_OR_VALUE.sub(
+        lambda found: found[0].replace("#", ".") if found[0].startswith("%") else found[0], text
+    )
 
 
 def _function(module: Module, function: Operation) -> str:
     entry = label_text(module, function.regions[0], function.regions[0].blocks[0]) if function.regions else ""
     types = argument_types(function) or _ARGUMENT_TYPE.findall(entry)
     return " ".join([FUNCTION, *types, *_ARGUMENT_ATTRIBUTE.findall(function.tail)])
+
+
+def _warps_of_partitions(module: Module, one: Operation) -> str:
+    """Return the numbers of warps, which the custom form prints with each region."""
+    if one.name != WARP_SPECIALIZE:
+        return ""
+    clauses = " ".join(label_text(module, region, region.blocks[0]) for region in one.regions)
+    printed = _Parts.of(one).attributes.get("partitionNumWarps", " ".join(_NUM_WARPS.findall(clauses)))
+    return " ".join(_NUMBER.findall(printed))
 
 
 def _regions_of(one: Operation) -> tuple[list[Region], list[str]]:
@@ -205,6 +233,7 @@ class _Parts:
         if one.regions:
             printed = f"{printed.rstrip().removesuffix('{').removesuffix('(')} {one.closing.lstrip('})')}"
         strings: list[str] = []
+
         # They may hold brackets.
         def put_away(found: re.Match[str]) -> str:
             strings.append(found[0])

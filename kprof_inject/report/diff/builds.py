@@ -32,6 +32,4 @@ def builds_json(builds: Sequence[KernelResources | None]) -> dict[str, Any] | No
     if not any(builds):
         return None
     sides = zip("ab", builds, strict=True)
-    return {
-        side: build and {field: getattr(build, field) for field in _NAMES.values()} for side, build in sides
-    }
+    return {side: build and {field: getattr(build, field) for field in _NAMES.values()} for side, build in sides}
