@@ -1,7 +1,7 @@
-"""Align two sequences: which elements of one are which of the other, in their order.
+"""Align two sequences: match equal elements in their order.
 
 Python's ``difflib`` takes time that grows with the square of the length. This is patience diff, as in Bazaar and Git
-("git diff --patience"): elements that occur once on both sides are matched first, then what lies between them.
+("git diff --patience"): elements that occur once on both sides are matched first, then those between them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where two modules have other code, whatever a comparison looks for: their text, operation by operation.
+"""Count the operations in which two modules differ, whatever a comparison looks for.
 
-What is no code does not count: locations, comments, records, how values are called, and whether a layout has a name.
+Locations, comments, records, and the names of values and layouts are no code and do not count.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kprof_inject.ttgir.nodes import Module
 @dataclass(frozen=True, slots=True)
 class DifferingLines:
     """Lines of code that are not the same, as far as lines can be told from others; none only if all are, and name the
-    same values. They are numbered as ``Module.line_numbers`` does. ``count`` takes two that stand for each other as one.
-    All that differ in a layout alone count as one, if that has become another one throughout."""
+    same values. They are numbered as ``Module.line_numbers`` does. ``count`` takes two that are each other's as one. All
+    that differ in a layout alone count as one, if that has become another one throughout."""
 
     count: int
     lines_a: tuple[int, ...]
@@ -41,14 +41,15 @@ _Lines = Sequence[CodeLine]
 
 
 def _lines_of(a: Module, b: Module) -> tuple[_Lines, _Lines]:
-    if is_generic(a) == is_generic(b):
-        return tuple(code_lines(module, list(printed_pieces(module))) for module in (a, b))
-    forms = TwoForms(a, b) if is_generic(b) else TwoForms(b, a)
-    return tuple(code_lines(module, list(forms.pieces(module))) for module in (a, b))
+    pieces_of = printed_pieces
+    if is_generic(a) != is_generic(b):
+        pieces_of = (TwoForms(a, b) if is_generic(b) else TwoForms(b, a)).pieces
+    return code_lines(a, list(pieces_of(a))), code_lines(b, list(pieces_of(b)))
 
 
 def _fewest(a: _Lines, b: _Lines) -> DifferingLines:
-    """Where many lines have the same text, one may be taken for another: what finds fewer is right."""
+    """Compare line by line and aligned, and return the result with fewer differences: where many lines have the same
+    text, one may be taken for another."""
     found = []
     if len(a) == len(b):
         found.append(_differing(a, b, (([one], [other]) for one, other in zip(a, b, strict=True))))
@@ -111,7 +112,7 @@ class _Values:
         return not all(agree)
 
     def forget(self, a: Sequence[CodeLine], b: Sequence[CodeLine]) -> None:
-        """The values that these lines give are new ones."""
+        """Forget the values that these lines give: they are new ones."""
         for known, lines in ((self._b_of, a), (self._a_of, b)):
             for name in (name for line in lines for name in line.given):
                 known.pop(name, None)
@@ -119,7 +120,7 @@ class _Values:
 
 @dataclass(slots=True)
 class _Layouts:
-    """Which layouts of A alone became which of B alone, in ``changed``, and the pairs of ``lines`` that use them."""
+    """The layouts of A alone that became layouts of B alone (``changed``), and the pairs of ``lines`` that use them."""
 
     only_a: frozenset[str]
     only_b: frozenset[str]

@@ -89,7 +89,7 @@ _FENCE = "ttng.fence_async_shared"
 def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
     """Return the features of all functions of a module, in the order of the text.
 
-    Without ``by_line``, operations are told apart by their place among those like them, not by their source lines."""
+    Without ``by_line``, operations are identified by their places among those like them, not by their source lines."""
     found: list[Feature] = []
     for function in functions_of(module, LocationTable(module)):
         found += _FunctionFeatures(module, function, code_of, by_line).features()
@@ -168,8 +168,8 @@ class _FunctionFeatures:
             yield self._feature(lines[identity], group)
 
     def _places(self, found: Sequence[_Found]) -> dict[_Found, str]:
-        """Return what stands for source lines: the innermost loop, and how many operations like this one precede it
-        there. Operations peeled off a loop have, in turn, the places of those in it that they are copies of."""
+        """Return each operation's place: its innermost loop, and how many operations like it precede it there.
+        Operations peeled off a loop get, in turn, the places of those in it that they are copies of."""
         alike: dict[tuple[Kind, str], list[_Found]] = {}
         for one in found:
             alike.setdefault((one.kind, one.operand), []).append(one)
@@ -184,7 +184,7 @@ class _FunctionFeatures:
         return places
 
     def _places_of_copies(self, group: Sequence[_Found], places: Mapping[_Found, str]) -> Iterator[tuple[_Found, str]]:
-        """Yield the places of those operations that stand outside the innermost loops of their group."""
+        """Yield the places of the operations outside the innermost loops of their group."""
         copies = [one for one in group if one not in places]
         originals: dict[_Facts, list[_Found]] = {}
         in_loop: dict[tuple[_Facts, Operation | None], list[str]] = {}
@@ -231,7 +231,7 @@ def _is_predicated(operation: Operation) -> bool:
 
 
 def _operand(kind: Kind, operation: Operation) -> str:
-    """Return what tells two of a kind in one line apart: the type that they are about."""
+    """Return the type that an operation is about, which distinguishes two of a kind in one line."""
     if kind == Kind.DOT and types_of(operation):
         return " * ".join(map(_short, factors_of(operation)))
     one = _moved(kind, operation)
@@ -248,8 +248,8 @@ _GIVES_LAST = (Kind.LOAD, Kind.ATOMIC, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVER
 def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
     """Return the type of what an operation moves or computes.
 
-    The generic form also prints the types of offsets and masks: before what an operation gives, and behind what it
-    stores or the memory that it copies to."""
+    The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
+    store and of the memory to copy to."""
     types = types_of(operation)
     shaped = [one for one in types if one.shape] or list(types)
     if kind == Kind.LOAD:

@@ -1,5 +1,5 @@
-"""What tells operations of a kind apart in two modules: their source lines, or their places among the operations like
-them where a module has no lines."""
+"""Identify operations of a kind in two modules: by their source lines or, where a module has none, by their places
+among the operations like them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _OF_COMPILER = (".ttir", ".ttgir", ".mlir")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A source line, as it is called in a report, and what tells it from others: its text and that of the lines that
-    call it, where they are known, else their numbers."""
+    """A source line, as it is called in a report, and its identity: its text and that of the lines that call it where
+    they are known, else their numbers."""
 
     source: SourcePoint | None
     identity: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The code of a module as lines that can be compared, whatever names its values and its layouts have."""
+"""Turn a module's code into lines that can be compared, whatever names its values and layouts have."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _MAX_PARTS = 256
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """An operation up to its first region, or what stands between its regions or behind them, where line ``number``
-    begins. ``text`` has no names of values and no layouts in it; these are ``names``, those of them that it gives are
-    ``given``, and the layouts are ``layouts``, not by their names but by their text."""
+    """An operation up to its first region, or the text between its regions or after them, which begins in line
+    ``number``. ``text`` is without names of values and layouts: these are in ``names``, the results and arguments among
+    them in ``given``, and the texts of the layouts in ``layouts``."""
 
     number: int
     text: str
@@ -45,7 +45,7 @@ def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLi
 
 
 def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
-    """Yield the text of each operation but records, between its regions if it has some, and where it begins."""
+    """Yield the offset and the text of each operation but records, without what is in its regions."""
     text = module.text
     waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
     while waiting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from difflib import SequenceMatcher
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ LINES = st.lists(st.sampled_from("abcdefgh"), max_size=30)
 def test_what_is_matched_is_equal_and_in_order(a: list[str], b: list[str]) -> None:
     pairs = aligned(a, b)
     assert all(a[one] == b[other] for one, other in pairs)
-    assert all(before[0] < behind[0] and before[1] < behind[1] for before, behind in zip(pairs, pairs[1:], strict=False))
+    assert all(one < after and other < other_after for (one, other), (after, other_after) in pairwise(pairs))
     assert len(aligned(a, a)) == len(a)
 
 

@@ -112,5 +112,7 @@ def test_attributes_of_a_stranger_end() -> None:
     doubling = "\n".join(f"#a{number} = #ttg.pair<#a{number + 1}, #a{number + 1}>" for number in range(60))
     nested = "#ttg.slice<" * 3_000 + "#a0" + ">" * 3_000
     operation = f"    %x = ub.poison : tensor<1xf32, {nested}>\n"
-    text = f"{doubling}\n#b = #b\n" + TEXT.replace("    tt.return", f"{operation}    %y = ub.poison {{b = #b}}\n    tt.return", 1)
+    text = f"{doubling}\n#b = #b\n" + TEXT.replace(
+        "    tt.return", f"{operation}    %y = ub.poison {{b = #b}}\n    tt.return", 1
+    )
     assert differing(text, text.replace("\n#b = #b", "\n#b = #c\n#c = #b")) <= 1
