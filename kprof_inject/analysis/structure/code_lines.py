@@ -18,9 +18,10 @@ from kprof_inject.ttgir.nodes import Module
 
 @dataclass(frozen=True, slots=True)
 class DifferingLines:
-    """Lines of code that are not the same, as far as lines can be told from others; none only if all are, and name the
-    same values. They are numbered as ``Module.line_numbers`` does. ``count`` takes two that are each other's as one. All
-    that differ in a layout alone count as one, if that has become another one throughout."""
+    """Lines of code that are not the same; none only if all are, and name the same values.
+
+    They have the numbers of ``Module.line_numbers``. ``count`` counts a line and the one that replaced it as one, and
+    all lines that differ in a layout alone as one if that has become another one throughout."""
 
     count: int
     lines_a: tuple[int, ...]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import triton
-from golden import beside, fixture_id, fixtures, form_of, one_of_each_kernel, read
+from golden import FIXTURES, beside, fixture_id, fixtures, form_of, one_of_each_kernel, read
 from printed_forms import REWRITTEN, printed_by_triton
 
 from kprof_inject.analysis.structure.changes import structural_changes
@@ -111,17 +111,13 @@ SEEDS: dict[str, tuple[Callable[[str], str], str, str]] = {
         "matmul",
         "",
     ),
-    "more warps in a partition": (replaced(r"num_warps\(1\)", "num_warps(2)"), "gluon_warp_specialized", ""),
+    "more warps in a partition": (replaced(r"num_warps\(2\)", "num_warps(4)"), "ws_matmul", ""),
 }
 
 
 def fixture_of(kernel: str) -> str:
-    (path,) = (one for one in one_target() if one.name.partition(".")[0] == kernel and not form_of(one))
-    return read(path)
-
-
-def one_target() -> list[Path]:
-    return [path for path in fixtures(triton.__version__) if path.parent.name == "cuda-90"]
+    folder = FIXTURES / triton.__version__ / ("cuda-100" if kernel == "ws_matmul" else "cuda-90")
+    return read(next(path for path in folder.glob(f"{kernel}.ttgir*")))
 
 
 @cache
@@ -136,6 +132,8 @@ def test_a_change_is_found_in_each_form(seed: str) -> None:
     text = fixture_of(kernel)
     edited = edit(text)
     assert edited != text
+    if seed in ("a cache modifier", "an eviction policy") and "cache = " not in forms_of(text)["generic"]:
+        pytest.skip("from Triton 3.9 on, loads have other attributes for this")
     for (form_a, a), (form_b, b) in product(forms_of(text).items(), forms_of(edited).items()):
         changes, lines = found_between(a, b)
         assert lines >= 1, (form_a, form_b)
