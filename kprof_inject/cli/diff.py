@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import json_option, path_type
@@ -25,17 +26,22 @@ from kprof_inject.cli.reading_options import (
     source_option,
 )
 from kprof_inject.errors import KprofError, Position, printable_lines
+from kprof_inject.files import read_text
 from kprof_inject.pipeline.captures import decode_capture, open_capture
 from kprof_inject.places import DEFAULT_WORKSPACE, into, is_module, is_workspace
 from kprof_inject.quantities import counted
+from kprof_inject.report.diff.builds import build_lines, builds_json
 from kprof_inject.report.diff.gate import crossings, parse_limit
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, diff_captures
 from kprof_inject.report.diff.page import write_diff_page
 from kprof_inject.report.diff.structure import changes_between
 from kprof_inject.report.diff.structure_text import change_lines, changes_json
 from kprof_inject.report.diff.table import diff_json, print_diff_tables, print_sources
+from kprof_inject.rewrite import strip
+from kprof_inject.runtime.module_resources import module_resources
 from kprof_inject.timeline.choice import Choice
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import Workspace
 
 _SIDES = ("A", "B")
@@ -87,7 +93,8 @@ def command(
 
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
-    what the compiler generated for each source line; no option but --json is for them."""
+    what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
+    that they take; no option but --json is for them."""
     if other is None:
         place, other = _last_two(place)
     if is_module(place) and is_module(other):
@@ -136,11 +143,22 @@ def _require_no_others(ctx: click.Context, taken: Collection[str]) -> None:
 
 def _print_changes(a: Path, b: Path, as_json: bool) -> None:
     found = changes_between(a, b)
+    builds = [_build_of(path) for path in (a, b)] if found.changes or found.differing_lines else []
     if as_json:
-        click.echo(json.dumps(changes_json(found), indent=1))
+        click.echo(json.dumps({**changes_json(found), "builds": builds_json(builds)}, indent=1))
         return
-    for line in change_lines(found):
+    for line in (*change_lines(found), *build_lines(builds)):
         click.echo(printable_lines(line))
+
+
+def _build_of(path: Path) -> KernelResources | None:
+    """Compile a file, without its records. None if it cannot be compiled here."""
+    module = parse(read_text(path), str(path))
+    try:
+        return module_resources(module, strip(module))
+    except KprofError as error:
+        say(f"the shared memory of {path} is unknown: {error.what}")
+        return None
 
 
 def _reading_options(names_path: Path | None, said: BufferDescription) -> Iterator[str]:

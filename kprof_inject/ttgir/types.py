@@ -106,7 +106,7 @@ def _types_in(text: str) -> Iterator[PrintedType]:
         if found["scalar"]:
             yield PrintedType("", (), found["scalar"])
             continue
-        end = _closing(text, place)
+        end = closing_bracket(text, place)
         inside, place = text[place:end], end + 1
         if found["shaped"] == "!tt.ptr":
             yield PrintedType("", (), f"!tt.ptr<{inside}>")
@@ -119,8 +119,8 @@ def _types_in(text: str) -> Iterator[PrintedType]:
             yield PrintedType(kind, shape, shaped[2], inside[shaped.end() :])
 
 
-def _closing(text: str, place: int) -> int:
-    """Where the bracket ends that was opened before ``place``."""
+def closing_bracket(text: str, place: int) -> int:
+    """Return where the bracket ends that was opened before ``place``."""
     depth = 1
     for end in range(place, len(text)):
         if text[end] in _OPEN:

@@ -28,6 +28,7 @@ COMMANDS = [
     ["explain", "capture"],
     ["trace", "capture", "-o", "trace.json"],
     ["diff", "capture", "capture"],
+    ["diff", "softmax.ttgir", "other.ttgir"],
     ["view", "trace.json", "--port", "0", "--no-browser", "--once"],
     ["demo", "-o", "ws"],
     ["insert", "ws"],
@@ -68,6 +69,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     (folder / "program.py").write_text("import triton\n")
     shutil.copytree(REPO / "tests/captures/matmul", folder / "capture")
     shutil.copy(FIXTURES / "3.6.0/cuda-90/softmax.ttgir", folder)
+    other = (folder / "softmax.ttgir").read_text().replace('"ttg.num-warps" = 4', '"ttg.num-warps" = 8')
+    (folder / "other.ttgir").write_text(other)
     env = {"PYTHONPATH": python_path(folder / "site")}
     child = run_python("-c", ALL_IN_ONE_PROCESS, json.dumps(COMMANDS), folder=folder, env=env)
     assert child.exit_code == 0, child.stderr
@@ -89,12 +92,17 @@ def test_what_reads_captures_and_ttgir_works(ended: Ended) -> None:
         "explain capture",
         "trace capture",
         "diff capture",
+        "diff softmax.ttgir",
         "demo -o",
         "insert ws",
         "doctor",
     ]
     # It served until nobody came.
     assert "error: no browser has fetched the trace" in ended["view trace.json"][2]
+
+
+def test_modules_are_compared_without_being_compiled(ended: Ended) -> None:
+    assert ended["diff softmax.ttgir"] == [0, "4 → 8 warps\n", ""]
 
 
 def test_the_demo_says_why_it_replays(ended: Ended) -> None:

@@ -18,13 +18,13 @@ from kprof_inject.analysis.structure.features import (
     LANES,
     PREDICATED,
     WAY,
-    CodeOf,
     Fact,
     Feature,
     Kind,
-    Line,
     features_of,
 )
+from kprof_inject.analysis.structure.former_names import with_current_names
+from kprof_inject.analysis.structure.lines import CodeOf, Line, has_source_lines
 from kprof_inject.analysis.structure.shape import module_changes
 from kprof_inject.quantities import counted
 from kprof_inject.ttgir.locations import SourcePoint
@@ -36,8 +36,8 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class Change:
     """One thing that is not the same. ``id`` is one word for programs; ``text`` says what changed, without the place.
-    ``kind`` and ``line`` are of what it is about, None if that is the whole kernel or a loop; ``line`` is B's if it is
-    there. ``operations_a`` and ``operations_b`` are those that it is about."""
+    ``kind`` and ``line`` are of what it is about, None if that is the whole kernel or a loop; ``line`` is B's if B has
+    one. ``operations_a`` and ``operations_b`` are those that it is about."""
 
     id: str
     text: str
@@ -54,8 +54,11 @@ class Change:
 
 def structural_changes(a: Module, b: Module, code_a: CodeOf, code_b: CodeOf) -> list[Change]:
     """What changed from A to B: first of the kernels as a whole, then by kind, in the order of B's text."""
+    a, b = with_current_names(a), with_current_names(b)
     whole = [Change(id_, text) for id_, text in module_changes(a, b)]
-    return [*whole, *feature_changes(features_of(a, code_a), features_of(b, code_b))]
+    by_line = has_source_lines(a) and has_source_lines(b)
+    features = features_of(a, code_a, by_line=by_line), features_of(b, code_b, by_line=by_line)
+    return [*whole, *feature_changes(*features)]
 
 
 def feature_changes(a: Sequence[Feature], b: Sequence[Feature]) -> list[Change]:
@@ -197,7 +200,8 @@ def _says_less(before: Fact | None, after: Fact | None) -> bool:
 
 def _change(id_: str, text: str, a: Feature, b: Feature) -> Change:
     loop = b.loop or a.loop
-    return Change(id_, f"{b.kind}: {text}", b.kind, b.line, loop, a.operations, b.operations)
+    line = b.line if b.line.source else a.line
+    return Change(id_, f"{b.kind}: {text}", b.kind, line, loop, a.operations, b.operations)
 
 
 def _ahead(before: Fact | None, after: Fact | None) -> str:

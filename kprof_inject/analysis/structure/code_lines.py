@@ -1,77 +1,76 @@
-"""Where two modules have other code, whatever a comparison looks for: their text, line by line.
+"""Count the operations in which two modules differ, whatever a comparison looks for.
 
-What is no code does not count: locations, comments, records, and how values are called.
+Locations, comments, records, and the names of values and layouts are no code and do not count.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from dataclasses import dataclass, field
 
-from kprof_inject.rewrite import strip
+from kprof_inject.analysis.structure.alignment import blocks
+from kprof_inject.analysis.structure.former_names import with_current_names
+from kprof_inject.analysis.structure.printed_code import CodeLine, code_lines, printed_pieces
+from kprof_inject.analysis.structure.two_forms import TwoForms, is_generic
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.ttgir.nodes import Module
-from kprof_inject.ttgir.strings import STRING
-
-_MARK = re.compile(rf"{STRING}|//[^\n]*|[ \t]*(?<![\w.])loc\(|[()]")
-_LOCATION_ALIAS = re.compile(r"#[\w$.-]+ *=")
-_NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
-_RESULTS = re.compile(r"%[\w$.-]+(?::\d+)?(?:\s*,\s*%[\w$.-]+(?::\d+)?)*\s*=")
-_BOUND = re.compile(r"\s*=(?!=)")
-_TAKES_ARGUMENTS = re.compile(r"tt\.func\b|\^|\}?\s*partition\d+\(")
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingLines:
-    """Lines of code that are not the same, as far as lines can be told from others; none only if all are, and name the
-    same values. They are numbered as ``Module.line_numbers`` does if it has no records. ``count`` takes two that stand
-    for each other as one."""
+    """Lines of code that are not the same; none only if all are, and name the same values.
+
+    They have the numbers of ``Module.line_numbers``. ``count`` counts a line and the one that replaced it as one, and
+    all lines that differ in a layout alone as one if that has become another one throughout."""
 
     count: int
     lines_a: tuple[int, ...]
     lines_b: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _CodeLine:
-    """``text`` has no names of values in it; these are ``names``, and those of them that it gives ``given``."""
-
-    number: int
-    text: str
-    names: tuple[str, ...]
-    given: frozenset[str]
-
-
 def differing_lines(a: Module, b: Module) -> DifferingLines:
-    lines_a, lines_b = list(_code_lines(a)), list(_code_lines(b))
+    """Compare two modules. The result is the same from either side, and takes n log n steps for n lines."""
+    lines_a, lines_b = _lines_of(with_current_names(a), with_current_names(b))
+    # Several alignments may be equally good: which is found must not depend on the direction.
+    if [line.text for line in lines_b] < [line.text for line in lines_a]:
+        found = _fewest(lines_b, lines_a)
+        return DifferingLines(found.count, found.lines_b, found.lines_a)
+    return _fewest(lines_a, lines_b)
+
+
+_Lines = Sequence[CodeLine]
+
+
+def _lines_of(a: Module, b: Module) -> tuple[_Lines, _Lines]:
+    pieces_of = printed_pieces
+    if is_generic(a) != is_generic(b):
+        pieces_of = (TwoForms(a, b) if is_generic(b) else TwoForms(b, a)).pieces
+    return code_lines(a, list(pieces_of(a))), code_lines(b, list(pieces_of(b)))
+
+
+def _fewest(a: _Lines, b: _Lines) -> DifferingLines:
+    """Compare line by line and aligned, and return the result with fewer differences: where many lines have the same
+    text, one may be taken for another."""
     found = []
-    if len(lines_a) == len(lines_b):
-        found.append(_differing(([one], [other]) for one, other in zip(lines_a, lines_b, strict=True)))
+    if len(a) == len(b):
+        found.append(_differing(a, b, (([one], [other]) for one, other in zip(a, b, strict=True))))
     if not found or found[0].count:
-        found.append(_differing(_aligned(lines_a, lines_b)))
-    # Where many lines have the same text, one may be taken for another: what finds fewer is right.
+        runs = blocks([line.text for line in a], [line.text for line in b])
+        found.append(_differing(a, b, ((a[in_a], b[in_b]) for in_a, in_b, _ in runs)))
     return min(found, key=lambda one: one.count)
 
 
-_Lines = Sequence[_CodeLine]
-
-
-def _aligned(a: _Lines, b: _Lines) -> Iterator[tuple[_Lines, _Lines]]:
-    matcher = SequenceMatcher(None, [line.text for line in a], [line.text for line in b], autojunk=False)
-    for _, a_begin, a_end, b_begin, b_end in matcher.get_opcodes():
-        yield a[a_begin:a_end], b[b_begin:b_end]
-
-
-def _differing(parts: Iterable[tuple[_Lines, _Lines]]) -> DifferingLines:
-    values = _Values()
+def _differing(a: _Lines, b: _Lines, parts: Iterable[tuple[_Lines, _Lines]]) -> DifferingLines:
+    values, layouts = _Values(), _Layouts.of(a, b)
     count = 0
     lines_a: list[int] = []
     lines_b: list[int] = []
     for mine, theirs in parts:
         if [line.text for line in mine] == [line.text for line in theirs]:
-            pairs = [pair for pair in zip(mine, theirs, strict=True) if not values.are_same(*pair)]
+            pairs = [*zip(mine, theirs, strict=True)]
+            # Not lazily: each pair is to be known.
+            differ = [[values.differ(*pair), layouts.differ(*pair)] for pair in pairs]
+            pairs = [pair for pair, found in zip(pairs, differ, strict=True) if any(found)]
             count += len(pairs)
             mine, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         else:
@@ -79,7 +78,11 @@ def _differing(parts: Iterable[tuple[_Lines, _Lines]]) -> DifferingLines:
             values.forget(mine, theirs)
         lines_a += [line.number for line in mine]
         lines_b += [line.number for line in theirs]
-    return DifferingLines(count, tuple(lines_a), tuple(lines_b))
+    # Lines that differ in a layout alone count together.
+    count += len(layouts.changed)
+    lines_a += [line.number for line, _ in layouts.lines]
+    lines_b += [line.number for _, line in layouts.lines]
+    return DifferingLines(count, tuple(sorted({*lines_a})), tuple(sorted({*lines_b})))
 
 
 def records_differ(a: Module, b: Module) -> bool:
@@ -98,57 +101,51 @@ class _Values:
         self._b_of: dict[str, str] = {}
         self._a_of: dict[str, str] = {}
 
-    def are_same(self, a: _CodeLine, b: _CodeLine) -> bool:
-        """Whether two lines of one text name the same values. What nothing is known of yet is the same from here on."""
+    def differ(self, a: CodeLine, b: CodeLine) -> bool:
+        """Return whether two lines of one text name different values. What nothing is known of yet is the same from
+        here on."""
         # Other regions and functions give the same names again.
         self.forget([a], [b])
         pairs = list(zip(a.names, b.names, strict=True))
         # Not lazily: each pair is to be known.
         agree = [self._b_of.setdefault(mine, theirs) == theirs for mine, theirs in pairs]
         agree += [self._a_of.setdefault(theirs, mine) == mine for mine, theirs in pairs]
-        return all(agree)
+        return not all(agree)
 
-    def forget(self, a: Sequence[_CodeLine], b: Sequence[_CodeLine]) -> None:
-        """The values that these lines give are new ones."""
+    def forget(self, a: Sequence[CodeLine], b: Sequence[CodeLine]) -> None:
+        """Forget the values that these lines give: they are new ones."""
         for known, lines in ((self._b_of, a), (self._a_of, b)):
             for name in (name for line in lines for name in line.given):
                 known.pop(name, None)
 
 
-def _code_lines(module: Module) -> Iterator[_CodeLine]:
-    for number, line in enumerate(_without_locations(strip(module)).split("\n"), 1):
-        text = line.strip()
-        if text and not _LOCATION_ALIAS.fullmatch(text):
-            yield _code_line(number, text)
+@dataclass(slots=True)
+class _Layouts:
+    """The layouts of A alone that became layouts of B alone (``changed``), and the pairs of ``lines`` that use them."""
 
+    only_a: frozenset[str]
+    only_b: frozenset[str]
+    changed: set[tuple[str, str]] = field(default_factory=set)
+    lines: list[tuple[CodeLine, CodeLine]] = field(default_factory=list)
+    _b_of: dict[str, str] = field(default_factory=dict)
+    _a_of: dict[str, str] = field(default_factory=dict)
 
-def _without_locations(text: str) -> str:
-    """Without comments, too."""
-    pieces: list[str] = []
-    done = depth = 0
-    for mark in _MARK.finditer(text):
-        word = mark[0]
-        is_location = word.endswith("loc(")
-        if depth:
-            depth += (word == "(" or is_location) - (word == ")")
-            if not depth:
-                done = mark.end()
-        elif is_location or word.startswith("//"):
-            pieces.append(text[done : mark.start()])
-            depth, done = int(is_location), mark.end()
-    return "".join([*pieces, text[done:]])
+    @classmethod
+    def of(cls, a: _Lines, b: _Lines) -> _Layouts:
+        in_a, in_b = (frozenset(layout for line in side for layout in line.layouts) for side in (a, b))
+        return cls(in_a - in_b, in_b - in_a)
 
-
-def _code_line(number: int, text: str) -> _CodeLine:
-    results = _RESULTS.match(text)
-    takes_arguments = _TAKES_ARGUMENTS.match(text) is not None
-    found = [name for name in _NAME.finditer(text) if name[1]]
-    given = {
-        name[1]
-        for name in found
-        if (results and name.start() < results.end())
-        or _BOUND.match(text, name.end())
-        or (takes_arguments and text.startswith(":", name.end()))
-    }
-    without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
-    return _CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given))
+    def differ(self, a: CodeLine, b: CodeLine) -> bool:
+        """Return whether two lines of one text have different layouts, of which one has not become the other."""
+        if len(a.layouts) != len(b.layouts):
+            return True
+        pairs = {pair for pair in zip(a.layouts, b.layouts, strict=True) if pair[0] != pair[1]}
+        for mine, theirs in pairs:
+            if mine not in self.only_a or theirs not in self.only_b:
+                return True
+            if self._b_of.setdefault(mine, theirs) != theirs or self._a_of.setdefault(theirs, mine) != mine:
+                return True
+        if pairs:
+            self.changed |= pairs
+            self.lines.append((a, b))
+        return False

@@ -8,17 +8,20 @@ for all of them, and has the facts of those that run most often: the ones in the
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+from itertools import count
 
 from kprof_inject.analysis.structure.layouts import access_bits, dot_instruction, lanes_dimension, layout_of
+from kprof_inject.analysis.structure.lines import CodeOf, Line, line_of
 from kprof_inject.analysis.structure.prefetching import iterations_ahead
 from kprof_inject.select.functions import Function, functions_of
-from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
-from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
+from kprof_inject.ttgir.locations import LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
 
@@ -38,22 +41,6 @@ class Kind(StrEnum):
 
 
 Fact = str | int
-CodeOf = Callable[[SourcePoint], str]
-"""What a source line says; empty if that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A source line, as it is called in a report, and what tells it from others: its text and that of the lines that
-    call it, where they are known, else their numbers."""
-
-    source: SourcePoint | None
-    identity: tuple[str, ...]
-
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The same without the lines that call it: of a call over several lines, compilers name different ones."""
-        return self.identity[:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +98,13 @@ _SHARED = ("ttg.local_alloc", "ttg.local_store", "ttg.local_load")
 _FENCE = "ttng.fence_async_shared"
 
 
-def features_of(module: Module, code_of: CodeOf) -> list[Feature]:
-    """Of all functions of a module, in the order of the text."""
+def features_of(module: Module, code_of: CodeOf, *, by_line: bool = True) -> list[Feature]:
+    """Return the features of all functions of a module, in the order of the text.
+
+    Without ``by_line``, operations are identified by their places among those like them, not by their source lines."""
     found: list[Feature] = []
     for function in functions_of(module, LocationTable(module)):
-        found += _FunctionFeatures(module, function, code_of).features()
+        found += _FunctionFeatures(module, function, code_of, by_line).features()
     return found
 
 
@@ -147,62 +136,106 @@ def _is_tensor(operation: Operation) -> bool:
     return any(one.kind == "tensor" for one in types_of(operation))
 
 
-_Key = tuple[Kind, tuple[str, ...], str]
+_MutableFacts = dict[str, Fact]
+_Facts = frozenset[tuple[str, Fact]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An operation that a feature may be made of."""
+
+    kind: Kind
+    operand: str
+    operation: Operation
+    loop: Operation | None
+    """The innermost loop around it."""
 
 
 class _FunctionFeatures:
-    def __init__(self, module: Module, function: Function, code_of: CodeOf) -> None:
+    def __init__(self, module: Module, function: Function, code_of: CodeOf, by_line: bool) -> None:
         self._module = module
         self._function = function
         self._code_of = code_of
-        self._loops = {loop.operation: f"loop{loop.subscript}" for loop in function.loops()}
-        self._lines: dict[Chain, Line] = {}
+        self._by_line = by_line
+        self._loops: dict[Operation | None, str] = {None: ""}
+        self._loops |= {loop.operation: f"loop{loop.subscript}" for loop in function.loops()}
         # A kernel may be renamed; a helper's name goes on with the types that it is called with.
         self._owner = "" if function.is_public else function.symbol.partition("__")[0]
 
     def features(self) -> Iterator[Feature]:
-        groups: dict[_Key, list[Operation]] = {}
-        lines: dict[_Key, Line] = {}
-        for operation in self._function.operations:
-            kind = kind_of(operation)
-            if kind is None or self._function.illegal_owner(operation):
-                continue
-            line = self._line(operation)
-            key = (kind, line.identity, _operand(kind, operation))
-            groups.setdefault(key, []).append(operation)
-            lines.setdefault(key, line)
-        for key, operations in groups.items():
-            yield self._feature(key, lines[key], operations)
+        found = [
+            _Found(kind, _operand(kind, operation), operation, _loop_around(operation))
+            for operation in self._function.operations
+            if (kind := kind_of(operation)) is not None and not self._function.illegal_owner(operation)
+        ]
+        places = None if self._by_line else self._places(found)
+        groups: dict[tuple[Kind, tuple[str, ...], str], list[_Found]] = {}
+        lines: dict[tuple[str, ...], Line] = {}
+        for one in found:
+            place = None if places is None else places[one]
+            line = line_of(self._function.source_of(one.operation), self._owner, self._code_of, place)
+            lines.setdefault(line.identity, line)
+            groups.setdefault((one.kind, line.identity, one.operand), []).append(one)
+        for (_, identity, _), group in groups.items():
+            yield self._feature(lines[identity], group)
 
-    def _feature(self, key: _Key, line: Line, operations: Sequence[Operation]) -> Feature:
-        loops = [self._loop(operation) for operation in operations]
-        depths = [0 if loop is None else self._loops[loop].count(".") + 1 for loop in loops]
-        place = depths.index(max(depths))
-        loop = loops[place]
-        facts = _FACTS_OF[key[0]](self._module, operations[place])
-        if key[0] == Kind.LOAD and loop is not None:
-            ahead = iterations_ahead(loop, operations[place], operations)
+    def _places(self, found: Sequence[_Found]) -> dict[_Found, str]:
+        """Return each operation's place: its innermost loop, and how many operations like it precede it there.
+        Operations peeled off a loop get, in turn, the places of those in it that they are copies of."""
+        alike: dict[tuple[Kind, str], list[_Found]] = {}
+        for one in found:
+            alike.setdefault((one.kind, one.operand), []).append(one)
+        places: dict[_Found, str] = {}
+        for group in alike.values():
+            deepest = max(self._depth(one) for one in group)
+            numbers: dict[Operation | None, Iterator[int]] = {}
+            for one in group:
+                if self._depth(one) == deepest:
+                    places[one] = f"{self._loops[one.loop]}#{next(numbers.setdefault(one.loop, count()))}"
+            places |= self._places_of_copies(group, places)
+        return places
+
+    def _places_of_copies(self, group: Sequence[_Found], places: Mapping[_Found, str]) -> Iterator[tuple[_Found, str]]:
+        """Yield the places of the operations outside the innermost loops of their group."""
+        copies = [one for one in group if one not in places]
+        originals: dict[_Facts, list[_Found]] = {}
+        in_loop: dict[tuple[_Facts, Operation | None], list[str]] = {}
+        for one in group if copies else ():
+            if one in places:
+                originals.setdefault(self._facts(one), []).append(one)
+                in_loop.setdefault((self._facts(one), one.loop), []).append(places[one])
+        turns: Counter[tuple[str, Operation | None]] = Counter()
+        for one in copies:
+            facts = self._facts(one)
+            alike = originals.get(facts, [])
+            behind = bisect_right(alike, one.operation.start, key=lambda other: other.operation.start)
+            loop = alike[min(behind, len(alike) - 1)].loop if alike else None
+            there = in_loop.get((facts, loop), [])
+            turn = turns[self._loops[one.loop], loop]
+            turns[self._loops[one.loop], loop] += 1
+            yield one, there[turn % len(there)] if there else f"{self._loops[one.loop]}#{turn}"
+
+    def _depth(self, one: _Found) -> int:
+        return 0 if one.loop is None else self._loops[one.loop].count(".") + 1
+
+    def _facts(self, one: _Found) -> _Facts:
+        return frozenset(_FACTS_OF[one.kind](self._module, one.operation).items())
+
+    def _feature(self, line: Line, group: Sequence[_Found]) -> Feature:
+        one = max(group, key=self._depth)
+        operations = tuple(other.operation for other in group)
+        facts = dict(self._facts(one))
+        if one.kind == Kind.LOAD and one.loop is not None:
+            ahead = iterations_ahead(one.loop, one.operation, operations)
             facts |= {} if ahead is None else {AHEAD: ahead}
-        if _is_predicated(operations[place]):
+        if _is_predicated(one.operation):
             facts[PREDICATED] = 1
-        times = Counter(loops)[loop]
-        return Feature(key[0], line, key[2], "" if loop is None else self._loops[loop], times, facts, tuple(operations))
-
-    def _loop(self, operation: Operation) -> Operation | None:
-        return next((owner for owner in operation.owners() if owner.traits.is_loop), None)
-
-    def _line(self, operation: Operation) -> Line:
-        chain = _users_lines(self._function.source_of(operation))
-        if chain not in self._lines:
-            texts = [self._code_of(point) or f"{point.file}:{point.line}" for point in chain]
-            self._lines[chain] = Line(next(iter(chain), None), (self._owner, *texts))
-        return self._lines[chain]
+        times = sum(other.loop is one.loop for other in group)
+        return Feature(one.kind, line, one.operand, self._loops[one.loop], times, facts, operations)
 
 
-def _users_lines(chain: Chain) -> Chain:
-    """Without Triton's own library, whose lines are the same for all who call it."""
-    own = next((depth for depth, point in enumerate(chain) if not is_library(point.file)), 0)
-    return chain[own:]
+def _loop_around(operation: Operation) -> Operation | None:
+    return next((owner for owner in operation.owners() if owner.traits.is_loop), None)
 
 
 def _is_predicated(operation: Operation) -> bool:
@@ -210,32 +243,47 @@ def _is_predicated(operation: Operation) -> bool:
 
 
 def _operand(kind: Kind, operation: Operation) -> str:
-    """What tells two of a kind in one line apart: the type that they are about."""
-    types = [one for one in types_of(operation) if one.shape] or list(types_of(operation))
-    if not types:
-        return ""
-    one = types[-1] if kind in (Kind.LOAD, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVERSION) else types[0]
-    if kind == Kind.DOT:
+    """Return the type that an operation is about, which distinguishes two of a kind in one line."""
+    if kind == Kind.DOT and types_of(operation):
         return " * ".join(map(_short, factors_of(operation)))
+    one = _moved(kind, operation)
+    if one is None:
+        return ""
     if kind == Kind.CONVERSION and one.is_pointer:
         return "x".join([*map(str, one.shape), "pointer"])
     return _short(one)
+
+
+_GIVES_LAST = (Kind.LOAD, Kind.ATOMIC, Kind.REDUCTION, Kind.SPECIAL, Kind.CONVERSION)
+
+
+def _moved(kind: Kind, operation: Operation) -> PrintedType | None:
+    """Return the type of what an operation moves or computes.
+
+    The generic form also prints the types of offsets and masks: before the result's, and after those of the values to
+    store and of the memory to copy to."""
+    types = types_of(operation)
+    shaped = [one for one in types if one.shape] or list(types)
+    if kind == Kind.LOAD:
+        shaped = [one for one in shaped if one.kind == "memdesc"] or shaped
+    if not shaped:
+        return None
+    return shaped[-1] if kind in _GIVES_LAST else shaped[0]
 
 
 def _short(printed: PrintedType) -> str:
     return "x".join([*map(str, printed.shape), printed.pointee])
 
 
-_MutableFacts = dict[str, Fact]
-
-
-def _access(module: Module, operation: Operation) -> _MutableFacts:
+def _access(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
     facts: _MutableFacts = {WAY: _WAYS.get(operation.name, _PLAIN)}
     if facts[WAY] not in (_TMA, _TDM):
         facts[ADDRESSES] = _BUFFER if _BUFFER_ACCESS.match(operation.name) else _POINTERS
     tensors = [one for one in types_of(operation) if one.kind == "tensor" and (one.is_pointer or one.shape)]
     if facts[WAY] not in (_TMA, _TDM) and tensors:
-        one = next((tensor for tensor in tensors if tensor.is_pointer), tensors[0])
+        moved = _moved(kind, operation)
+        first = moved if moved is not None and moved.kind == "tensor" else tensors[0]
+        one = next((tensor for tensor in tensors if tensor.is_pointer), first)
         told = {BITS: access_bits(one, module.aliases), LANES: lanes_dimension(one, module.aliases)}
         facts |= {name: fact for name, fact in told.items() if fact is not None}
     return facts
@@ -257,9 +305,9 @@ def _nothing(module: Module, operation: Operation) -> _MutableFacts:
 
 
 _FACTS_OF: Mapping[Kind, Callable[[Module, Operation], _MutableFacts]] = {
-    Kind.LOAD: _access,
-    Kind.STORE: _access,
-    Kind.ATOMIC: _access,
+    Kind.LOAD: partial(_access, Kind.LOAD),
+    Kind.STORE: partial(_access, Kind.STORE),
+    Kind.ATOMIC: partial(_access, Kind.ATOMIC),
     Kind.DOT: _dot,
     Kind.REDUCTION: _nothing,
     Kind.SPECIAL: _nothing,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kprof_inject.ttgir.types import PrintedType, bits_of
+from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
 
 MOST_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
@@ -19,7 +19,7 @@ _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _NUMBERS = r"\[([\d, -]*)\]"
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
-_FIRST_LANE_BASIS = re.compile(rf"lane = \[{_NUMBERS}")
+_FIRST_LANE_BASIS = re.compile(rf"#ttg\.\w*linear<.*\blane = \[{_NUMBERS}")
 _WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
 _PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
 _ORDER = re.compile(rf"\border = {_NUMBERS}")
@@ -36,8 +36,11 @@ def layout_of(printed: PrintedType, aliases: Mapping[str, str]) -> str:
     found = _ALIAS.search(printed.rest)
     if not found:
         return ""
-    name = found[0]
-    return aliases[name] if name in aliases else printed.rest[found.start() :].rstrip(" ,>") + ">"
+    if found[0] in aliases:
+        return aliases[found[0]]
+    end = found.end()
+    has_body = printed.rest.startswith("<", end)
+    return printed.rest[found.start() : closing_bracket(printed.rest, end + 1) + 1 if has_body else end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
     layout = layout_of(printed, aliases)
     if sum(size > 1 for size in printed.shape) < 2:
         return None
-    if first := _FIRST_LANE_BASIS.search(layout):
+    if first := _FIRST_LANE_BASIS.match(layout):
         return next((dim for dim, number in enumerate(first[1].split(",")) if int(number)), None)
     per_warp, order = _PER_WARP.search(layout), _ORDER.search(layout)
     if not (layout.startswith("#ttg.blocked") and per_warp and order):

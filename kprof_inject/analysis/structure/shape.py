@@ -44,7 +44,8 @@ def _limit(registers: int | None) -> str:
 
 
 def _attributes(module: Module) -> str:
-    return next((one.tail for one in module.operations if one.name in MODULES), "")
+    # The generic form has them behind the region.
+    return next((f"{one.tail} {one.closing}" for one in module.operations if one.name in MODULES), "")
 
 
 def _number(text: str, name: str) -> int | None:

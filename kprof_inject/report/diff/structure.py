@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -28,7 +27,6 @@ from kprof_inject.workspace import snapshot_beside
 
 WHOLE = "the whole kernel"
 OUTSIDE = "outside of loops"
-_ALIAS = re.compile(r"(#[\w$.-]+) *=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +159,14 @@ class _Places:
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
     def parts_of_lines(self, differing: DifferingLines) -> set[str]:
-        """Those that have any of them. What stands before the functions acts on the kernel as a whole, but for layouts
-        of one side alone: lines that use them differ themselves."""
+        """Those that have any of them. What stands outside of the functions acts on the kernel as a whole."""
         found = set()
         for side, lines in enumerate((differing.lines_a, differing.lines_b)):
-            module, other = self._modules[side], self._modules[1 - side]
-            text = module.text.split("\n")
+            module = self._modules[side]
             functions = [module.line_numbers([one.start, one.end - 1]) for one in module.walk() if one.name == FUNCTION]
             for line in lines:
-                alias = _ALIAS.match(text[line - 1].lstrip())
-                if any(first <= line <= last for first, last in functions):
-                    found.add(self._part_of_line(side, line))
-                elif alias is None or alias[1] in other.aliases:
-                    found.add(WHOLE)
+                is_inside = any(first <= line <= last for first, last in functions)
+                found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
 
     def _part(self, side: int, operation: Operation) -> str:

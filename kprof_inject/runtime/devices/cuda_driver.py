@@ -126,15 +126,20 @@ def resources_of(kernel: Any) -> dict[str, Any]:
 
     Triton takes all local memory for spills (``local_words``); what is a stack is taken off again."""
     threads = kernel.metadata.num_warps * kernel.metadata.target.warp_size
-    stack_bytes = sum(int(size) for size in _STACK.findall(kernel.asm.get("ptx", "")))
-    stack_words = -(-stack_bytes // _FRAME_UNIT_BYTES) * _FRAME_UNIT_BYTES // 4
     return {
         "registers": kernel.n_regs,
         "local_words": kernel.n_spills,
-        "spills": max(kernel.n_spills - stack_words, 0),
+        "spills": spilled_words(kernel.n_spills, kernel.asm.get("ptx", "")),
         "shared_bytes": kernel.metadata.shared,
         "ctas_per_sm": ctas_per_sm(kernel.function, threads, kernel.metadata.shared),
     }
+
+
+def spilled_words(local_words: int, ptx: str) -> int:
+    """Return how many words of a thread's local memory are no stack of the PTX."""
+    stack_bytes = sum(int(size) for size in _STACK.findall(ptx))
+    stack_words = -(-stack_bytes // _FRAME_UNIT_BYTES) * _FRAME_UNIT_BYTES // 4
+    return max(local_words - stack_words, 0)
 
 
 class CudaEvent:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
 from golden import FIXTURES
+from printed_forms import local_scope
 
 from kprof_inject.analysis.structure.code_lines import differing_lines, records_differ
 from kprof_inject.ttgir.parser import parse
@@ -58,3 +60,59 @@ def test_records_are_no_code() -> None:
 )
 def test_each_edited_line_counts(old: str, new: str) -> None:
     assert differing(TWO_FUNCTIONS, TWO_FUNCTIONS.replace(old, new, 1)) == 1
+
+
+BLOCKED = re.compile(r"sizePerThread = \[1, 8\]")
+
+
+def test_a_layout_that_became_another_counts_once() -> None:
+    narrower = BLOCKED.sub("sizePerThread = [1, 4]", TEXT, count=1)
+    assert differing(TEXT, narrower) == 1
+    assert differing(local_scope(TEXT), narrower) == differing(local_scope(TEXT), local_scope(narrower)) == 1
+    found = differing_lines(parse(TEXT), parse(narrower))
+    # All lines that use it, so that it is known which parts of the kernel changed.
+    uses = [number for number, line in enumerate(TEXT.split("\n"), 1) if re.search(r"#blocked[>},]", line)]
+    assert [*found.lines_a] == [*found.lines_b] == [number for number in uses if number > 2]
+
+
+def test_a_layout_that_another_one_took_the_place_of_counts_where_it_does() -> None:
+    line = next(line for line in TEXT.split("\n") if "tt.splat" in line and "#blocked1>" in line)
+    assert differing(TEXT, TEXT.replace(line, line.replace("#blocked1>", "#blocked>"))) == 1
+
+
+def test_names_of_layouts_are_no_code() -> None:
+    assert differing(TEXT, re.sub(r"#(blocked|mma|shared|smem)\b", r"#other_\1", TEXT)) == 0
+
+
+def test_an_operation_that_left_its_loop_differs() -> None:
+    """Its line is the same; where the loop ends is not."""
+    moved = re.sub(r"(\n *scf\.yield .*\n    \}.*\n)((?:.*\n)*?)(?=    tt\.return)", r"\1\2", TEXT)
+    inside = re.search(r"\n( +)%\S+ = ttg\.async_commit_group .*(?=\n +scf\.yield)", moved)
+    assert inside
+    without = moved.replace(inside[0], "", 1)
+    end = re.search(r"\n    \} loc.*", without[inside.start() :])
+    assert end
+    place = inside.start() + end.end()
+    assert differing(TEXT, without[:place] + inside[0].replace(inside[1], "    ", 1) + without[place:]) >= 1
+
+
+def test_what_differs_does_not_depend_on_the_direction() -> None:
+    chance = random.Random(0)
+    for _ in range(40):
+        lines = TEXT.split("\n")
+        begin = next(number for number, line in enumerate(lines) if "scf.for" in line)
+        for _ in range(4):
+            place = chance.randrange(begin, begin + 30)
+            if lines[place].lstrip().startswith("%") and "scf" not in lines[place]:
+                lines[place : place + 1] = chance.choice([[], [lines[place], lines[place].replace("%", "%x", 1)]])
+        differing(TEXT, "\n".join(lines))
+
+
+def test_attributes_of_a_stranger_end() -> None:
+    doubling = "\n".join(f"#a{number} = #ttg.pair<#a{number + 1}, #a{number + 1}>" for number in range(60))
+    nested = "#ttg.slice<" * 3_000 + "#a0" + ">" * 3_000
+    operation = f"    %x = ub.poison : tensor<1xf32, {nested}>\n"
+    text = f"{doubling}\n#b = #b\n" + TEXT.replace(
+        "    tt.return", f"{operation}    %y = ub.poison {{b = #b}}\n    tt.return", 1
+    )
+    assert differing(text, text.replace("\n#b = #b", "\n#b = #c\n#c = #b")) <= 1

@@ -1,0 +1,149 @@
+"""Turn a module's code into lines that can be compared, whatever names its values and layouts have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kprof_inject.select.tags import is_inserted
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.strings import STRING
+from kprof_inject.ttgir.types import closing_bracket
+from kprof_inject.ttgir.values import label_text
+
+_MARK = re.compile(rf"{STRING}|//[^\n]*|\s*(?<![\w.])loc\(|[()]|[\t\r\n]\s*|  +")
+_NAME = re.compile(rf"{STRING}|(%[\w$.-]+)")
+_LAYOUT = re.compile(rf"{STRING}|(?<![\w@])(#[\w$.-]+)")
+_RESULTS = re.compile(r"%[\w$.-]+(?::\d+)?(?:\s*,\s*%[\w$.-]+(?::\d+)?)*\s*=")
+_BOUND = re.compile(r"\s*=(?!=)")
+_TAKES_ARGUMENTS = re.compile(r"(?:tt\.)?func\b|\^|\}?\s*partition\d+\(")
+
+# Of what an attribute consists of, at most. Real layouts nest four deep; a file of a stranger may double at each level.
+_MAX_DEPTH = 32
+_MAX_PARTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """An operation up to its first region, or the text between its regions or after them, which begins in line
+    ``number``. ``text`` is without names of values and layouts: these are in ``names``, the results and arguments among
+    them in ``given``, and the texts of the layouts in ``layouts``."""
+
+    number: int
+    text: str
+    names: tuple[str, ...]
+    given: frozenset[str]
+    layouts: tuple[str, ...]
+
+
+def code_lines(module: Module, pieces: Sequence[tuple[int, str]]) -> list[CodeLine]:
+    """Return the lines that begin at these offsets and have these texts."""
+    numbers = module.line_numbers([start for start, _ in pieces])
+    layouts = _Layouts(module.aliases)
+    return [_code_line(number, text, layouts) for number, (_, text) in zip(numbers, pieces, strict=True)]
+
+
+def printed_pieces(module: Module) -> Iterator[tuple[int, str]]:
+    """Yield the offset and the text of each operation but records, without what is in its regions."""
+    text = module.text
+    waiting: list[Operation | tuple[int, str]] = list(reversed(module.operations))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, tuple):
+            yield one
+        elif not is_inserted(one):
+            inside: list[Operation | tuple[int, str]] = []
+            start = one.start
+            for region in one.regions:
+                first, *others = region.blocks
+                inside += [(start, text[start : first.start]), *first.operations]
+                for block in others:
+                    label = label_text(module, region, block)
+                    inside += [(block.start - len(label), label), *block.operations]
+                start = region.end
+            inside.append((start, text[start : one.end]))
+            waiting += reversed(inside)
+
+
+def _code_line(number: int, printed: str, layouts_of: _Layouts) -> CodeLine:
+    text, layouts = layouts_of.take(without_locations(printed))
+    results = _RESULTS.match(text)
+    takes_arguments = _TAKES_ARGUMENTS.search(text) is not None
+    found = [name for name in _NAME.finditer(text) if name[1]]
+    given = {
+        name[1]
+        for name in found
+        if (results and name.start() < results.end())
+        or _BOUND.match(text, name.end())
+        or (takes_arguments and text.startswith(":", name.end()))
+    }
+    without_names = _NAME.sub(lambda name: "%" if name[1] else name[0], text)
+    return CodeLine(number, without_names, tuple(name[1] for name in found), frozenset(given), layouts)
+
+
+def without_locations(text: str) -> str:
+    """Return the text without locations and comments, with one space for any other blanks."""
+    pieces: list[str] = []
+    done = depth = 0
+    for mark in _MARK.finditer(text):
+        word = mark[0]
+        is_location = word.endswith("loc(")
+        if depth:
+            depth += (word == "(" or is_location) - (word == ")")
+            if not depth:
+                done = mark.end()
+        elif is_location or word.isspace() or word.startswith("//"):
+            pieces.append(text[done : mark.start()])
+            if word.isspace() and pieces[-1]:
+                pieces.append(" ")
+            depth, done = int(is_location), mark.end()
+    return "".join([*pieces, text[done:]]).strip()
+
+
+class _Layouts:
+    """The attributes of a module, by what stands in the text: a name, or all of one."""
+
+    def __init__(self, aliases: Mapping[str, str]) -> None:
+        self._aliases = aliases
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._depth = 0
+
+    def take(self, text: str) -> tuple[str, tuple[str, ...]]:
+        """Return the text with a ``#`` for each attribute, and the attributes: each without those in it, and then
+        these."""
+        found: list[str] = []
+
+        def put_away(attribute: str) -> str:
+            found.extend(self._whole(attribute))
+            return "#"
+
+        return _replaced(text, put_away), tuple(found)
+
+    def _whole(self, attribute: str) -> tuple[str, ...]:
+        if attribute not in self._known:
+            body = self._aliases.get(attribute)
+            self._known[attribute] = (attribute,)  # one that refers to itself stays as it is
+            if self._depth < _MAX_DEPTH:
+                self._depth += 1
+                own, inner = self.take(attribute[1:] if body is None else without_locations(body))
+                self._depth -= 1
+                parts = inner if body is not None and own == "#" else (f"#{own}", *inner)
+                if len(parts) <= _MAX_PARTS:
+                    self._known[attribute] = parts
+        return self._known[attribute]
+
+
+def _replaced(text: str, replace: Callable[[str], str]) -> str:
+    """Return the text with each outermost attribute replaced."""
+    pieces: list[str] = []
+    done = 0
+    for mark in _LAYOUT.finditer(text):
+        if not mark[1] or mark.start() < done:
+            continue
+        end = mark.end()
+        if text.startswith("<", end):
+            end = closing_bracket(text, end + 1) + 1
+        pieces += [text[done : mark.start()], replace(text[mark.start() : end])]
+        done = end
+    return "".join([*pieces, text[done:]])
