@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from kprof_inject.ttgir.types import PrintedType, bits_of
 
 MOST_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
 
+_MOST_ELEMENTS = 1 << 20  # of a tensor: TRITON_MAX_TENSOR_NUMEL in triton/language/core.py
+
 _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _NUMBERS = r"\[([\d, -]*)\]"
+_NUMBER = re.compile(r"-?\d+")
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
 _FIRST_LANE_BASIS = re.compile(rf"lane = \[{_NUMBERS}")
 _WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
@@ -56,12 +60,18 @@ class Blocked:
 
 
 def blocked_of(layout: str) -> Blocked | None:
-    """None of another layout, and of one that is split between CTAs."""
+    """None of another layout, of one that is split between CTAs, and of one whose numbers are of no tiles."""
     found = [pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS, _ORDER)]
     if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout):
         return None
-    numbers = [tuple(int(number) for number in one[1].split(",")) for one in found if one]
-    return Blocked(*numbers) if len(numbers) == len(found) else None
+    numbers = [tuple(map(int, _NUMBER.findall(one[1]))) for one in found if one]
+    if len(numbers) < len(found):
+        return None
+    *sizes, order = numbers
+    are_tiles = all(len(one) == len(order) and min(one, default=0) > 0 for one in sizes)
+    if not are_tiles or sorted(order) != list(range(len(order))) or prod(map(prod, sizes)) > _MOST_ELEMENTS:
+        return None
+    return Blocked(*sizes, order)
 
 
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
