@@ -41,9 +41,8 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
     be one yet. Whatever ends this process gives it back; no child has it.
 
-    Raises ``WorkspaceInUseError`` if another holds it, and ``KprofError`` if the folder is of no workspace, or cannot be
-    written to. On a file
-    system that cannot lock it goes on, and ``say`` is told."""
+    Raises ``WorkspaceInUseError`` if another holds it, and ``KprofError`` if the folder is of no workspace, or cannot
+    be written to. On a file system that cannot lock it goes on, and ``say`` is told."""
     with _lock_file(folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -118,11 +118,8 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
     """The last of a workspace; none of anything else."""
     if not is_workspace(place):
         return ()
-    try:
-        folder = Workspace.open(place).last_experiment_folder()
-    except KprofError:
-        return ()
-    return tuple(found for _, found in read_experiments(folder))
+    folders = Workspace.open(place).experiment_folders()[-1:]
+    return tuple(found for folder in folders for _, found in read_experiments(folder))
 
 
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:

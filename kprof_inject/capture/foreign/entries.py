@@ -24,8 +24,8 @@ many entries it wrote, how many of them found no room, and how many are none of 
 
 
 def sm_of_blocks(blocks: int, block: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The SM of each block, by what entries say of theirs: ``UNKNOWN_SM`` where none does, or where they contradict each
-    other, because a block stays on its SM."""
+    """Return the SM of each block by what its entries say: ``UNKNOWN_SM`` where none says it, or where they contradict
+    each other, because a block stays on its SM."""
     found = np.full(blocks, UNKNOWN_SM)
     found[block] = sm
     found[block[found[block] != sm]] = UNKNOWN_SM
