@@ -67,11 +67,12 @@ def blocked_of(layout: str) -> Blocked | None:
     numbers = [tuple(map(int, _NUMBER.findall(one[1]))) for one in found if one]
     if len(numbers) < len(found):
         return None
-    *sizes, order = numbers
-    are_tiles = all(len(one) == len(order) and min(one, default=0) > 0 for one in sizes)
-    if not are_tiles or sorted(order) != list(range(len(order))) or prod(map(prod, sizes)) > _MOST_ELEMENTS:
+    elements, lanes, warps, order = numbers
+    sizes = (*elements, *lanes, *warps)
+    has_rank = len(elements) == len(lanes) == len(warps) == len(order)
+    if not has_rank or sorted(order) != list(range(len(order))) or min(sizes, default=0) <= 0:
         return None
-    return Blocked(*sizes, order)
+    return Blocked(elements, lanes, warps, order) if prod(sizes) <= _MOST_ELEMENTS else None
 
 
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
