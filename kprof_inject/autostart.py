@@ -74,17 +74,18 @@ def _options() -> AutostartOptions:
 
 
 def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
-    """Of several processes, one has the workspace that was named; the others have their own beside it."""
-    from kprof_inject.errors import KprofError
+    """Of several processes, one has the workspace that was named; the others have their own beside it. Raises
+    ``KprofError`` if no workspace can be there."""
     from kprof_inject.runtime import faults
     from kprof_inject.runtime.hook import ENVIRONMENT
+    from kprof_inject.workspace_lock import WorkspaceInUseError
 
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         return _entered_in(options.workspace, options)
-    except KprofError as error:
-        folder = _own(options.workspace)
+    except WorkspaceInUseError as error:
+        folder = _own(options.workspace.resolve())
         faults.say(f"{error.what}; this process writes to {folder}")
         return _entered_in(folder, options)
 
@@ -97,7 +98,8 @@ def _entered_in(folder: Path, options: AutostartOptions) -> tuple[Profile, Path]
 
 
 def _own(workspace: Path) -> Path:
-    return workspace.with_name(f"{workspace.name}-{os.environ.get('RANK') or os.getpid()}")
+    rank = os.environ.get("RANK", "")
+    return workspace.with_name(f"{workspace.name}-{rank if rank.isdecimal() else os.getpid()}")
 
 
 def _end(profile: Profile, folder: Path) -> None:

@@ -305,9 +305,13 @@ class Workspace:
         """Claim the folder of the next experiment: ``experiments/001`` and so on. Nobody else is given it."""
         return _claimed(self.folder / "experiments")
 
+    def experiment_folders(self) -> list[Path]:
+        """Those that hold anything, the last one last."""
+        return _begun(self.folder / "experiments")
+
     def last_experiment_folder(self) -> Path:
         """Raises ``KprofError`` if there is no experiment yet."""
-        if begun := _begun(self.folder / "experiments"):
+        if begun := self.experiment_folders():
             return begun[-1]
         hint = f"make one: kprof-inject causal{named(self.folder)} -- PROG"
         raise KprofError(f"{self.folder} has no experiment yet", hint=hint)
@@ -350,10 +354,12 @@ def write_experiment(folder: Path, experiment: ExperimentRecord) -> None:
 
 
 def _begun(parent: Path) -> list[Path]:
-    """The numbered folders that hold anything, in their order."""
-    return sorted(
-        (folder for folder in _numbered(parent) if any(folder.iterdir())), key=lambda folder: int(folder.name)
-    )
+    """Return the numbered folders that hold anything, in their order. Raises ``KprofError`` if one is no folder."""
+    numbered = sorted(_numbered(parent), key=lambda folder: int(folder.name))
+    for folder in numbered:
+        if not folder.is_dir():
+            raise KprofError(f"{folder} is not a folder", hint="move it out of the workspace")
+    return [folder for folder in numbered if any(folder.iterdir())]
 
 
 def is_running(pid: int) -> bool:

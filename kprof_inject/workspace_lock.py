@@ -23,6 +23,10 @@ _held: set[IO[bytes]] = set()
 """The lock files that this process holds."""
 
 
+class WorkspaceInUseError(KprofError):
+    """Another process holds the workspace."""
+
+
 class _Holder(Struct, frozen=True):
     """Who holds a workspace, as its lock file says."""
 
@@ -37,8 +41,8 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a workspace against all that would write to it: other commands, and the program that it runs. It need not
     be one yet. Whatever ends this process gives it back; no child has it.
 
-    Raises ``KprofError`` if another holds it, and if the folder is of no workspace, or cannot be written to. On a file
-    system that cannot lock it goes on, and ``say`` is told."""
+    Raises ``WorkspaceInUseError`` if another holds it, and ``KprofError`` if the folder is of no workspace, or cannot
+    be written to. On a file system that cannot lock it goes on, and ``say`` is told."""
     with _lock_file(folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,6 +66,8 @@ def _lock_file(folder: Path) -> IO[bytes]:
     try:
         require_ours(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        # Only now does new/../.. lead to a folder.
+        require_ours(folder)
         return (folder / LOCK_FILE).open("a+b", buffering=0)
     except OSError as error:
         what = f"cannot use {error.filename or folder}: {error.strerror}"
@@ -75,7 +81,7 @@ def _write_holder(file: IO[bytes]) -> None:
         file.write(encode(holder) + b"\n")
 
 
-def _in_use(folder: Path) -> KprofError:
+def _in_use(folder: Path) -> WorkspaceInUseError:
     try:
         holder = decode(read_json(folder / LOCK_FILE, folder), _Holder, LOCK_FILE)
     except KprofError:  # its holder could not write it, or is about to
@@ -83,7 +89,8 @@ def _in_use(folder: Path) -> KprofError:
     else:
         host = "" if holder.host == platform.node() else f" on {holder.host}"
         who = printable(f"process {holder.pid}{host} since {holder.since}: {holder.command}")
-    return KprofError(f"{folder} is in use by {who}", hint="wait until it has ended, or name another folder with -o")
+    hint = "wait until it has ended, or name another folder with -o"
+    return WorkspaceInUseError(f"{folder} is in use by {who}", hint=hint)
 
 
 def _let_go() -> None:

@@ -90,18 +90,24 @@ def triton_distributed(
 
 
 def flashinfer(
-    groups: int, ran: Sequence[Sequence[Sequence[Mark]]], sms: Sequence[int] | None = None, spare_rows: int = 2
+    groups: int,
+    ran: Sequence[Sequence[Sequence[Mark]]],
+    sms: Sequence[int] | None = None,
+    spare_rows: int = 2,
+    numbers_groups: bool = False,
 ) -> Words:
-    """The later form if ``sms`` are told: its tag has the block, and not the group."""
+    """The later form if ``sms`` are told: its tag has the block, or as its decoder reads it (``numbers_groups``) the
+    group, numbered through all blocks. As in the kernel, nothing keeps a large number out of the SM's bits."""
     blocks = len(ran)
     rows = max(len(marks) for block in ran for marks in block) + spare_rows
     slots = [0] * (rows * blocks * groups)
     for block, of_block in enumerate(ran):
         for group, marks in enumerate(of_block):
             unit = block * groups + group
-            base = unit << 12 if sms is None else sms[block] << 24 | block << 12
+            number = unit if sms is None or numbers_groups else block
+            base = (0 if sms is None else sms[block] << 24) | number << 12
             for row, mark in enumerate(marks):
-                tag = base | mark.event << 2 | mark.side
+                tag = (base | mark.event << 2 | mark.side) & 0xFFFFFFFF
                 slots[row * blocks * groups + unit] = tag | (mark.ns & 0xFFFFFFFF) << 32
     return np.array([blocks | groups << 32, *slots], dtype=np.uint64)
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kprof_inject.capture.schema import DumpedKernelRecord, ScopeTableRecord
 from kprof_inject.errors import KprofError
+from kprof_inject.pipeline.captures import experiments_at
 from kprof_inject.places import where_to_look
 from kprof_inject.workspace import DumpedKernel, Workspace
 from kprof_inject.workspace_lock import held
@@ -134,6 +135,21 @@ def test_reports_begin_empty_each_time(tmp_path: Path) -> None:
     workspace = Workspace.create(tmp_path)
     (workspace.new_reports_folder("run") / "old.json").write_text("{}")
     assert os.listdir(workspace.new_reports_folder("run")) == []
+
+
+@pytest.mark.parametrize("kind", ["captures", "experiments"])
+def test_a_file_where_a_numbered_folder_should_be_is_named(tmp_path: Path, kind: str) -> None:
+    workspace = Workspace.create(tmp_path)
+    (workspace.new_capture_folder() / "process").mkdir()
+    (workspace.new_experiment_folder() / "v0").mkdir()
+    (tmp_path / kind / "003").write_text("")
+    folders = {"captures": workspace.capture_folders, "experiments": workspace.experiment_folders}
+    with pytest.raises(KprofError, match=f"{kind}/003 is not a folder\nhint: move it out of the workspace"):
+        folders[kind]()
+    assert len(folders["experiments" if kind == "captures" else "captures"]()) == 1
+    if kind == "experiments":
+        with pytest.raises(KprofError, match="experiments/003 is not a folder"):
+            experiments_at(tmp_path)
 
 
 def test_an_empty_capture_is_none(tmp_path: Path) -> None:

@@ -151,6 +151,8 @@ class LaunchSummary:
     """Of what is missing, these four say in which warps, None if nothing is."""
     ctas_never_ran: int
     ctas_damaged: int
+    ctas_without_sm: int
+    """How many are not known to have run on a certain SM."""
     waves: Waves | None
     """None where no timer says when CTAs ran, as ``idle`` and ``ending``."""
     idle: IdleSms | None
@@ -234,6 +236,7 @@ def summarise(timeline: Timeline) -> LaunchSummary:
         damaged=record_faults(incomplete, "records_damaged"),
         ctas_never_ran=timeline.ctas_never_ran,
         ctas_damaged=timeline.ctas_damaged,
+        ctas_without_sm=int((timeline.ctas["sm"] < 0).sum()),
         waves=waves,
         idle=idle_of(timeline, waves),
         ending=ending_of(timeline) if waves else None,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -15,7 +16,6 @@ from kprof_inject.capture.schema import (
     Bytes,
     Count,
     Cycles,
-    DurationNs,
     FileName,
     GridSize,
     Name,
@@ -24,6 +24,7 @@ from kprof_inject.capture.schema import (
     Target,
     Text,
     Warps,
+    require_measured,
 )
 
 EXPERIMENT_VERSION = 1
@@ -34,6 +35,7 @@ MOST_EXPERIMENT_BYTES = 64 << 20
 """Of one kernel: some hundred builds, each timed some thousand times, with what it is compared with."""
 
 DelayCycles = Annotated[int, Meta(ge=0, lt=1 << 25)]
+MeasuredNs = Annotated[float, Meta(ge=1, lt=1e18)]
 ScopeIndex = Annotated[int, Meta(ge=0, lt=SCOPE_IDS)]
 
 
@@ -62,6 +64,9 @@ class DelaysRecord(Struct, frozen=True, kw_only=True):
     spin_rounds: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     warps: Warps = ()
 
+    def __post_init__(self) -> None:
+        _require_different(self.builds, "builds")
+
 
 class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
     """A kernel with a delay that was timed: ``ns`` of each time, and in ``clean_ns`` what it took without, right before
@@ -69,14 +74,22 @@ class MeasuredDelayRecord(Struct, frozen=True, kw_only=True):
 
     scope: ScopeIndex
     delay_cycles: DelayCycles
-    ns: tuple[DurationNs, ...] = ()
-    clean_ns: tuple[DurationNs, ...] = ()
+    ns: tuple[MeasuredNs, ...] = ()
+    clean_ns: tuple[MeasuredNs, ...] = ()
     registers: Annotated[int, Meta(ge=0, lt=1 << 16)] | None = None
     refusal: Text = ""
 
     def __post_init__(self) -> None:
         if len(self.ns) != len(self.clean_ns):
             raise ValueError("expected as many times without a delay as with it")
+
+
+def _require_different(builds: Iterable[DelayedBuildRecord | MeasuredDelayRecord], name: str) -> None:
+    seen: set[tuple[int, int]] = set()
+    for one in builds:
+        if (one.scope, one.delay_cycles) in seen:
+            raise ValueError(f"expected each delay of a scope once in {name}, got {one.delay_cycles} cycles twice")
+        seen.add((one.scope, one.delay_cycles))
 
 
 class SpinRecord(Struct, frozen=True):
@@ -120,3 +133,6 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
         for one in self.delays:
             if one.scope >= len(self.scopes.scopes):
                 raise ValueError(f"expected a scope of the table, got {one.scope}")
+        _require_different(self.delays, "delays")
+        require_measured([self.nominal_clock_hz], "nominal_clock_hz")
+        require_measured([self.sm_clock_hz], "sm_clock_hz")

@@ -55,7 +55,11 @@ Crc32 = Annotated[int, Meta(ge=0, lt=1 << 32)]
 # The year 2116. Two such times still have a difference in 64 bits.
 TimeNs = Annotated[int, Meta(ge=0, lt=1 << 62)]
 DurationNs = Annotated[float, Meta(ge=0, lt=1e18)]
+LEAST_MEASURED = 1e-6
+"""Below the steps of every clock and counter: only 0 is less. Ratios of such numbers would overflow."""
 Cycles = Annotated[float, Meta(ge=0, lt=1e9)]
+# As wide as the column of timelines.
+LaunchIndex = Annotated[int, Meta(ge=0, lt=1 << 31)]
 DeviceIndex = Annotated[int, Meta(ge=0, lt=1 << 16)]
 # CUDA: "x-dimension of a grid of thread blocks", 2^31 - 1.
 GridSize = Annotated[int, Meta(ge=1, lt=1 << 31)]
@@ -74,6 +78,13 @@ Argument = Annotated[int, Meta(ge=-MOST_ARGUMENT, le=MOST_ARGUMENT)]
 
 # What GPUs run at, with room to either side: 0.6 GHz (Jetson) to 3 GHz.
 _LEAST_SM_CLOCK_HZ, _MOST_SM_CLOCK_HZ = 3e8, 6e9
+
+
+def require_measured(values: Iterable[float], name: str) -> None:
+    """Raise ``ValueError`` for a number that is neither 0 nor large enough to have been measured."""
+    for value in values:
+        if 0 < value < LEAST_MEASURED:
+            raise ValueError(f"expected {name} of 0 or >= {LEAST_MEASURED:g}, got {value:g}")
 
 
 class ModeRecord(Struct, frozen=True):
@@ -126,7 +137,7 @@ class LaunchRecord(Struct, frozen=True, kw_only=True):
 
     line: Count = 0
     variant: FileName
-    index: Count
+    index: LaunchIndex
     grid: tuple[GridSize, GridSize, GridSize]
     device: DeviceIndex
     stream: Annotated[int, Meta(ge=0)]
@@ -179,6 +190,9 @@ class TimedResources(Resources, frozen=True):
     times_ns: tuple[DurationNs, ...] | None = None
     not_timed: Text | None = None
 
+    def __post_init__(self) -> None:
+        require_measured(self.times_ns or (), "times_ns")
+
 
 class ReplayRecord(Struct, frozen=True, kw_only=True):
     """A kernel that was launched again to be timed, without records and with them in turn: the n-th times of both are a
@@ -193,6 +207,8 @@ class ReplayRecord(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if len(self.clean_ns) != len(self.with_records_ns):
             raise ValueError("expected as many times with records as without")
+        require_measured(self.clean_ns, "clean_ns")
+        require_measured(self.with_records_ns, "with_records_ns")
 
 
 class TimingRecord(Struct, frozen=True):
@@ -203,6 +219,9 @@ class TimingRecord(Struct, frozen=True):
     not_timed: Text | None = None
     replay: ReplayRecord | None = None
     not_replayed: Text | None = None
+
+    def __post_init__(self) -> None:
+        require_measured(self.times_ns, "times_ns")
 
 
 class Target(Struct, frozen=True):
@@ -373,6 +392,7 @@ class KernelRecord(Resources, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.sm_clock_hz != plausible_sm_clock_hz(self.sm_clock_hz):
             raise ValueError(f"expected 0 or the clock of a GPU, got {self.sm_clock_hz:g} - at `$.sm_clock_hz`")
+        require_measured([self.dram_bytes_per_s], "dram_bytes_per_s")
         num_warps = self.known_metadata.num_warps
         if any(warp >= num_warps for warp in self.mode.warps):
             raise ValueError(f"expected warps of the {num_warps} that a CTA has - at `$.mode.warps`")

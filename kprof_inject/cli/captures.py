@@ -79,6 +79,8 @@ def _missing(timeline: Timeline) -> Iterator[str]:
         yield f"{counted(timeline.ctas_never_ran, 'CTA')} never ran"
     if timeline.ctas_damaged:
         yield f"{counted(timeline.ctas_damaged, 'damaged CTA')} left out"
+    if 0 < (unknown := int((timeline.ctas["sm"] < 0).sum())) < len(timeline.ctas):
+        yield f"the SM of {counted(unknown, timeline.launch.kernel.cta_name)} is unknown"
 
 
 def axis_lines(launches: Sequence[PlacedLaunch]) -> Iterator[str]:

@@ -44,7 +44,7 @@ from kprof_inject.export.text_rows import (
 from kprof_inject.forks import Run, in_turn
 from kprof_inject.timeline.timeline import Timeline
 
-# Each event has this before it, so that it can be told of the first alone that it has none.
+# Each event has this before it; it is removed from the first of a file.
 _SEPARATOR = b",\n"
 
 
@@ -158,14 +158,24 @@ def _arrow_ends(events: Events, arrows: Arrows) -> Iterator[bytes]:
 
 
 def _args(events: Events) -> Iterator[Field]:
-    """The first that differs is on all events: only it, or the first of those that a kind has, needs no comma."""
+    """Write the members of an object. Any row may lack any of them, so the comma before one is written in the rows that
+    already have a member."""
     if not events.args and not any(kind.args for kind in events.kinds):
         return
     yield TextField([b',"args":{'])
-    for number, arg in enumerate(events.args):
-        yield _value(b'%b"%b":' % (b"," if number else b"", json_inside(arg.name)), arg.values, arg.shown)
+    has_member = np.zeros(len(events), dtype=bool)
+    for arg in events.args:
+        shown = np.ones(len(events), dtype=bool) if arg.shown is None else arg.shown
+        name = b'"%b":' % json_inside(arg.name)
+        if has_member.all():
+            name = b"," + name
+        else:
+            yield TextField([b","], has_member & shown)
+        yield _value(name, arg.values, arg.shown)
+        has_member = has_member | shown
     fixed = [json_text(dict(kind.args))[1:-1] for kind in events.kinds]
-    yield TextField([b"," + args if args and events.args else args for args in fixed])
+    yield TextField([b"," if args else b"" for args in fixed], has_member)
+    yield TextField(fixed)
     yield TextField([b"}"])
 
 

@@ -205,7 +205,7 @@ def _properties(launch: Launch, source: str) -> dict[str, str]:
     """What is not added up."""
     known = {
         "device_id": str(launch.device),
-        "device_type": _DEVICE_TYPES.get(launch.kernel.metadata.get("target", {}).get("backend", ""), ""),
+        "device_type": _DEVICE_TYPES.get((launch.kernel.metadata.get("target") or {}).get("backend", ""), ""),
         "source": source,
     }
     return {name: value for name, value in known.items() if value}

@@ -121,9 +121,11 @@ THOUSANDTHS = Form(thousandths_width, write_thousandths)
 
 @dataclass(frozen=True, slots=True)
 class TextField:
-    """A text that is the same in all rows of a kind: ``texts[kind]``, without zero bytes."""
+    """A text that is the same in all rows of a kind: ``texts[kind]``, without zero bytes; only in rows that are
+    ``shown`` (None: in all)."""
 
     texts: Sequence[bytes]
+    shown: NDArray[np.bool_] | None = None
 
     def width(self) -> int:
         return max(map(len, self.texts), default=0)
@@ -133,7 +135,9 @@ class TextField:
         return np.frombuffer(padded, np.uint8).reshape(len(self.texts), width)
 
     def write(self, rows: _Bytes, at: int, width: int, part: slice) -> None:
-        """Nothing: it is in the form."""
+        """Take it out where it is not shown; else it is in the form."""
+        if self.shown is not None:
+            rows[~self.shown[part], at : at + width] = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,11 +118,8 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
     """The last of a workspace; none of anything else."""
     if not is_workspace(place):
         return ()
-    try:
-        folder = Workspace.open(place).last_experiment_folder()
-    except KprofError:
-        return ()
-    return tuple(found for _, found in read_experiments(folder))
+    folders = Workspace.open(place).experiment_folders()[-1:]
+    return tuple(found for folder in folders for _, found in read_experiments(folder))
 
 
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
@@ -137,7 +134,7 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
         else:
             failures.append(decoded)
             say(f"skipped a launch: {decoded.what}")
-    for line in _missing(capture):
+    for line in (*_missing(capture), *_damaged_texts(launches)):
         say(line)
     if failures and not timelines:
         raise failures[0]
@@ -160,6 +157,17 @@ def _missing(capture: Capture) -> Iterator[str]:
             yield f"skipped {damaged} of {CLOCK_FILE} of process {process.pid}"
         if not process.ended:
             yield f"process {process.pid} ended before it could finish its capture; this is what it saved"
+
+
+def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
+    """Name the modules and sources that are not what was saved: reports leave out what they would have said of them."""
+    for kernel in {launch.kernel.folder: launch.kernel for launch in launches}.values():
+        for saved, read in zip(kernel.checksums, (kernel.ttgir, kernel.sources), strict=True):
+            if saved is not None:
+                try:
+                    read()
+                except KprofError as error:
+                    yield f"goes on without a text: {error.what}"
 
 
 def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:

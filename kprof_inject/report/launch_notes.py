@@ -219,6 +219,11 @@ def _missing(summary: LaunchSummary) -> Iterator[str]:
         yield f"never ran: {counted(summary.ctas_never_ran, 'CTA')} of the grid wrote nothing"
     if summary.ctas_damaged:
         yield f"damaged: {counted(summary.ctas_damaged, 'CTA')} left out, because the header contradicts itself"
+    if summary.ctas_without_sm:
+        yield (
+            f"SM: unknown for {summary.ctas_without_sm} of {counted(summary.ctas, summary.cta_name)}, because the "
+            "buffer does not say it"
+        )
 
 
 def _lost(summary: LaunchSummary) -> str:

@@ -41,6 +41,7 @@ _ROUNDS = 8
 _MAX_ERRORS_ABOVE = 2.0
 # By how much the timer's own rate may be off.
 _TIMER_ERROR = 1e-3
+_LEAST_APART = 1e-10  # of a determinant: less is mostly rounding of the 16 digits of its terms
 # The median of a normal distribution's absolute values, in standard deviations, is one by this.
 _MEDIAN_TO_DEVIATION = 1.4826
 
@@ -117,7 +118,7 @@ def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, 
         centred = np.stack([column - means(line, column, weight)[line] for column in columns])
         target = y - means(line, y, weight)[line]
         weighted = centred * (weight / scale**2)
-        covariance = np.linalg.inv(weighted @ centred.T + np.diag(prior))
+        covariance = _covariance(centred, weight / scale**2, prior)
         solution = covariance @ (weighted @ target + prior * (rough_ns, 0.0))
         rest_ns = target - solution @ centred
         scale = max(1.0, _MEDIAN_TO_DEVIATION * float(np.median(np.abs(rest_ns / error_ns))))
@@ -135,6 +136,20 @@ def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, 
     # What the readings say of the shift, were the rate the one that was settled on.
     shift_ns = solution[1] + covariance[0, 1] / covariance[0, 0] * (found.ns - solution[0])
     return replace(found, more_shift_ns=float(shift_ns))
+
+
+def _covariance(columns: NDArray[np.float64], weight: NDArray[np.float64], prior: NDArray[np.float64]) -> Any:
+    """Return the inverse of the two columns' weighted products plus the ``prior``.
+
+    Two readings of a CTA of many seconds put so much weight on one direction that the prior of the other is lost in
+    the sums: then it comes from the columns themselves, whose numbers take half as many digits."""
+    products = (columns * weight) @ columns.T + np.diag(prior)
+    diagonal = products[0, 0] * products[1, 1]
+    if diagonal - products[0, 1] ** 2 > _LEAST_APART * diagonal:
+        return np.linalg.inv(products)
+    triangle = np.linalg.qr(np.vstack(((columns * np.sqrt(weight)).T, np.diag(np.sqrt(prior)))), mode="r")
+    root = np.linalg.inv(triangle)
+    return root @ root.T
 
 
 def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:

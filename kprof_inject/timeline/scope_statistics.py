@@ -110,7 +110,8 @@ class ScopeSums:
         self._recorded = recorded_warps(timeline.launch)
         warps = np.array(self._recorded, dtype=np.int64)
         self._warps, self._warps_self = GroupSums(self._count, warps), GroupSums(self._count, warps)
-        self._sms = GroupSums(self._count, np.unique(timeline.ctas["sm"]).astype(np.int64))
+        sms = np.unique(timeline.ctas["sm"]).astype(np.int64)
+        self._sms = GroupSums(self._count, sms[sms >= 0])
         self._ctas = CtaSums(self._count)
 
     def add(self, block: NDArray[np.void]) -> None:
@@ -138,7 +139,9 @@ class ScopeSums:
         self._sums.add(block)
         self._warps.add(scope, warp, duration_ns)
         self._warps_self.add(scope, warp, self_ns)
-        self._sms.add(scope, sm, duration_ns)
+        # Another profiler's buffer may lack the SM, of some CTAs or of all.
+        known = slice(None) if sm.min() >= 0 else np.flatnonzero(sm >= 0)
+        self._sms.add(scope[known], sm[known], duration_ns[known])
         self._ctas.add(scope, cta, warp, duration_ns)
 
     def partition_times(self) -> tuple[PartitionTime, ...]:

@@ -52,6 +52,7 @@ def test_a_launch_in_numbers(tmp_path: Path) -> None:
         damaged=None,
         ctas_never_ran=0,
         ctas_damaged=0,
+        ctas_without_sm=0,
         waves=None,
         idle=None,
         ending=None,

@@ -15,6 +15,7 @@ from foreign_buffers import Mark, Scope, Words, cute, cute_compact, flashinfer, 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kprof_inject.analysis.summary import summarise
 from kprof_inject.capture.foreign.registry import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, read_buffer_array, read_saved_buffer
 from kprof_inject.errors import KprofError
@@ -109,6 +110,38 @@ def test_both_forms_of_flashinfers_tag_are_read(sms: list[int] | None) -> None:
     made = timeline(flashinfer(3, marks, sms), "flashinfer")
     assert found(made) == rows((b, g, group) for b, block in enumerate(scopes) for g, group in enumerate(block))
     assert made.ctas["sm"].tolist() == (sms or [-1, -1])
+
+
+@pytest.mark.parametrize("numbers_groups", [False, True])
+@pytest.mark.parametrize(("blocks", "groups"), [(4095, 1), (4096, 1), (4097, 1), (9000, 1), (4200, 2), (1500, 3)])
+def test_flashinfers_sm_is_right_or_unknown(blocks: int, groups: int, numbers_groups: bool) -> None:
+    """A number of 12 bits stands below the SM, and a larger one runs into it."""
+    marks = [[[Mark(0, 0, 2_000), Mark(0, 1, 2_900)]] * groups] * blocks
+    sms = [block * 7 % 132 for block in range(blocks)]
+    made = timeline(flashinfer(groups, marks, sms, numbers_groups=numbers_groups), "flashinfer")
+    first_lost = -(-4096 // groups) if numbers_groups else 4096
+    assert made.ctas["cta"].tolist() == list(range(blocks))
+    assert made.ctas["sm"].tolist() == [sm if block < first_lost else -1 for block, sm in enumerate(sms)]
+    assert (len(made.scopes), made.records_damaged) == (blocks * groups, 0)
+    assert summarise(made).ctas_without_sm == max(blocks - first_lost, 0)
+
+
+def test_flashinfers_earlier_tag_has_20_bits_for_the_group() -> None:
+    blocks = (1 << 20) + 3
+    words = np.zeros(1 + 2 * blocks, dtype=np.uint64)
+    words[0] = blocks | 1 << 32
+    for side in range(2):
+        tags = np.arange(blocks, dtype=np.uint64) << np.uint64(12) & np.uint64(0xFFFFFFFF) | np.uint64(side)
+        words[1 + side * blocks : 1 + (side + 1) * blocks] = tags | np.uint64(2_000 + 900 * side) << np.uint64(32)
+    units = PROFILERS["flashinfer"].read(words, 1, 0).units
+    assert (len(units), int(units["damaged"].sum())) == (blocks, 0)
+
+
+def test_a_block_whose_entries_name_two_sms_has_none() -> None:
+    words = flashinfer(1, [[[Mark(0, 0, 2_000), Mark(0, 1, 2_900)]]] * 2, [5, 6])
+    words[3] ^= np.uint64(1 << 24)
+    made = timeline(words, "flashinfer")
+    assert made.ctas["sm"].tolist() == [-1, 6]
 
 
 def test_a_timer_of_32_bits_may_overflow_within_a_launch() -> None:

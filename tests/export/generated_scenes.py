@@ -83,7 +83,7 @@ class Drawn:
             column("group"),
             column("start_order"),
             column("end_order"),
-            (Arg("number", number), Arg("odd", number, number % 2 == 1)),
+            (Arg("odd", number, number % 2 == 1), Arg("number", number)),
         )
 
 

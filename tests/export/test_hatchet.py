@@ -329,3 +329,11 @@ def test_scopes_stand_in_their_partitions(tmp_path: Path) -> None:
     }
     assert trees["default partition"][0]["metrics"]["cycles"] == 2 * 300
     assert trees["partition 0"][0]["metrics"]["cycles"] == 300
+
+
+def test_a_kernel_without_a_target_has_no_type_of_device(tmp_path: Path) -> None:
+    words = buffer_words([Cta([[start(0, 10), end(0, 20)]])], 4)
+    kernel = kernel_json([Scope("func")], words, 1)
+    kernel["metadata"] |= {"target": None}
+    (launch,) = save_launches(tmp_path, kernel, [words])
+    assert "device_type" not in b"".join(hatchet_tree([decode_launch(launch)])).decode()

@@ -139,7 +139,7 @@ def replayed(trace: Any) -> list[tuple[Any, ...]]:
 
 
 # After the names of the arguments that are the same for all events of a kind.
-NUMBER_IID = 4
+NUMBER_IID = 5
 
 
 @at_any_speed

@@ -131,7 +131,6 @@ def test_columns_have_a_row_for_each_event(parts: list[Part]) -> None:
         shown = [arg.shown for arg in events.args if arg.shown is not None]
         lengths = {len(column) for column in (*columns, *arrows, *shown, *(arg.values for arg in events.args))}
         assert lengths == {len(events)}
-        assert all(arg.shown is None for arg in events.args[:1])
 
 
 def test_starts_and_ends_of_a_group_have_numbers_that_rise_with_time(parts: list[Part]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -19,9 +20,17 @@ from typing import Any
 
 import click
 import msgspec
+import numpy as np
 from buffers import make_format_1
 from damage import damaged
+from foreign_buffers import Mark, cute, cute_compact, flashinfer, sm_profiler, triton_distributed
+from foreign_buffers import Scope as Ran
+from golden import fixtures, read
+from planning import fixture_sources, fixture_view, tagged_loops
+from specialised import save_specialised
 
+from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord, SpinRecord
+from kprof_inject.capture.model import Launch
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.record_costs import read_costs, write_costs
 from kprof_inject.capture.schema import (
@@ -31,6 +40,8 @@ from kprof_inject.capture.schema import (
     LaunchRecord,
     ModeRecord,
     ProcessRecord,
+    ReplayRecord,
+    Resources,
     Target,
     TimedResources,
     TimingRecord,
@@ -40,9 +51,10 @@ from kprof_inject.cli.main import root
 from kprof_inject.cli.view import _trace_of
 from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
+from kprof_inject.select.plan import make_plan
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.fit import fitted_buffer
-from kprof_inject.workspace import Workspace
+from kprof_inject.workspace import Workspace, write_experiment
 
 REPO = Path(__file__).resolve().parents[2]
 DEMO = REPO / "tests" / "captures" / "matmul"
@@ -89,6 +101,17 @@ def _run_reads(place: Path, other: Path, out: Path) -> None:
         fitted_buffer([launch], launch.kernel.mode)
 
 
+def _foreign_buffers() -> Iterator[tuple[str, Any]]:
+    begin_ns = 1_790_000_000_000_000_000
+    scopes = [Ran(0, begin_ns, begin_ns + 900), Ran(1, begin_ns + 64, begin_ns + 320), Ran(2, begin_ns + 400, None, 1)]
+    marks = [Mark(0, 0, 2_000), Mark(1, 0, 2_064), Mark(1, 1, 2_320), Mark(0, 1, 2_900)]
+    yield "sm-profiler", sm_profiler(4, 2, 4, {(block, 0): scopes for block in range(4)}, [5, 6, 7, 8])
+    yield "triton-distributed", triton_distributed(2, [[marks] * 2] * 4, [5, 6, 7, 8])
+    yield "flashinfer", flashinfer(2, [[marks] * 2] * 4, [5, 6, 7, 8])
+    yield "cute", cute(4, [{0: (scopes[0], 0), 1: (scopes[1], 1)}])
+    yield "cute-compact", cute_compact(4, [begin_ns], [dict(enumerate(scopes[:2]))])
+
+
 READERS: dict[str, Command] = {
     "report": _cli("report", "{place}"),
     "report --json": _cli("report", "--json", "{place}"),
@@ -112,7 +135,27 @@ OF_WORKSPACES: dict[str, Command] = {
     "insert --dry-run": _cli("insert", "--json", "--dry-run", "--at", "func", "{place}"),
     "run": _run_reads,
 }
-COMMANDS = {**READERS, **OF_WORKSPACES}
+OF_EXPERIMENTS: dict[str, Command] = {
+    "causal": _cli("causal", "{place}"),
+    "causal --json": _cli("causal", "--json", "{place}"),
+    "causal --csv": _cli("causal", "--csv", "{out}/slopes.csv", "{place}"),
+}
+OF_BUFFERS: dict[str, Command] = {
+    f"{format_name} {name}": _cli(*arguments, "--buffer-format", format_name, "--names", "all,load,tick")
+    for format_name, _ in _foreign_buffers()
+    for name, arguments in {
+        "report -v": ("report", "-v", "{place}"),
+        "report --json": ("report", "--json", "{place}"),
+        "report --html": ("report", "--html", "{out}/report.html", "{place}"),
+        "explain": ("explain", "{place}"),
+        "trace json": ("trace", "-o", "{out}/trace.json", "{place}"),
+        "trace pftrace": ("trace", "-o", "{out}/trace.pftrace", "{place}"),
+        "trace csv": ("trace", "-o", "{out}/trace.csv", "{place}"),
+        "trace hatchet": ("trace", "-o", "{out}/trace.hatchet", "{place}"),
+        "diff": ("diff", "{place}", "{other}"),
+    }.items()
+}
+COMMANDS = {**READERS, **OF_WORKSPACES, **OF_EXPERIMENTS, **OF_BUFFERS}
 _WRITES = {"insert": ("plans", "override", "workspace.lock")}
 """What of the place a command may write to. All others only read it."""
 
@@ -129,16 +172,85 @@ class Place:
     """Whether all of it has checksums."""
 
 
+@dataclass(frozen=True)
+class _Recorded:
+    """A launch, and what its kernel's files say."""
+
+    launch: Launch
+    kernel: KernelRecord
+    ttgir: str
+    sources: dict[str, str]
+
+    @classmethod
+    def of(cls, launch: Launch, ttgir: str, sources: dict[str, str]) -> _Recorded:
+        kernel = msgspec.json.decode((launch.kernel.folder / "kernel.json").read_bytes(), type=KernelRecord)
+        return cls(launch, kernel, ttgir, sources)
+
+
+def _specialised(folder: Path) -> _Recorded:
+    """A warp-specialised kernel with waits, dots, copies and a tag."""
+    text = read(next(path for path in fixtures() if "ttg.warp_specialize(" in read(path) and "bare" not in path.name))
+    selectors = ("func", "iter", "op(*wait*)", "op(*dot*)", "op(*copy*)", tagged_loops(text)[0])
+    plan = make_plan(fixture_view(text), parse_selectors(selectors))
+    return _Recorded.of(save_specialised(folder, plan), text, fixture_sources(text))
+
+
+def _add_experiment(workspace: Workspace) -> None:
+    """Delays of two scopes, as if they had been measured."""
+    (launch, *_) = read_capture(workspace.last_capture_folder()).launches
+    table = msgspec.json.decode((launch.kernel.folder / "kernel.json").read_bytes(), type=KernelRecord).scope_table
+    delays = [
+        MeasuredDelayRecord(
+            scope=scope,
+            delay_cycles=cycles,
+            ns=tuple(1e5 + 40 * cycles * scope + number for number in range(9)),
+            clean_ns=tuple(1e5 + 2 * number for number in range(9)),
+            registers=32,
+        )
+        for scope in (1, 2)
+        for cycles in (0, 60, 180, 540)
+    ]
+    experiment = ExperimentRecord(
+        name=launch.kernel.name,
+        variant=launch.kernel.variant,
+        pid=500,
+        scopes=table,
+        target=Target("cuda", 90),
+        device_name="NVIDIA H200",
+        sm_count=132,
+        nominal_clock_hz=1.98e9,
+        sm_clock_hz=1.7e9,
+        clean=Resources(registers=32, ctas_per_sm=1),
+        grid=launch.grid,
+        delays=tuple(delays),
+        spins=tuple(SpinRecord(cycles, 30 + 1.1 * cycles) for cycles in (0, 60, 180, 540)),
+        seconds=2.5,
+        timed=72,
+    )
+    folder = workspace.new_experiment_folder()
+    write_experiment(folder, experiment)
+    kernel = folder / launch.kernel.variant
+    (kernel / "kernel.ttgir").write_text(launch.kernel.ttgir())
+    (kernel / "sources.json").write_text(json.dumps(launch.kernel.sources()))
+
+
 class Corpus:
-    """Small captures with all that a capture can have, in a folder of their own."""
+    """Small captures with all that a capture can have, and other profilers' buffers, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        captures = [self._capture(f"capture-{run}", run, ctas) for run, ctas in (("a", 4), ("b", 3))]
+        (launch,) = read_capture(DEMO).launches
+        demo = _Recorded.of(launch, launch.kernel.ttgir(), launch.kernel.sources())
+        waits = _specialised(folder / "waits")
+        captures = [self._capture(f"capture-{run}", run, demo, ctas) for run, ctas in (("a", 4), ("b", 3))]
+        waiting = [self._capture(f"waits-{run}", run, waits, ctas) for run, ctas in (("c", 2), ("d", 1))]
         old = [Path(shutil.copytree(path, folder / f"old-{path.name}")) for path in captures]
         for path in old:
             make_format_1(path)
         workspaces = [self._workspace(f"workspace-{path.name}", path) for path in (*captures, old[0])]
+        measured = [self._workspace(f"measured-{path.name}", path) for path in waiting]
+        for workspace in measured:
+            _add_experiment(Workspace(workspace))
         (folder / "proton.bin").write_bytes((PROTON / "kernel.bin").read_bytes())
         readers, of_workspaces = tuple(READERS), tuple(OF_WORKSPACES)
         self.places = (
@@ -147,6 +259,9 @@ class Corpus:
             Place("workspace", workspaces[0], workspaces[1], (*of_workspaces, *of_workspaces, *readers)),
             Place("workspace with format 1", workspaces[2], workspaces[1], (*of_workspaces, "report", "report --html")),
             Place("buffer of Proton's", folder / "proton.bin", PROTON / "kernel.bin", readers[:-1]),
+            Place("capture with waits", waiting[0], waiting[1], readers, checked=True),
+            Place("workspace with experiments", measured[0], measured[1], (*OF_EXPERIMENTS, *OF_EXPERIMENTS, *readers)),
+            *self._foreign(),
         )
         self.most_bytes = 0
         self._sound: dict[tuple[str, str], Outcome] = {}
@@ -182,10 +297,18 @@ class Corpus:
             self._sound[place.name, name] = outcome
         return self._sound[place.name, name]
 
-    def _capture(self, name: str, run: str, ctas: int) -> Path:
-        """Two processes with two launches of a kernel each, made of the first CTAs of the shipped capture."""
-        (launch,) = read_capture(DEMO).launches
-        kernel = msgspec.json.decode((launch.kernel.folder / "kernel.json").read_bytes(), type=KernelRecord)
+    def _foreign(self) -> Iterator[Place]:
+        """Other profilers' buffers, each beside one that is the same."""
+        for format_name, words in _foreign_buffers():
+            path = self._folder / f"{format_name}.npy"
+            np.save(path, words)
+            shutil.copyfile(path, self._folder / f"other-{path.name}")
+            commands = tuple(name for name in OF_BUFFERS if name.startswith(f"{format_name} "))
+            yield Place(f"buffer of {format_name}", path, self._folder / f"other-{path.name}", commands)
+
+    def _capture(self, name: str, run: str, recorded: _Recorded, ctas: int) -> Path:
+        """Two processes with two launches of a kernel each, made of the first CTAs of one that was recorded."""
+        launch, kernel = recorded.launch, recorded.kernel
         buffer = launch.words()[:ctas].tobytes()
         folder = self._folder / name
         for rank in range(2):
@@ -203,7 +326,7 @@ class Corpus:
                 launches="all",
             )
             writer = CaptureWriter(folder / f"{500 + rank}-1", process)
-            writer.add_kernel(launch.kernel.variant, kernel, launch.kernel.ttgir(), launch.kernel.sources())
+            writer.add_kernel(launch.kernel.variant, kernel, recorded.ttgir, recorded.sources)
             for index in range(2):
                 line = LaunchRecord(
                     variant=launch.kernel.variant,
@@ -222,7 +345,9 @@ class Corpus:
             for reading in launch.origin.host_readings:
                 device_ns = reading.device_ns + 1000 * rank
                 writer.add_clock_reading(ClockRecord(0, reading.host_ns, device_ns, reading.error_ns))
-            writer.add_times(launch.kernel.variant, TimingRecord(launch.kernel.with_records.times_ns or ()))
+            replay = ReplayRecord(clean_ns=(1e4, 1.1e4, 1.05e4), with_records_ns=(1.2e4, 1.15e4, 1.3e4), launches=4)
+            times_ns = launch.kernel.with_records.times_ns or (1e4, 1.1e4)
+            writer.add_times(launch.kernel.variant, TimingRecord(times_ns, replay=replay))
             writer.finish({"the disk was too slow": 1}, {launch.kernel.variant: 3})
         costs = read_costs(DEMO / "record_costs.json")
         write_costs(folder / "record_costs.json", costs.values(), run)
@@ -302,6 +427,7 @@ def run_case(corpus: Corpus, seed: int, number: int) -> dict[str, Any]:
             with corpus.limited_memory():
                 outcome = outcome_of(command, path, other, out)
             _check(outcome, "--json" in name or name == "diff B")
+            _check_files(out)
             if sound is not None and outcome.exit_code == 0:
                 _check_nothing_is_silent(outcome, sound, how)
             seconds = time.process_time() - started
@@ -323,6 +449,13 @@ def _check(outcome: Outcome, is_json: bool) -> None:
         assert "error:" in outcome.stderr.lower(), f"it failed without a word: {outcome.stderr[:500]!r}"
     if is_json and outcome.stdout:
         json.loads(outcome.stdout, parse_constant=_refuse_constant)
+
+
+def _check_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        if ".json" in path.suffixes or path.suffix == ".hatchet":
+            json.loads(data, parse_constant=_refuse_constant)
 
 
 # What a reader cannot miss: a program that was killed has no such files, and a capture need not have a process more.

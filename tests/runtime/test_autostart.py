@@ -55,6 +55,33 @@ def test_a_process_is_profiled_into_a_folder_of_its_own(tmp_path: Path) -> None:
     assert [timeline.launch.index for timeline in results.timelines] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("workspace", "reason"),
+    [
+        ("/", "/ is not empty and not a kprof-inject workspace"),
+        ("..", "{0}/.. is not empty and not a kprof-inject workspace"),
+        ("new/../..", "{0}/new/../.. is not empty and not a kprof-inject workspace"),
+        (".", "{0} is not empty and not a kprof-inject workspace"),
+        ("/dev/null", "cannot use /dev/null: Not a directory"),
+        ("/dev/null/below", "cannot use /dev/null/below: Not a directory"),
+        ("program.py", "cannot use {0}/program.py: "),
+        ("/proc/new", "cannot use /proc/new: No such file or directory"),
+    ],
+)
+def test_a_folder_that_can_be_no_workspace_leaves_the_program_alone(
+    tmp_path: Path, workspace: str, reason: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    beside = {"in", *(path.name for path in Path("/dev").glob("null*"))}
+    ended = run(folder, "import program", KPROF_INJECT=f"-o {workspace}", RANK="a/b")
+    assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)
+    first, hint = ended.stderr.splitlines()
+    assert first.startswith(f"kprof-inject: KPROF_INJECT: not profiling: {reason.format(folder)}")
+    assert hint.startswith("hint: name ")
+    assert {path.name for path in (*tmp_path.iterdir(), *Path("/dev").glob("null*"))} == beside
+
+
 def test_options_that_cannot_be_read_leave_the_program_alone(tmp_path: Path) -> None:
     ended = run(tmp_path, "import program", KPROF_INJECT="--sites loop")
     assert (ended.exit_code, ended.stdout.strip()) == (0, EXPECTED)

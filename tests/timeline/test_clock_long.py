@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from known_clocks import Counter, falling, run, steady, waves
 
+from kprof_inject.timeline.rate import fit_rate
+from kprof_inject.timeline.readings import Readings
+
 THROTTLED = falling(1.98e9, 1.48e9, 2e6)
 
 
@@ -59,3 +62,26 @@ def test_a_cta_of_a_second() -> None:
     fitted = run(waves(1, 1, 1e9), steady(1.7e9))
     assert fitted.worst_ns() <= 32
     assert fitted.clock.clock_hz == pytest.approx(1.7e9, rel=1e-6)
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1, 11.515, 60, 2000])
+def test_two_readings_without_a_record_at_either_tell_a_rate_however_long_the_cta_is(seconds: float) -> None:
+    """Nothing but the priors keeps the rate and the time to the first record apart; of the sums they are no part."""
+    cycles, ns = round(2e9 * seconds), round(1e9 * seconds)
+    readings = Readings(
+        sm=np.zeros(2, dtype=np.int32),
+        cycles=np.array([2_557_827_867, 2_557_827_867 + cycles]),
+        ns=np.array([1_764_000_000_000_000_113, 1_764_000_000_000_000_113 + ns]),
+        side=np.array([1, -1], dtype=np.int8),
+        error_ns=np.full(2, 60.1, dtype=np.float32),
+        reckoned_cycles=np.zeros(2, dtype=np.float32),
+        cta_ns=np.full(2, ns, dtype=np.float32),
+        more_shift_ns=0.29 * ns,
+        most_shift_ns=0.5 * ns,
+        step_ns=1,
+        least_hz=2e9,
+    )
+    rate = fit_rate(readings, np.zeros(2, dtype=np.int32), 0.5, 1.98e9)
+    assert 0.45 < rate.ns < 0.55
+    assert abs(rate.more_shift_ns) <= readings.most_shift_ns
+    assert np.isfinite(rate.error)

@@ -26,7 +26,8 @@ def delays_for(kernel_cycles: float | None, by_cta: float | None, by_chain: floa
         return (0, *_BLIND)
     between = kernel_cycles / by_chain
     most = between * (_MOST_SHARE_OFTEN if (by_cta or 0) >= _OFTEN else _MOST_SHARE_SELDOM)
-    return (0, *_steps(max(_LEAST_SHARE * between, SHORTEST_CYCLES), min(most, _LONGEST_CYCLES)))
+    steps = _steps(max(_LEAST_SHARE * between, SHORTEST_CYCLES), min(most, _LONGEST_CYCLES))
+    return (0, *dict.fromkeys(steps))
 
 
 def _steps(shortest: float, longest: float) -> Iterator[int]:

@@ -198,9 +198,10 @@ class _Points:
         observed = np.append(self.longer * weights, 0.0)
         found, *_ = np.linalg.lstsq(matrix, observed, rcond=None)
         squares = float(np.sum((matrix @ found - observed) ** 2))
-        covariance = np.linalg.pinv(matrix.T @ matrix)
+        # Of the matrix itself: in its square, weights that differ much leave errors whose squares are negative.
+        slope_error = float(np.linalg.norm(np.linalg.pinv(matrix)[2]))
         bend = float(found[-1]) if slack != _NO_BEND else 0.0
-        return _Fit(squares, float(found[2]), float(covariance[2, 2] ** 0.5), bend, slack)
+        return _Fit(squares, float(found[2]), slope_error, bend, slack)
 
     def scatter(self, squares: float) -> float:
         """By how much the points scatter more than their errors say; never less than 1."""

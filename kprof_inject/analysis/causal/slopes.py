@@ -253,6 +253,9 @@ def _points(measured: Sequence[MeasuredDelayRecord], experiment: ExperimentRecor
 
 
 def _response(points: Sequence[Point], cycles_between: float) -> Response | None:
+    """Of those delays that took longer than each before them: spins are measured, and may come out the same."""
+    longest = np.maximum.accumulate([-1.0, *(point.delay_cycles for point in points)])
+    points = [point for point, before in zip(points, longest[:-1], strict=True) if point.delay_cycles > before]
     return response(
         np.array([point.delay_cycles for point in points]),
         np.array([point.longer_share for point in points]) * cycles_between,

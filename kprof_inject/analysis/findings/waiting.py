@@ -74,6 +74,8 @@ def _works(timeline: Timeline, summary: LaunchSummary, scopes: NDArray[np.int64]
 def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[int]) -> Iterator[Finding]:
     inside = summary.scopes[loop]
     warps = inside.warps.ids
+    if not warps.size:
+        return  # of damaged records, some of the waits may be left and none of the loop
     waited_ns = np.sum([_times_of(summary, index, warps) for index in waits], axis=0)
     loop_ns = _times_of(summary, loop, warps)
     least = float((waited_ns / np.maximum(loop_ns, 1)).min())

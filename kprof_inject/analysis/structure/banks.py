@@ -158,6 +158,7 @@ _ORDER = re.compile(r"\border = \[([\d, ]+)\]")
 _TRANSPOSED = "transposed = true"
 _CHUNK_BYTES = 16
 _WIDEST_BYTES = 128
+_WIDTHS_BYTES = (32, 64, _WIDEST_BYTES)
 # Split between CTAs, or with a layout of its own for 4 bits.
 _OTHER = re.compile(r"\b(?:CTA|CGA)\w* = |fp4Padded = true")
 
@@ -175,6 +176,8 @@ def _swizzled(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element
     if order is None or _OTHER.search(memory) or not {"vec", "perPhase", "maxPhase"} <= {*numbers}:
         return None
     dims = [int(dim) for dim in order[1].split(",")]
+    if sorted(dims) != list(range(len(shape))) or not all(0 < number <= _MOST_ELEMENTS for number in numbers.values()):
+        return None
     column = at[dims[0]]
     if len(dims) > 1:
         phase = at[dims[1]] // numbers["perPhase"] % numbers["maxPhase"]
@@ -190,7 +193,7 @@ def _of_matrices(memory: str, shape: Sequence[int], at: Sequence[_Offsets], elem
     """Rows of up to 128 bytes, whose chunks of 16 are exchanged from row to row: PTX ISA, "Shared Memory Matrix
     Layout". Wider tensors lie in pieces behind each other."""
     width_bytes = next((int(number) for name, number in _NUMBER.findall(memory) if name == "swizzlingByteWidth"), 0)
-    if len(shape) != 2 or not width_bytes or _OTHER.search(memory):
+    if len(shape) != 2 or width_bytes not in _WIDTHS_BYTES or _OTHER.search(memory):
         return None
     (row, rows), (column, columns) = zip(at, shape, strict=True)
     if _TRANSPOSED in memory:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
 
 MOST_ACCESS_BITS = 128
 """The widest access of one thread: PTX ISA, "ld.global" with ``.v4.b32``; AMD CDNA3 ISA, ``global_load_dwordx4``."""
 
+_MOST_ELEMENTS = 1 << 20  # of a tensor: TRITON_MAX_TENSOR_NUMEL in triton/language/core.py
+
 _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
 _NUMBERS = r"\[([\d, -]*)\]"
+_NUMBER = re.compile(r"-?\d+")
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
 _FIRST_LANE_BASIS = re.compile(rf"#ttg\.\w*linear<.*\blane = \[{_NUMBERS}")
 _WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
@@ -59,12 +63,19 @@ class Blocked:
 
 
 def blocked_of(layout: str) -> Blocked | None:
-    """None of another layout, and of one that is split between CTAs."""
+    """None of another layout, of one that is split between CTAs, and of one whose numbers are of no tiles."""
     found = [pattern.search(layout) for pattern in (_PER_THREAD, _PER_WARP, _WARPS, _ORDER)]
     if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout):
         return None
-    numbers = [tuple(int(number) for number in one[1].split(",")) for one in found if one]
-    return Blocked(*numbers) if len(numbers) == len(found) else None
+    numbers = [tuple(map(int, _NUMBER.findall(one[1]))) for one in found if one]
+    if len(numbers) < len(found):
+        return None
+    elements, lanes, warps, order = numbers
+    sizes = (*elements, *lanes, *warps)
+    has_rank = len(elements) == len(lanes) == len(warps) == len(order)
+    if not has_rank or sorted(order) != list(range(len(order))) or min(sizes, default=0) <= 0:
+        return None
+    return Blocked(elements, lanes, warps, order) if prod(sizes) <= _MOST_ELEMENTS else None
 
 
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:

@@ -23,6 +23,15 @@ many entries it wrote, how many of them found no room, and how many are none of 
 ``cta`` and ``warp``."""
 
 
+def sm_of_blocks(blocks: int, block: NDArray[np.int64], sm: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the SM of each block by what its entries say: ``UNKNOWN_SM`` where none says it, or where they contradict
+    each other, because a block stays on its SM."""
+    found = np.full(blocks, UNKNOWN_SM)
+    found[block] = sm
+    found[block[found[block] != sm]] = UNKNOWN_SM
+    return found
+
+
 class Side(IntEnum):
     """What a point is."""
 

@@ -4,7 +4,8 @@ Facts: flashinfer-ai/flashinfer, include/flashinfer/profiler.cuh at 40db3fadfd5f
 stride, ``globaltimer_lo``; the tag: 20 bits of group, numbered through all blocks, 10 bits of event, 2 bits of start,
 end, instant), flashinfer/profiler/__init__.py at 004903ca828922834e51d1a3ac30640cca7758eb (an empty slot is 0; the
 later tag: 8 bits of SM, 12 bits of block and group, 10 and 2 bits as before). The later header file writes the block
-alone where that decoder reads block and group; so the group is told by the place of an entry here.
+alone where that decoder reads block and group; so the group is told by the place of an entry here. Neither masks the
+number that it writes: from 4,096 on it runs into the bits of the SM, which is unknown then.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kprof_inject.capture.foreign.strided import SIDES, Tags, grid_of, points_of
 _EMPTY = 0
 _SIDE_MASK = 0x3
 _EVENT_SHIFT, _EVENT_MASK = 2, 0x3FF
-_GROUP_SHIFT = 12
+_GROUP_SHIFT, _GROUP_MASK = 12, 0xFFFFF
 _BLOCK_MASK = 0xFFF
 _SM_SHIFT = 24
 _HINT = "is it a FlashInfer buffer, zeroed before one launch, and saved whole? numpy.save(PATH, buffer.cpu().numpy())"
@@ -44,13 +45,16 @@ class FlashInfer:
 
 def _tags(groups: int, tags: NDArray[np.int64], group: NDArray[np.int64]) -> Tags:
     side = SIDES[tags & _SIDE_MASK]
-    without_sm = tags >> _GROUP_SHIFT == group
-    block = tags >> _GROUP_SHIFT & _BLOCK_MASK
-    with_sm = (block == group // groups & _BLOCK_MASK) | (block == group & _BLOCK_MASK)
+    number = tags >> _GROUP_SHIFT
+    without_sm = number == group & _GROUP_MASK
+    is_block = number & _BLOCK_MASK == group // groups & _BLOCK_MASK
+    is_group = number & _BLOCK_MASK == group & _BLOCK_MASK
+    with_sm = is_block | is_group
     has_sm = int(with_sm.sum()) > int(without_sm.sum())
+    written = group // groups if int(is_block.sum()) > int(is_group.sum()) else group
     return Tags(
         tags >> _EVENT_SHIFT & _EVENT_MASK,
         side,
-        tags >> _SM_SHIFT if has_sm else np.full(len(tags), UNKNOWN_SM),
+        np.where(has_sm & (written <= _BLOCK_MASK), tags >> _SM_SHIFT, UNKNOWN_SM),
         (side >= 0) & (with_sm if has_sm else without_sm),
     )

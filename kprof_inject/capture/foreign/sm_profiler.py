@@ -23,6 +23,7 @@ from kprof_inject.capture.foreign.entries import (
     UNIT_COLUMNS,
     Spans,
     of_one_launch,
+    sm_of_blocks,
 )
 from kprof_inject.errors import KprofError
 
@@ -121,9 +122,7 @@ def _spans(
     unit_of_group[ran] = np.arange(len(ran))
     unit = unit_of_group[group]
     units["damaged"] = np.bincount(unit[~sound], minlength=len(ran))
-    # A block stays on its SM, and any of its entries tells.
-    sm_of_block = np.full(len(written) // groups, -1)
-    sm_of_block[group[sound] // groups] = entries["sm"][sound]
+    sm_of_block = sm_of_blocks(len(written) // groups, group[sound] // groups, entries["sm"][sound].astype(np.int64))
     units["sm"] = sm_of_block[units["cta"]]
 
     is_instant = entries["type"] == _INSTANT

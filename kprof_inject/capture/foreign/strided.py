@@ -12,7 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.capture.foreign.entries import POINT_COLUMNS, UNIT_COLUMNS, UNKNOWN_SM, Points, Side, unwrapped
+from kprof_inject.capture.foreign.entries import (
+    POINT_COLUMNS,
+    UNIT_COLUMNS,
+    UNKNOWN_SM,
+    Points,
+    Side,
+    sm_of_blocks,
+    unwrapped,
+)
 from kprof_inject.errors import KprofError
 
 _MOST_GROUPS = 1024
@@ -77,8 +85,8 @@ def points_of(
     units["written"] = np.bincount(unit, minlength=len(ran))
     units["damaged"] = np.bincount(unit[~tags.sound], minlength=len(ran))
     if sm_of_block is None:
-        sm_of_block = np.full(grid.blocks, UNKNOWN_SM)
-        sm_of_block[group[tags.sound] // grid.groups] = tags.sm[tags.sound]
+        told = tags.sound & (tags.sm != UNKNOWN_SM)
+        sm_of_block = sm_of_blocks(grid.blocks, group[told] // grid.groups, tags.sm[told])
     units["sm"] = sm_of_block[units["cta"]]
 
     kept = np.flatnonzero(tags.sound)

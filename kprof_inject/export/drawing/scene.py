@@ -148,7 +148,7 @@ class Events:
     """Slices and instants on threads of one process; all columns have a row for each.
 
     ``kind`` indexes ``kinds``. Times are nanoseconds from the axis's zero; an instant stands at ``start_ns``.
-    A thread's events never cross, and at equal starts the outer one comes first. The first of ``args`` is shown on all.
+    A thread's events never cross, and at equal starts the outer one comes first.
 
     ``group`` does not fall from row to row, and no thread has events in two groups. In a group every start and every
     end has a number of its own, ``start_order`` and ``end_order``, that rises with time: who writes starts and ends by

@@ -33,3 +33,10 @@ def test_where_nothing_is_known_any_that_suit_most_loops(cycles: float | None, b
 
 def test_what_a_delay_adds_if_nothing_hides_it() -> None:
     assert whole_share(100, 1_000_000, 256) == pytest.approx(0.0256)
+
+
+@pytest.mark.parametrize("kernel_cycles", [1e3, 1e6, 1e9, 1e12, 1e15])
+def test_no_delay_comes_twice(kernel_cycles: float) -> None:
+    """Not even where a kernel is so long that every step is the longest."""
+    delays = delays_for(kernel_cycles, 1, 1)
+    assert list(delays) == sorted(set(delays))

@@ -11,8 +11,10 @@ import pytest
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
 from kprof_inject.analysis.evaluation.executions import evaluated
+from kprof_inject.capture.encoding import decode, encode
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord, SpinRecord
 from kprof_inject.capture.schema import Resources, ScopeRecord, ScopeTableRecord
+from kprof_inject.errors import KprofError
 
 TEXT = """\
 module {
@@ -58,7 +60,13 @@ def experiment(answers: dict[int, Answer], *, chain: int = 1, noise: float = 0.0
             clean = CLEAN_NS * drift
             ns = (1.02 * CLEAN_NS + longer_ns) * drift * np.exp(chance.normal(0, noise, 200))
             delays.append(
-                MeasuredDelayRecord(scope=index, delay_cycles=cycles, ns=tuple(ns), clean_ns=tuple(clean), registers=32)
+                MeasuredDelayRecord(
+                    scope=index,
+                    delay_cycles=cycles,
+                    ns=tuple(ns.tolist()),
+                    clean_ns=tuple(clean.tolist()),
+                    registers=32,
+                )
             )
     record = ExperimentRecord(
         name="k",
@@ -141,3 +149,44 @@ def test_json_has_what_the_table_has() -> None:
     assert place["executions_by_cta"] == 64
     assert place["slope"]["low"] <= 1 <= place["slope"]["high"]
     assert [point["pairs"] for point in place["points"]] == [200] * len(DELAYS)
+
+
+def decoded(record: ExperimentRecord) -> ExperimentRecord:
+    return decode(encode(record), ExperimentRecord, "x.experiment.json")
+
+
+def test_a_delay_that_was_measured_twice_is_refused() -> None:
+    record = experiment({0: lambda _: 0.0, 1: lambda _: 0.0})
+    assert decoded(record) == record
+    said = msgspec.to_builtins(record)
+    said["delays"] = [*said["delays"], said["delays"][1]]
+    with pytest.raises(
+        KprofError, match=r"x.experiment.json: \$: expected each delay of a scope once in delays, got 60"
+    ):
+        decode(encode(said), ExperimentRecord, "x.experiment.json")
+
+
+@pytest.mark.parametrize("ns", [0.0, 1e-320, 0.5])
+def test_a_time_that_nothing_takes_is_refused(ns: float) -> None:
+    record = experiment({0: lambda _: 0.0})
+    first, *rest = record.delays
+    for column in ("ns", "clean_ns"):
+        changed = msgspec.structs.replace(first, **{column: (ns,) * len(first.ns)})
+        with pytest.raises(KprofError, match=rf"\$.delays\[0\].{column}\[0\]: expected float >= 1"):
+            decoded(msgspec.structs.replace(record, delays=(changed, *rest)))
+
+
+@pytest.mark.parametrize("ns", [1.0, 9e17])
+def test_times_far_from_all_others_have_slopes_that_are_numbers(ns: float) -> None:
+    record = experiment({0: lambda cycles: cycles})
+    delays = [msgspec.structs.replace(one, ns=(ns,) * len(one.ns)) for one in record.delays]
+    for changed in ((*delays,), (record.delays[0], *delays[1:]), (delays[0], *record.delays[1:])):
+        (place,) = slopes_of(msgspec.structs.replace(record, delays=changed)).places
+        assert place.response is None or np.isfinite([place.response.slope.value, place.response.slope.error]).all()
+
+
+def test_delays_that_take_the_same_by_themselves_count_once() -> None:
+    record = experiment({0: lambda cycles: cycles})
+    spins = tuple(SpinRecord(cycles, 30.0 + min(cycles, 180)) for cycles in DELAYS)
+    (place,) = slopes_of(msgspec.structs.replace(record, spins=spins)).places
+    assert place.response is not None and np.isfinite(place.response.slope.value)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 from buffers import Scope
 from known_kernels import ITER, ITERATIONS, Known, launched, rules_of, the_finding
 
 from kprof_inject.analysis.findings.loops import lost_waits
+from kprof_inject.analysis.launch_report import report_on
 
 
 def waited(*wait_ns: int, wait: Scope | None = None) -> Known:
@@ -109,3 +112,13 @@ def test_a_wait_in_no_loop_is_none_of_a_loop(tmp_path: Path) -> None:
 
 def test_lost_records_tell_nothing_of_waits(tmp_path: Path) -> None:
     assert rules_of(replace(launched(tmp_path, waited(61, 61, 61, 61)), records_lost=1)) == []
+
+
+@pytest.mark.parametrize("gone", [set(some) for count in range(6) for some in combinations(range(5), count)], ids=str)
+def test_whatever_damaged_records_leave_of_the_scopes_is_reported(tmp_path: Path, gone: set[int]) -> None:
+    """As where none of a loop's records is sound, but those of its waits are."""
+    timeline = launched(tmp_path, waited(61, 61, 61, 61))
+    blocks = [block[~np.isin(block["scope"], sorted(gone))] for block in timeline.blocks()]
+    report = report_on(replace(timeline, _blocks=blocks, scope_count=sum(map(len, blocks))))
+    left = {index for block in blocks for index in np.unique(block["scope"]).tolist()}
+    assert [bool(scope.count) for scope in report.summary.scopes] == [index in left for index in range(5)]

@@ -113,3 +113,24 @@ def test_rows_of_a_part_are_as_long_as_those_of_the_whole() -> None:
     assert cycles(ROWS, memory, (32, 32), 32, ", 3x32x32") == alone
     assert cycles(ROWS, memory, (32, 32), 32, ", 64x32")[0] == 0
     assert cycles(ROWS, memory, (32, 32), 32, ", 132x32")[0] == 0
+
+
+EVIL = (0, -1, 3, 1 << 31, 1 << 62)
+
+
+@pytest.mark.parametrize("number", EVIL)
+def test_a_layout_whose_numbers_are_of_no_tiles_has_no_conflict_or_some(number: int) -> None:
+    """What a damaged module says of layouts is no reason to end."""
+    sound = BLOCKED.format([1, 4], [4, 8], [1, 0]), SWIZZLED.format(8, 1, 8, [1, 0])
+    lists = [[number, 1], [1, number], [number], [1, 1, number], []]
+    threads = [BLOCKED.format(one, [4, 8], [1, 0]) for one in lists]
+    threads += [BLOCKED.format([1, 4], one, [1, 0]) for one in lists]
+    threads += [BLOCKED.format([1, 4], [4, 8], one) for one in lists]
+    memories = [SWIZZLED.format(*(number if at == place else 4 for at in range(3)), [1, 0]) for place in range(3)]
+    memories += [SWIZZLED.format(8, 1, 8, one) for one in lists]
+    memories += [OF_MATRICES.format(number, "false", 16), OF_MATRICES.format(64, "false", number)]
+    for one, memory in [*((one, sound[1]) for one in threads), *((sound[0], one) for one in memories)]:
+        more, _ = cycles(one, memory, (128, 128), 16)
+        assert more >= 0
+    for shape in ((0, 128), (128, 0), (1, 3)):
+        assert cycles(*sound, shape, 16)[0] >= 0
