@@ -15,6 +15,8 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
+    HarmlessSetting,
+    ProgramSetting,
     complete_selectors,
     json_option,
     kernel_option,
@@ -76,6 +78,7 @@ class _Printed:
 @click.option(
     "--at",
     "selectors",
+    cls=HarmlessSetting,
     multiple=True,
     metavar="SELECTOR",
     shell_complete=complete_selectors,
@@ -86,6 +89,7 @@ class _Printed:
 @kernel_option
 @click.option(
     "--seconds",
+    cls=HarmlessSetting,
     type=click.FloatRange(min=0.1, max=3600),
     default=20.0,
     show_default=True,
@@ -93,6 +97,7 @@ class _Printed:
 )
 @click.option(
     "--launches",
+    cls=HarmlessSetting,
     default="first",
     show_default=True,
     metavar="SPEC",
@@ -100,18 +105,33 @@ class _Printed:
 )
 @click.option(
     "--no-replay",
+    cls=HarmlessSetting,
     is_flag=True,
     help="Do not replay kernels: use the program's own launches in turn.",
 )
-@click.option("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
+@click.option(
+    "--warps",
+    cls=HarmlessSetting,
+    default="",
+    metavar="N,N,...",
+    help="Delay only these warps of each CTA. [default: all]",
+)
 @click.option(
     "--partition",
+    cls=HarmlessSetting,
     default="*",
     metavar="GLOB",
     help="Only places in matching partitions, such as 'partition 0' or 'default*'. [default: all]",
 )
 @json_option
-@click.option("--csv", "csv_path", type=path_type(), metavar="FILE", help="Also write the slopes as a CSV table.")
+@click.option(
+    "--csv",
+    "csv_path",
+    cls=ProgramSetting,
+    type=path_type(),
+    metavar="FILE",
+    help="Also write the slopes as a CSV table.",
+)
 @click.option(
     "--html",
     "html_path",

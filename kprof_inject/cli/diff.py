@@ -16,7 +16,7 @@ from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.options import HarmlessSetting, json_option, path_type
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -53,6 +53,7 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 @click.option(
     "--fail-above",
     "limit_text",
+    cls=HarmlessSetting,
     metavar="LIMIT",
     help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
     "0.05). Also if this cannot be told: too few launches, or something that only one side has.",

@@ -13,7 +13,7 @@ from kprof_inject.analysis.overview import overview
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import place_argument
+from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
@@ -31,6 +31,7 @@ from kprof_inject.timeline.choice import Choice
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
 @click.option(
     "--budget",
+    cls=HarmlessSetting,
     type=click.IntRange(min=1),
     metavar="N",
     default=DEFAULT_BUDGET,

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+class HarmlessSetting(click.Option):
+    """An option that ``pyproject.toml`` may set for every command: none of its values names a file, runs code or takes
+    long."""
+
+
+class ProgramSetting(click.Option):
+    """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project: the program
+    can do anything that the option can."""
+
+
 class NumberOrAuto(click.IntRange):
     """A number, or ``auto``, which is 0."""
 
@@ -91,6 +101,7 @@ def workspace_option(function: Function) -> Function:
         "-o",
         "--output",
         "workspace",
+        cls=ProgramSetting,
         type=path_type(),
         default=DEFAULT_WORKSPACE,
         show_default=True,
@@ -100,7 +111,11 @@ def workspace_option(function: Function) -> Function:
 
 def kernel_option(function: Function) -> Function:
     return click.option(
-        "--kernel", default="*", metavar="GLOB", help="Only kernels whose name matches. [default: all]"
+        "--kernel",
+        cls=HarmlessSetting,
+        default="*",
+        metavar="GLOB",
+        help="Only kernels whose name matches. [default: all]",
     )(function)
 
 
@@ -108,6 +123,7 @@ def at_option(function: Function) -> Function:
     return click.option(
         "--at",
         "selectors",
+        cls=HarmlessSetting,
         multiple=True,
         metavar="SELECTOR",
         shell_complete=complete_selectors,

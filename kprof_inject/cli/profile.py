@@ -18,6 +18,7 @@ from kprof_inject.cli.captures import origin_line, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
+    HarmlessSetting,
     at_option,
     json_option,
     program_argument,
@@ -52,6 +53,7 @@ from kprof_inject.workspace_lock import held
 @layout_option
 @click.option(
     "--torch-profiler",
+    cls=HarmlessSetting,
     is_flag=True,
     help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
     "into that trace.",

@@ -9,7 +9,7 @@ import click
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import loss_lines, write_and_say
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import path_type, place_argument
+from kprof_inject.cli.options import ProgramSetting, path_type, place_argument
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -50,6 +50,7 @@ _MOST_TRACES = 4
 @click.option(
     "--hooks",
     "hook_files",
+    cls=ProgramSetting,
     type=path_type(),
     multiple=True,
     metavar="FILE",
