@@ -155,7 +155,7 @@ def load(path: str | Path) -> Results:
     """What a workspace's last capture says, a capture's folder, a file with Proton's ``host_buffer``, or another
     profiler's buffer that NumPy saved, with a ``.json`` beside it. Raises ``KprofError`` for anything else. A launch
     whose buffer is damaged is passed over with a warning."""
-    place = Path(path)
+    place = Path(path).absolute()  # buffers are read when they are needed, and the program may change its folder
     timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
     return Results(timelines, experiments_at(place))
 
@@ -178,7 +178,7 @@ def read_buffer(
     fields = {"format": format, "names": _event_names(names), "kernel": kernel, "units": units, "unit_name": unit_name}
     said = described({field: _plain(value) for field, value in fields.items()})
     if isinstance(buffer, str | Path):
-        capture = open_capture(Path(buffer), said=said)
+        capture = open_capture(Path(buffer).absolute(), said=said)
     else:
         capture = read_buffer_array(buffer, said)
     return Results(decode_capture(capture, lambda told: None))

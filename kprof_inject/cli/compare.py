@@ -111,9 +111,7 @@ from kprof_inject.select.selectors import parse_selectors
     metavar="SPEC",
     help="Which launches of each kernel to keep, as in profile. Telling a change from noise takes several.",
 )
-@click.option(
-    "--fail-above", "limit_text", cls=HarmlessSetting, metavar="LIMIT", help="Exit with code 1 as diff does."
-)
+@click.option("--fail-above", "limit_text", cls=HarmlessSetting, metavar="LIMIT", help="Exit with code 1 as diff does.")
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )

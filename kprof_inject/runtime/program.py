@@ -219,11 +219,12 @@ def _cannot_start(program: str, reason: str | None) -> KprofError:
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
-    A bare ``prog.py`` is run with the current interpreter. Raises ``KprofError`` if it cannot be started.
+    A bare ``prog.py`` is run with the current interpreter. Every path in its environment is absolute, since the program
+    may change its folder. Raises ``KprofError`` if it cannot be started.
     """
     session.write()
     argv = [sys.executable, *command] if is_run_by_us(command) else list(command)
-    environment = program_environment(dict(os.environ), session.path, cache)
+    environment = program_environment(dict(os.environ), session.path, cache.resolve())
     with program_input.for_a_run() as stdin, _passing_signals_on() as signals:
         try:
             process = subprocess.Popen(argv, env=environment, stdin=stdin)
