@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -21,6 +22,7 @@ from kprof_inject.cli.options import (
     json_option,
     kernel_option,
     path_type,
+    require_place_for,
     workspace_option,
 )
 from kprof_inject.cli.plans import say_in_short
@@ -31,7 +33,7 @@ from kprof_inject.pipeline.delays import CausalChoice, default_selectors, prepar
 from kprof_inject.pipeline.experiments import experiment, slopes_in
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run
-from kprof_inject.places import named
+from kprof_inject.places import into, named
 from kprof_inject.report.slope_files import slopes_csv, slopes_json
 from kprof_inject.report.terminal.slope_table import print_slopes
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
@@ -164,10 +166,14 @@ def command(
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
     choice = CausalChoice(filter_, NO_REPLAYS if no_replay else REPLAYS, kernel, seconds, parse_warps(warps), partition)
+    require_place_for(csv_path, html_path, workspace=workspace)
     is_dumped = bool(program) and names_a_workspace(program[0])
     if is_dumped:
         workspace, program = Path(program[0]), program[1:]
     if not program:
+        if not workspace.exists():
+            hint = f"make one: kprof-inject causal{into(workspace)} -- PROG"
+            raise KprofError(f"{workspace} does not exist", hint=hint)
         opened = Workspace.open(workspace)
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return
@@ -219,5 +225,5 @@ def _require_again(program_input: ProgramInput, workspace: Path) -> None:
     if program_input.refusal:
         raise KprofError(
             f"cannot rerun the program: {program_input.refusal}",
-            hint=f"start it with < FILE, or continue with: kprof-inject causal {workspace} -- PROG",
+            hint=f"start it with < FILE, or continue with: kprof-inject causal {quote(str(workspace))} -- PROG",
         )

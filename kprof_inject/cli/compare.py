@@ -20,10 +20,10 @@ from kprof_inject.cli.options import (
     kernel_option,
     path_type,
     program_argument,
+    require_place_for,
     tag_option,
 )
 from kprof_inject.cli.reading_options import source_option
-from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.sides import Rounds, Side, SideFailed, first_slower, profile_in_turn, require_usable
 from kprof_inject.report.diff.changes import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
@@ -150,8 +150,7 @@ def command(
     parse_selectors(selectors)
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
-    if html_path is not None and html_path.is_dir():
-        raise KprofError(f"cannot write {html_path}: it is a folder", hint="name a file", exit_code=2)
+    require_place_for(html_path, workspace=folder)
     require_startable(program)
     settings = Settings(pythons, tritons, variables_of(environment), arguments, values_of(values_text))
     sides = settings.sides(folder, bisect=bisect)

@@ -16,7 +16,7 @@ from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import HarmlessSetting, json_option, path_type
+from kprof_inject.cli.options import CapturePath, HarmlessSetting, json_option, path_type, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -45,10 +45,10 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 
 
 @click.command("diff")
-@click.argument("place", metavar="[A]", type=path_type(), default=DEFAULT_WORKSPACE, required=False)
-@click.argument("other", metavar="[B]", type=path_type(), required=False)
-@click.option("--more-a", "more_a", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="A"))
-@click.option("--more-b", "more_b", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="B"))
+@click.argument("place", metavar="[A]", type=CapturePath(), default=DEFAULT_WORKSPACE, required=False)
+@click.argument("other", metavar="[B]", type=CapturePath(), required=False)
+@click.option("--more-a", "more_a", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="A"))
+@click.option("--more-b", "more_b", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="B"))
 @click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD in A is named NEW in B. Repeatable.")
 @click.option(
     "--fail-above",
@@ -89,6 +89,7 @@ def command(
     Each is a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line; no option but --json is for them."""
+    require_place_for(html_path)
     if other is None:
         place, other = _last_two(place)
     if is_module(place) and is_module(other):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -22,6 +23,7 @@ from kprof_inject.cli.options import (
     at_option,
     json_option,
     program_argument,
+    require_place_for,
     tag_option,
     workspace_option,
 )
@@ -77,6 +79,7 @@ def command(
 ) -> None:
     """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels."""
     # Whatever can be wrong with the options is found before the program runs.
+    require_place_for(trace_path, workspace=workspace)
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
     mode.require_tags_kept(any(selector.tags for selector in wanted))
@@ -96,7 +99,7 @@ def command(
             if program_input.refusal:
                 raise KprofError(
                     f"cannot rerun the program: {program_input.refusal}",
-                    hint=f"profile it with < FILE, or continue with: kprof-inject run {workspace} -- PROG",
+                    hint=f"profile it with < FILE, or continue with: kprof-inject run {quote(str(workspace))} -- PROG",
                 )
             step = run_and_fit if fit else run
             recording = replace(choice, torch_trace=torch_profiler)
