@@ -155,7 +155,9 @@ def load(path: str | Path) -> Results:
     """What a workspace's last capture says, a capture's folder, a file with Proton's ``host_buffer``, or another
     profiler's buffer that NumPy saved, with a ``.json`` beside it. Raises ``KprofError`` for anything else. A launch
     whose buffer is damaged is passed over with a warning."""
-    place = Path(path).absolute()  # buffers are read when they are needed, and the program may change its folder
+    place = Path(path)
+    if place.exists():  # buffers are read when they are needed, and the program may change its folder before that
+        place = place.absolute()
     timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
     return Results(timelines, experiments_at(place))
 

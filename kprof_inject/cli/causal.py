@@ -33,7 +33,7 @@ from kprof_inject.pipeline.delays import CausalChoice, default_selectors, prepar
 from kprof_inject.pipeline.experiments import experiment, slopes_in
 from kprof_inject.pipeline.insertion import insert_kernels, write_insertions
 from kprof_inject.pipeline.programs import dump, run
-from kprof_inject.places import into, named
+from kprof_inject.places import named
 from kprof_inject.report.slope_files import slopes_csv, slopes_json
 from kprof_inject.report.terminal.slope_table import print_slopes
 from kprof_inject.runtime.launching.launches import NO_REPLAYS, REPLAYS, LaunchChoice, parse_launches
@@ -171,9 +171,6 @@ def command(
     if is_dumped:
         workspace, program = Path(program[0]), program[1:]
     if not program:
-        if not workspace.exists():
-            hint = f"make one: kprof-inject causal{into(workspace)} -- PROG"
-            raise KprofError(f"{workspace} does not exist", hint=hint)
         opened = Workspace.open(workspace)
         printed.write(opened, opened.last_experiment_folder(), _last_capture(opened))
         return

@@ -103,10 +103,12 @@ def require_place_for(*files: Path | None, workspace: Path | None = None) -> Non
         if file.is_dir():
             raise KprofError(f"cannot write {file}: it is a folder", hint="name a file")
         folder = file.parent
-        if not folder.is_dir() and folder != workspace:
-            what = "is not a folder" if folder.exists() else "does not exist"
-            hint = "name a file in a folder" if folder.exists() else f"make the folder: mkdir -p {quote(str(folder))}"
-            raise KprofError(f"cannot write {file}: {folder} {what}", hint=hint)
+        if folder.is_dir() or (workspace is not None and folder.absolute() == workspace.absolute()):
+            continue
+        if folder.exists():
+            raise KprofError(f"cannot write {file}: {folder} is not a folder", hint="name a file in a folder")
+        hint = f"make the folder: mkdir -p {quote(str(folder))}"
+        raise KprofError(f"cannot write {file}: {folder} does not exist", hint=hint)
 
 
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}

@@ -30,7 +30,7 @@ from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, read_experiments
 
-_MOST_NUMBERS = 20
+_MAX_NUMBERS = 20
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
@@ -108,7 +108,7 @@ def numbered_capture(place: Path) -> Path:
     numbers = {int(folder.name): folder for folder in Workspace.open(DEFAULT_WORKSPACE).capture_folders()}
     if int(str(place)) in numbers:
         return numbers[int(str(place))]
-    there = listed([str(number) for number in numbers], _MOST_NUMBERS) or "none yet"
+    there = listed([str(number) for number in numbers], _MAX_NUMBERS) or "none yet"
     raise KprofError(f"{DEFAULT_WORKSPACE} has no capture {place}", hint=f"it has {there}")
 
 
