@@ -222,7 +222,8 @@ def profile(
         Style.of(split, iter_records),
         LaunchChoice(parse_launches(str(launches)), kernel, max_launches, max_bytes, ReplayChoice.of(replay)),
         mode,
-        Path(folder) if folder is not None else _temporary_folder(),
+        # The program may change its own folder before it enters the block.
+        Path(folder).absolute() if folder is not None else _temporary_folder(),
     )
 
 

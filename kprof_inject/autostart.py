@@ -26,16 +26,24 @@ _NO_OPTIONS = "1"
 _OFF = ("", "0")
 # The name that stands in ``runtime.session``: to ask it would be to import it.
 _SESSION_VARIABLE = "KPROF_INJECT_SESSION"
+_FOLDER_VARIABLE = "KPROF_INJECT_FOLDER"
+"""Tells the processes that this one starts where a relative workspace is: the program may change its folder."""
+_folder = ""
 # Python may read the .pth file twice: a folder can be on its path by two names.
 _is_started = False
 
 
 def start() -> None:
     """Profile this process from when it imports Triton, if it is to be profiled and no command does so already."""
-    global _is_started
+    global _is_started, _folder
     if _is_started or os.environ.get(VARIABLE, "") in _OFF or os.environ.get(_SESSION_VARIABLE):
         return
     _is_started = True
+    try:
+        _folder = os.environ.get(_FOLDER_VARIABLE) or os.getcwd()
+        os.environ[_FOLDER_VARIABLE] = _folder
+    except OSError:  # the folder was removed, but the workspace may have an absolute path
+        pass
     after_import({"triton": _begin})
     # Before the program registers anything: it is called after all of that.
     atexit.register(_end_of_process)
@@ -76,16 +84,19 @@ def _options() -> AutostartOptions:
 def _entered(options: AutostartOptions) -> tuple[Profile, Path]:
     """Of several processes, one has the workspace that was named; the others have their own beside it. Raises
     ``KprofError`` if no workspace can be there."""
+    from pathlib import Path
+
     from kprof_inject.runtime import faults
     from kprof_inject.runtime.hook import ENVIRONMENT
     from kprof_inject.workspace_lock import WorkspaceInUseError
 
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    workspace = Path(_folder, options.workspace)
     try:
-        return _entered_in(options.workspace, options)
+        return _entered_in(workspace, options)
     except WorkspaceInUseError as error:
-        folder = _own(options.workspace.resolve())
+        folder = _own(workspace.resolve())
         faults.say(f"{error.what}; this process writes to {folder}")
         return _entered_in(folder, options)
 

@@ -113,16 +113,19 @@ def pytest_runtest_makereport(
     if folder and report.when == "call" and report.failed:
         profiles = item.stash.get(_PROFILES, [])
         name = re.sub(r"[^\w.\[\]-]+", "-", item.nodeid)
-        lines = [_write_page(Path(folder, f"{name}-{number}.html"), prof) for number, prof in enumerate(profiles, 1)]
+        started_in = item.config.invocation_params.dir  # the test may have changed the current folder
+        pages = [Path(folder, f"{name}-{number}.html") for number in range(1, len(profiles) + 1)]
+        lines = [_write_page(started_in, page, prof) for page, prof in zip(pages, profiles, strict=True)]
         if lines:
             report.sections.append(("kprof-inject", "\n".join(lines)))
     return report
 
 
-def _write_page(path: Path, prof: Profile) -> str:
-    """What there is to say of the page."""
+def _write_page(started_in: Path, path: Path, prof: Profile) -> str:
+    """Write the page to ``path``, which may be relative to ``started_in``; return what to say about it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return f"wrote {prof.html(path)}"
+        (started_in / path).parent.mkdir(parents=True, exist_ok=True)
+        prof.html(started_in / path)
+        return f"wrote {path}"
     except (KprofError, OSError) as error:
         return f"no page: {error}"

@@ -156,6 +156,8 @@ def load(path: str | Path) -> Results:
     profiler's buffer that NumPy saved, with a ``.json`` beside it. Raises ``KprofError`` for anything else. A launch
     whose buffer is damaged is passed over with a warning."""
     place = Path(path)
+    if place.exists():  # buffers are read when they are needed, and the program may change its folder before that
+        place = place.absolute()
     timelines = decode_capture(open_capture(place), lambda said: warnings.warn(said, stacklevel=3))
     return Results(timelines, experiments_at(place))
 
@@ -178,7 +180,7 @@ def read_buffer(
     fields = {"format": format, "names": _event_names(names), "kernel": kernel, "units": units, "unit_name": unit_name}
     said = described({field: _plain(value) for field, value in fields.items()})
     if isinstance(buffer, str | Path):
-        capture = open_capture(Path(buffer), said=said)
+        capture = open_capture(Path(buffer).absolute(), said=said)
     else:
         capture = read_buffer_array(buffer, said)
     return Results(decode_capture(capture, lambda told: None))

@@ -37,7 +37,7 @@ from kprof_inject.places import MARK_FILE, how_to_make, into, named, require_no_
 
 WORKSPACE_VERSION = 1
 
-_DUMP_AGAIN = "dump again: kprof-inject dump"
+_DUMP_AGAIN = "dump again: kprof-inject dump -- PROG"
 
 
 @dataclass(frozen=True, slots=True)

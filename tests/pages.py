@@ -24,7 +24,7 @@ from pathlib import Path
 
 from programs.child import REPO, SMALL_TORCH, clean_environment, python_path
 
-from kprof_inject.places import DEFAULT_WORKSPACE
+from kprof_inject.places import DEMO_WORKSPACE
 from kprof_inject.viewing.site import offline_ui
 
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
@@ -170,9 +170,9 @@ class Reader:
 
     def run(self, command: Command) -> tuple[int, str]:
         """The exit code, and all that was printed, as a terminal shows it."""
-        if command.text == _DEMO and not command.needs_gpu and not (self.folder / DEFAULT_WORKSPACE).exists():
+        if command.text == _DEMO and not command.needs_gpu and not (self.folder / DEMO_WORKSPACE).exists():
             workspace, printed = _demo()
-            shutil.copytree(workspace, self.folder / DEFAULT_WORKSPACE)
+            shutil.copytree(workspace, self.folder / DEMO_WORKSPACE)
             return 0, printed
         return self._run(command)
 
@@ -223,4 +223,4 @@ def _demo() -> tuple[Path, str]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     code, printed = Reader(folder)._run(Command(0, _DEMO, "", needs_gpu=False))
     assert code == 0, printed
-    return folder / DEFAULT_WORKSPACE, printed
+    return folder / DEMO_WORKSPACE, printed

@@ -99,8 +99,8 @@ def measure_in_child(
     request.write(folder)
     try:
         process = subprocess.Popen(
-            [executable, "-m", "kprof_inject.calibration", str(folder)],
-            env=_environment(os.environ, cache),
+            [executable, "-m", "kprof_inject.calibration", str(folder.resolve())],
+            env=_environment(os.environ, cache.resolve()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

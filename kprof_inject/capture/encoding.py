@@ -14,7 +14,7 @@ import msgspec
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.files import read_regular
 
-CAPTURE_AGAIN = "capture again: kprof-inject run"
+CAPTURE_AGAIN = "capture again: kprof-inject run -- PROG"
 
 _MOST_JSON_BYTES = 4 << 20
 

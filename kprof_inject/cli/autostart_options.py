@@ -20,7 +20,7 @@ from kprof_inject.select.style import Style
 
 @dataclass(frozen=True, slots=True)
 class AutostartOptions:
-    """What to record of a process, and where to keep it."""
+    """What to record of a process, and where to keep it: ``workspace`` may be relative."""
 
     workspace: Path
     selectors: Sequence[Selector]
@@ -40,7 +40,7 @@ def _command(
 ) -> AutostartOptions:
     if fit:
         raise KprofError("--fit runs the program twice", hint="give --buffer-bytes instead")
-    return AutostartOptions(workspace.absolute(), parse_selectors(selectors), style, choice, mode)
+    return AutostartOptions(workspace, parse_selectors(selectors), style, choice, mode)
 
 
 def read_options(text: str, name: str) -> AutostartOptions:

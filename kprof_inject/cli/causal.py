@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -15,10 +16,13 @@ from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
+    HarmlessSetting,
+    ProgramSetting,
     complete_selectors,
     json_option,
     kernel_option,
     path_type,
+    require_place_for,
     workspace_option,
 )
 from kprof_inject.cli.plans import say_in_short
@@ -76,6 +80,7 @@ class _Printed:
 @click.option(
     "--at",
     "selectors",
+    cls=HarmlessSetting,
     multiple=True,
     metavar="SELECTOR",
     shell_complete=complete_selectors,
@@ -86,6 +91,7 @@ class _Printed:
 @kernel_option
 @click.option(
     "--seconds",
+    cls=HarmlessSetting,
     type=click.FloatRange(min=0.1, max=3600),
     default=20.0,
     show_default=True,
@@ -93,6 +99,7 @@ class _Printed:
 )
 @click.option(
     "--launches",
+    cls=HarmlessSetting,
     default="first",
     show_default=True,
     metavar="SPEC",
@@ -100,18 +107,33 @@ class _Printed:
 )
 @click.option(
     "--no-replay",
+    cls=HarmlessSetting,
     is_flag=True,
     help="Do not replay kernels: use the program's own launches in turn.",
 )
-@click.option("--warps", default="", metavar="N,N,...", help="Delay only these warps of each CTA. [default: all]")
+@click.option(
+    "--warps",
+    cls=HarmlessSetting,
+    default="",
+    metavar="N,N,...",
+    help="Delay only these warps of each CTA. [default: all]",
+)
 @click.option(
     "--partition",
+    cls=HarmlessSetting,
     default="*",
     metavar="GLOB",
     help="Only places in matching partitions, such as 'partition 0' or 'default*'. [default: all]",
 )
 @json_option
-@click.option("--csv", "csv_path", type=path_type(), metavar="FILE", help="Also write the slopes as a CSV table.")
+@click.option(
+    "--csv",
+    "csv_path",
+    cls=ProgramSetting,
+    type=path_type(),
+    metavar="FILE",
+    help="Also write the slopes as a CSV table.",
+)
 @click.option(
     "--html",
     "html_path",
@@ -144,6 +166,7 @@ def command(
     printed = _Printed(as_json, csv_path, html_path)
     filter_ = parse_launches(launches)
     choice = CausalChoice(filter_, NO_REPLAYS if no_replay else REPLAYS, kernel, seconds, parse_warps(warps), partition)
+    require_place_for(csv_path, html_path, workspace=workspace)
     is_dumped = bool(program) and names_a_workspace(program[0])
     if is_dumped:
         workspace, program = Path(program[0]), program[1:]
@@ -199,5 +222,5 @@ def _require_again(program_input: ProgramInput, workspace: Path) -> None:
     if program_input.refusal:
         raise KprofError(
             f"cannot rerun the program: {program_input.refusal}",
-            hint=f"start it with < FILE, or continue with: kprof-inject causal {workspace} -- PROG",
+            hint=f"start it with < FILE, or continue with: kprof-inject causal {quote(str(workspace))} -- PROG",
         )

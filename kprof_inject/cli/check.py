@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import print_error, read_input, table_console
-from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.options import HarmlessSetting, json_option, path_type
 from kprof_inject.errors import KprofError
 from kprof_inject.places import DEFAULT_WORKSPACE, is_meant
 from kprof_inject.report.terminal.tables import Column, print_fitted
@@ -28,6 +28,7 @@ _LONGEST_S = 86_400
 @click.option(
     "--time-limit",
     "time_limit_s",
+    cls=HarmlessSetting,
     type=click.FloatRange(min=0, min_open=True, max=_LONGEST_S),
     default=300,
     show_default=True,

@@ -13,15 +13,17 @@ from kprof_inject.cli.compared_settings import Settings, values_of, variables_of
 from kprof_inject.cli.console import say, table_console
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
+    HarmlessSetting,
+    ProgramSetting,
     at_option,
     json_option,
     kernel_option,
     path_type,
     program_argument,
+    require_place_for,
     tag_option,
 )
 from kprof_inject.cli.reading_options import source_option
-from kprof_inject.errors import KprofError
 from kprof_inject.pipeline.sides import Rounds, Side, SideFailed, first_slower, profile_in_turn, require_usable
 from kprof_inject.report.diff.changes import ChangeVerdict
 from kprof_inject.report.diff.gate import crossings, parse_limit
@@ -38,6 +40,7 @@ from kprof_inject.select.selectors import parse_selectors
     "-o",
     "--output",
     "folder",
+    cls=ProgramSetting,
     type=path_type(),
     default="kprof_compare",
     show_default=True,
@@ -46,6 +49,7 @@ from kprof_inject.select.selectors import parse_selectors
 @click.option(
     "--python",
     "pythons",
+    cls=ProgramSetting,
     multiple=True,
     metavar="PYTHON",
     help="The Python interpreter of a side: first A's, then B's. A single one is B's.",
@@ -53,6 +57,7 @@ from kprof_inject.select.selectors import parse_selectors
 @click.option(
     "--triton",
     "tritons",
+    cls=ProgramSetting,
     multiple=True,
     type=path_type(),
     metavar="FOLDER",
@@ -61,36 +66,52 @@ from kprof_inject.select.selectors import parse_selectors
 @click.option(
     "--env",
     "environment",
+    cls=ProgramSetting,
     multiple=True,
     metavar="NAME=VALUE",
     help="An environment variable that only B gets. Repeatable.",
 )
 @click.option(
-    "--arg", "arguments", multiple=True, metavar="TEXT", help="A program argument that only B gets. Repeatable."
+    "--arg",
+    "arguments",
+    cls=ProgramSetting,
+    multiple=True,
+    metavar="TEXT",
+    help="A program argument that only B gets. Repeatable.",
 )
 @click.option(
     "--values",
     "values_text",
+    cls=ProgramSetting,
     metavar="NAME=V1,V2,...",
     help="A value for each side, A's first: of an environment variable, or of an option of the program (--NAME).",
 )
 @click.option(
     "--bisect",
+    cls=HarmlessSetting,
     is_flag=True,
     help="With three or more --python, --triton or --values: find the first that is slower than A, and explain it.",
 )
-@click.option("--rounds", type=click.IntRange(1, 100), default=2, show_default=True, help="Runs of each side.")
+@click.option(
+    "--rounds",
+    cls=HarmlessSetting,
+    type=click.IntRange(1, 100),
+    default=2,
+    show_default=True,
+    help="Runs of each side.",
+)
 @at_option
 @tag_option
 @kernel_option
 @click.option(
     "--launches",
+    cls=HarmlessSetting,
     default="0:20",
     show_default=True,
     metavar="SPEC",
     help="Which launches of each kernel to keep, as in profile. Telling a change from noise takes several.",
 )
-@click.option("--fail-above", "limit_text", metavar="LIMIT", help="Exit with code 1 as diff does.")
+@click.option("--fail-above", "limit_text", cls=HarmlessSetting, metavar="LIMIT", help="Exit with code 1 as diff does.")
 @click.option(
     "--html", "html_path", type=path_type(), metavar="FILE", help="Also write the comparison as one HTML page."
 )
@@ -129,8 +150,7 @@ def command(
     parse_selectors(selectors)
     parse_launches(launches)
     limit = None if limit_text is None else parse_limit(limit_text)
-    if html_path is not None and html_path.is_dir():
-        raise KprofError(f"cannot write {html_path}: it is a folder", hint="name a file", exit_code=2)
+    require_place_for(html_path, workspace=folder)
     require_startable(program)
     settings = Settings(pythons, tritons, variables_of(environment), arguments, values_of(values_text))
     sides = settings.sides(folder, bisect=bisect)

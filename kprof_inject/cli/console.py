@@ -6,11 +6,10 @@ none of it reaches the terminal as a command.
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,7 +17,7 @@ import click
 
 from kprof_inject.errors import KprofError, printable_lines
 from kprof_inject.files import decode_text, read_text, write_text
-from kprof_inject.places import where_to_look
+from kprof_inject.places import where_to_find_modules
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,10 +41,29 @@ def say(message: str) -> None:
 
 def say_next_step(message: str) -> None:
     """The same of what to do next, where the user is to do it."""
+    if not is_a_step():
+        say(f"next: {message}")
+
+
+def is_a_step() -> bool:
+    """Whether another command of ours runs this one, and says itself what to do next."""
     from kprof_inject.runtime.session import STEP_VARIABLE  # with it comes msgspec, which the help does without
 
-    if STEP_VARIABLE not in os.environ:
-        say(f"next: {message}")
+    return _is_within or STEP_VARIABLE in os.environ
+
+
+_is_within = False
+
+
+@contextmanager
+def as_a_step() -> Iterator[None]:
+    """Run another command in this process, as one of the steps of this one."""
+    global _is_within
+    _is_within = True
+    try:
+        yield
+    finally:
+        _is_within = False
 
 
 def print_error(error: KprofError) -> None:
@@ -54,11 +72,13 @@ def print_error(error: KprofError) -> None:
 
 
 def print_usage_error(error: click.UsageError) -> None:
-    """As click does it: with the usage, and the words that it cannot read."""
-    shown = io.StringIO()
-    error.show(shown)
-    with suppress(OSError):
-        click.echo(printable_lines(shown.getvalue()), err=True, nl=False)
+    """Print an error of click's as one of ours. Where a command is missing, click's message is the help."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        with suppress(OSError):
+            click.echo(error.format_message(), err=True)
+        return
+    command = f"{error.ctx.command_path} --help" if error.ctx is not None else "kprof-inject --help"
+    print_error(KprofError(error.format_message(), hint=f"see {command}"))
 
 
 def table_console() -> Console:
@@ -142,5 +162,5 @@ def read_input(file: Path) -> tuple[str, str]:
             raise KprofError("stdin is closed", hint="name a file instead of -")
         return decode_text(sys.stdin.buffer.read(), "<stdin>"), "<stdin>"
     if not file.exists():
-        raise KprofError(f"{file} does not exist", hint=where_to_look(file))
+        raise KprofError(f"{file} does not exist", hint=where_to_find_modules(file))
     return read_text(file), str(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -14,14 +15,14 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.capture.schema import DumpedKernelRecord, Target
 from kprof_inject.cli.captures import write_and_say
-from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import workspace_option
+from kprof_inject.cli.console import as_a_step, say, table_console
+from kprof_inject.cli.options import path_type
 from kprof_inject.cli.printed_reports import print_report, say_next
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import TraceFile
 from kprof_inject.pipeline.captures import decode_capture
 from kprof_inject.pipeline.insertion import insert_module, view_of
-from kprof_inject.places import named
+from kprof_inject.places import DEMO_WORKSPACE
 from kprof_inject.report.diff.kernel_diff import diff_captures
 from kprof_inject.report.diff.table import print_diff_answer
 from kprof_inject.runtime.devices.device import has_gpu
@@ -58,7 +59,15 @@ RUNS = (
 
 
 @click.command("demo")
-@workspace_option
+@click.option(
+    "-o",
+    "--output",
+    "workspace",
+    type=path_type(),
+    default=DEMO_WORKSPACE,
+    show_default=True,
+    help="The workspace to write.",
+)
 @click.pass_context
 def command(ctx: click.Context, workspace: Path) -> None:
     """Profile a matmul, follow the advice, and compare. Without a GPU, torch or Triton: replay captures from an H100.
@@ -67,7 +76,9 @@ def command(ctx: click.Context, workspace: Path) -> None:
     if not missing and has_gpu():
         for run in RUNS:
             click.echo(run.title)
-            _profile(ctx, workspace, run)
+            # What to do next is said once, after the last one.
+            with nullcontext() if run is RUNS[-1] else as_a_step():
+                _profile(ctx, workspace, run)
             click.echo()
     else:
         if missing:
@@ -78,7 +89,7 @@ def command(ctx: click.Context, workspace: Path) -> None:
     before, after = (read_capture(folder) for folder in Workspace.open(workspace).capture_folders()[-len(RUNS) :])
     diff = diff_captures(decode_capture(before, say), decode_capture(after, say))
     print_diff_answer(diff, table_console())
-    say(f"scope by scope: kprof-inject diff{named(workspace)}; your own program: kprof-inject profile -- PROG")
+    say("your own program: kprof-inject profile -- PROG")
 
 
 def _profile(ctx: click.Context, workspace: Path, run: Run) -> None:

@@ -17,7 +17,7 @@ from kprof_inject.capture.model import Capture
 from kprof_inject.capture.resources import KernelResources
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say, table_console
-from kprof_inject.cli.options import json_option, path_type
+from kprof_inject.cli.options import CapturePath, HarmlessSetting, json_option, path_type, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -51,14 +51,15 @@ _MORE = "Another capture of {side}, such as one of another process, to show the 
 
 
 @click.command("diff")
-@click.argument("place", metavar="[A]", type=path_type(), default=DEFAULT_WORKSPACE, required=False)
-@click.argument("other", metavar="[B]", type=path_type(), required=False)
-@click.option("--more-a", "more_a", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="A"))
-@click.option("--more-b", "more_b", multiple=True, type=path_type(), metavar="PLACE", help=_MORE.format(side="B"))
+@click.argument("place", metavar="[A]", type=CapturePath(), default=DEFAULT_WORKSPACE, required=False)
+@click.argument("other", metavar="[B]", type=CapturePath(), required=False)
+@click.option("--more-a", "more_a", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="A"))
+@click.option("--more-b", "more_b", multiple=True, type=CapturePath(), metavar="PLACE", help=_MORE.format(side="B"))
 @click.option("--renamed", multiple=True, metavar="OLD=NEW", help="Kernel OLD in A is named NEW in B. Repeatable.")
 @click.option(
     "--fail-above",
     "limit_text",
+    cls=HarmlessSetting,
     metavar="LIMIT",
     help="Exit with code 1 if a launch, or a scope that --scope names, is certainly slower by more than LIMIT (5% or "
     "0.05). Also if this cannot be told: too few launches, or something that only one side has.",
@@ -95,6 +96,7 @@ def command(
     that numpy.save wrote. A single WORKSPACE compares its last two captures. Two .ttgir files are compared by
     what the compiler generated for each source line and, where Triton is installed, by the shared memory and registers
     that they take; no option but --json is for them."""
+    require_place_for(html_path)
     if other is None:
         place, other = _last_two(place)
     if is_module(place) and is_module(other):

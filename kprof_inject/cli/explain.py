@@ -13,10 +13,10 @@ from kprof_inject.analysis.overview import overview
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import place_argument
+from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture
+from kprof_inject.pipeline.captures import decode_capture, experiments_at, numbered_capture, open_capture
 from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, answer_text, explanation_text
@@ -31,6 +31,7 @@ from kprof_inject.timeline.choice import Choice
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
 @click.option(
     "--budget",
+    cls=HarmlessSetting,
     type=click.IntRange(min=1),
     metavar="N",
     default=DEFAULT_BUDGET,
@@ -66,7 +67,7 @@ def command(
 
 def _answer(question: Question, place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> Answer:
     if question.form is CHANGED:
-        before, after = (opened(Path(side)) for side in question.arguments)
+        before, after = (opened(numbered_capture(Path(side))) for side in question.arguments)
         if before.folder.resolve() == after.folder.resolve():
             raise KprofError(
                 "A and B are the same capture: no difference can be found",

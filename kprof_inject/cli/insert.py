@@ -10,7 +10,7 @@ import click
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.cli.console import print_diff, read_input, say, say_next_step, write_result
-from kprof_inject.cli.options import at_option, json_option, path_type, place_argument, tag_option
+from kprof_inject.cli.options import at_option, json_option, path_type, place_argument, require_place_for, tag_option
 from kprof_inject.cli.plans import plan_json, say_changes, say_kernels, say_plan
 from kprof_inject.cli.recording_options import style_options
 from kprof_inject.files import write_json
@@ -69,6 +69,7 @@ def command(
         if as_json and writes and str(output or "-") == "-":
             raise click.UsageError("--json and the instrumented text cannot both go to stdout; give -o or --dry-run")
         text, name = read_input(place)
+        require_place_for(output, plan_path)
         snapshot = snapshot_beside(place)
         view = view_of(text, name, snapshot)
         done = [insert_module(view, parse_selectors(selectors), style)]

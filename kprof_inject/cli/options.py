@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,6 +17,16 @@ from kprof_inject.select.tags import OPTION
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+class HarmlessSetting(click.Option):
+    """An option that ``pyproject.toml`` may set for every command: none of its values names a file, runs code or takes
+    long."""
+
+
+class ProgramSetting(click.Option):
+    """An option that ``pyproject.toml`` may set only for a command that runs a program of the same project: the program
+    can do anything that the option can."""
 
 
 class NumberOrAuto(click.IntRange):
@@ -63,9 +75,40 @@ def path_type() -> click.Path:
     return click.Path(path_type=Path)
 
 
+class CapturePath(click.Path):
+    """A place that may be a capture: of the default workspace, its number is enough."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from kprof_inject.pipeline.captures import numbered_capture
+
+        place = super().convert(value, param, ctx)
+        return place if ctx is not None and ctx.resilient_parsing else numbered_capture(Path(str(place)))
+
+
 def place_argument(metavar: str) -> Callable[[Function], Function]:
     """What to read, ``place``: the default workspace if nothing is named."""
-    return click.argument("place", metavar=f"[{metavar}]", type=path_type(), default=DEFAULT_WORKSPACE, required=False)
+    kind = CapturePath() if "CAPTURE" in metavar else path_type()
+    return click.argument("place", metavar=f"[{metavar}]", type=kind, default=DEFAULT_WORKSPACE, required=False)
+
+
+def require_place_for(*files: Path | None, workspace: Path | None = None) -> None:
+    """Raise ``KprofError`` for a file to be written whose folder does not exist, before anything is done for it. That
+    of the ``workspace`` is made."""
+    for file in files:
+        if file is None or str(file) == "-":
+            continue
+        if file.is_dir():
+            raise KprofError(f"cannot write {file}: it is a folder", hint="name a file")
+        folder = file.parent
+        if folder.is_dir() or (workspace is not None and folder.absolute() == workspace.absolute()):
+            continue
+        if folder.exists():
+            raise KprofError(f"cannot write {file}: {folder} is not a folder", hint="name a file in a folder")
+        hint = f"make the folder: mkdir -p {quote(str(folder))}"
+        raise KprofError(f"cannot write {file}: {folder} does not exist", hint=hint)
 
 
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
@@ -91,6 +134,7 @@ def workspace_option(function: Function) -> Function:
         "-o",
         "--output",
         "workspace",
+        cls=ProgramSetting,
         type=path_type(),
         default=DEFAULT_WORKSPACE,
         show_default=True,
@@ -100,7 +144,11 @@ def workspace_option(function: Function) -> Function:
 
 def kernel_option(function: Function) -> Function:
     return click.option(
-        "--kernel", default="*", metavar="GLOB", help="Only kernels whose name matches. [default: all]"
+        "--kernel",
+        cls=HarmlessSetting,
+        default="*",
+        metavar="GLOB",
+        help="Only kernels whose name matches. [default: all]",
     )(function)
 
 
@@ -108,6 +156,7 @@ def at_option(function: Function) -> Function:
     return click.option(
         "--at",
         "selectors",
+        cls=HarmlessSetting,
         multiple=True,
         metavar="SELECTOR",
         shell_complete=complete_selectors,
@@ -125,13 +174,13 @@ class _TagOption(click.Option):
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         super().add_to_parser(parser, ctx)
         for word in self.opts:
-            parser._long_opt[word].process = _add_to_last_selector
+            parser._long_opt[word].process = partial(_add_to_last_selector, ctx)
 
 
-def _add_to_last_selector(tag: str, state: Any) -> None:
+def _add_to_last_selector(ctx: click.Context, tag: str, state: Any) -> None:
     selectors = state.opts.get("selectors")
     if not selectors:
-        raise click.UsageError(f"{OPTION} {tag} must follow the --at that it belongs to")
+        raise click.UsageError(f"{OPTION} {tag} must follow the --at that it belongs to", ctx)
     selectors[-1] += f" {OPTION} {tag}"
 
 

@@ -11,7 +11,7 @@ import click
 
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.overview import glob_of, overview
-from kprof_inject.cli.console import say, table_console
+from kprof_inject.cli.console import is_a_step, say, table_console
 from kprof_inject.places import into, is_workspace, named
 from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.workspace import Workspace
@@ -35,6 +35,8 @@ def print_whole_report(reports: Sequence[LaunchReport]) -> None:
 
 def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
     """How to go on from a report of this place."""
+    if is_a_step():
+        return
     if any(report.summary.is_foreign for report in reports):
         say("more: report -v, or --html FILE; timeline: trace")
         return

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -18,9 +19,11 @@ from kprof_inject.cli.captures import origin_line, write_and_say
 from kprof_inject.cli.console import INTERRUPTED, say
 from kprof_inject.cli.options import (
     PROGRAM_SETTINGS,
+    HarmlessSetting,
     at_option,
     json_option,
     program_argument,
+    require_place_for,
     tag_option,
     workspace_option,
 )
@@ -52,6 +55,7 @@ from kprof_inject.workspace_lock import held
 @layout_option
 @click.option(
     "--torch-profiler",
+    cls=HarmlessSetting,
     is_flag=True,
     help="Also trace the second run with torch.profiler, from the first recorded kernel on, and merge the launches "
     "into that trace.",
@@ -75,6 +79,7 @@ def command(
 ) -> None:
     """Run PROGRAM twice (once to dump, once with records) and show what limits its kernels."""
     # Whatever can be wrong with the options is found before the program runs.
+    require_place_for(trace_path, workspace=workspace)
     trace = trace_file(ctx, trace_path or workspace / "trace.json", layout)
     wanted = parse_selectors(selectors)
     mode.require_tags_kept(any(selector.tags for selector in wanted))
@@ -94,7 +99,7 @@ def command(
             if program_input.refusal:
                 raise KprofError(
                     f"cannot rerun the program: {program_input.refusal}",
-                    hint=f"profile it with < FILE, or continue with: kprof-inject run {workspace} -- PROG",
+                    hint=f"profile it with < FILE, or continue with: kprof-inject run {quote(str(workspace))} -- PROG",
                 )
             step = run_and_fit if fit else run
             recording = replace(choice, torch_trace=torch_profiler)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from kprof_inject.capture.foreign.registry import PROFILERS
 from kprof_inject.capture.foreign_buffer import BufferDescription, parse_names
 from kprof_inject.capture.redaction import LEFT_OUT, STAYS
-from kprof_inject.cli.options import Function, kernel_option, offered, path_type
+from kprof_inject.cli.options import Function, HarmlessSetting, ProgramSetting, kernel_option, offered, path_type
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.hooks import Hook
 from kprof_inject.export.registry import ENDINGS, DrawingFormat, TraceFile, format_of
@@ -56,6 +56,7 @@ def trace_option(function: Function) -> Function:
     return click.option(
         "--trace",
         "trace_path",
+        cls=ProgramSetting,
         type=path_type(),
         default=None,
         help=f"The trace file; {ENDINGS}. [default: trace.json in the workspace]",
@@ -83,6 +84,7 @@ def choice_options(function: Function) -> Function:
     decorated: Any = click.option(
         "--scope",
         "scopes",
+        cls=HarmlessSetting,
         multiple=True,
         metavar="GLOB",
         shell_complete=complete_scopes,
@@ -106,7 +108,9 @@ def launch_options(function: Function) -> Function:
 
 def _number_option(name: str) -> Callable[[Any], Any]:
     option, what = _NUMBERS[name]
-    return click.option(option, name, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]")
+    return click.option(
+        option, name, cls=HarmlessSetting, type=Numbers(), metavar="SPEC", help=f"Only these {what}. [default: all]"
+    )
 
 
 def scope_names_option(function: Function) -> Function:
@@ -133,12 +137,14 @@ def buffer_options(function: Function) -> Function:
     decorated: Any = click.option(
         "--buffer-units",
         "units",
+        cls=HarmlessSetting,
         type=click.IntRange(min=1),
         metavar="N",
         help="For a BUFFER of cute or cute-compact: num_units of its allocation. [default: 1]",
     )(with_description)
     decorated = click.option(
         "--names",
+        cls=HarmlessSetting,
         metavar="NAME,...",
         help="For a BUFFER of another profiler: the names of its events, starting at event 0.",
     )(decorated)
@@ -146,6 +152,7 @@ def buffer_options(function: Function) -> Function:
         Function,
         click.option(
             "--buffer-format",
+            cls=HarmlessSetting,
             type=click.Choice(list(PROFILERS)),
             help="For a BUFFER that numpy.save wrote: which profiler it is from. [default: as the .json file next to "
             "it says]",
@@ -157,6 +164,7 @@ def source_option(function: Function) -> Function:
     return click.option(
         "--source",
         "with_source",
+        cls=HarmlessSetting,
         is_flag=True,
         help="Also print the source of A and B side by side, where it or what the compiler made of it changed.",
     )(function)
@@ -165,6 +173,7 @@ def source_option(function: Function) -> Function:
 def redact_option(function: Function) -> Function:
     return click.option(
         "--redact",
+        cls=HarmlessSetting,
         is_flag=True,
         help=f"Omit from all output: {LEFT_OUT}. Kept: {STAYS}.",
     )(function)
@@ -173,6 +182,7 @@ def redact_option(function: Function) -> Function:
 def layout_option(function: Function) -> Function:
     return click.option(
         "--layout",
+        cls=HarmlessSetting,
         type=click.Choice(LAYOUT_NAMES),
         help="Row order of the timeline: by SM, by CTA, or by scope. [default: sm]",
     )(function)

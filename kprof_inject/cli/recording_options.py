@@ -8,7 +8,7 @@ from typing import Any, cast
 import click
 
 from kprof_inject.capture.mode import Mode, parse_warps
-from kprof_inject.cli.options import Function, NumberOrAuto, kernel_option
+from kprof_inject.cli.options import Function, HarmlessSetting, NumberOrAuto, kernel_option
 from kprof_inject.runtime.launching.launches import (
     KERNEL_SECONDS,
     PROCESS_SECONDS,
@@ -29,6 +29,7 @@ def style_options(function: Function) -> Function:
 
     decorated: Any = click.option(
         "--iter-records",
+        cls=HarmlessSetting,
         type=click.Choice(["one", "two"]),
         default="one",
         show_default=True,
@@ -37,6 +38,7 @@ def style_options(function: Function) -> Function:
     )(with_style)
     decorated = click.option(
         "--split",
+        cls=HarmlessSetting,
         type=click.Choice(["never", "runs"]),
         default="never",
         show_default=True,
@@ -68,6 +70,7 @@ def capture_options(function: Function) -> Function:
     for option in (
         click.option(
             "--max-launches",
+            cls=HarmlessSetting,
             type=click.IntRange(min=0),
             default=0,
             help="Keep at most this many launches per process, and count the others. Not with last. [default: no "
@@ -75,6 +78,7 @@ def capture_options(function: Function) -> Function:
         ),
         click.option(
             "--max-bytes",
+            cls=HarmlessSetting,
             type=click.IntRange(min=1),
             default=1 << 30,
             show_default=True,
@@ -83,11 +87,13 @@ def capture_options(function: Function) -> Function:
         ),
         click.option(
             "--no-replay",
+            cls=HarmlessSetting,
             is_flag=True,
             help="Do not replay kernels to time them.",
         ),
         click.option(
             "--replay",
+            cls=HarmlessSetting,
             type=NumberOrAuto(min=1, max=10_000),
             default="auto",
             show_default=True,
@@ -99,11 +105,13 @@ def capture_options(function: Function) -> Function:
         ),
         click.option(
             "--fit",
+            cls=HarmlessSetting,
             is_flag=True,
             help="If records were lost, rerun the program with a buffer that keeps them all.",
         ),
         click.option(
             "--launches",
+            cls=HarmlessSetting,
             default="last",
             show_default=True,
             metavar="SPEC",
@@ -141,11 +149,13 @@ def mode_options(function: Function) -> Function:
         ),
         click.option(
             "--sched-stores",
+            cls=HarmlessSetting,
             is_flag=True,
             help="Let Proton move the stores of the records to disturb the kernel less.",
         ),
         click.option(
             "--clock",
+            cls=HarmlessSetting,
             type=click.Choice(["32", "64"]),
             default="64",
             show_default=True,
@@ -154,12 +164,14 @@ def mode_options(function: Function) -> Function:
         ),
         click.option(
             "--warps",
+            cls=HarmlessSetting,
             default="",
             metavar="N,N,...",
             help="Record only these warps of each CTA, such as 0,4; they share the whole buffer. [default: all]",
         ),
         click.option(
             "--buffer-bytes",
+            cls=HarmlessSetting,
             type=NumberOrAuto(min=16, max=1 << 30),
             default="auto",
             show_default=True,
@@ -169,6 +181,7 @@ def mode_options(function: Function) -> Function:
         ),
         click.option(
             "--buffer",
+            cls=HarmlessSetting,
             type=click.Choice(["shared", "global"]),
             default="shared",
             show_default=True,

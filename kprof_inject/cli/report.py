@@ -13,7 +13,7 @@ from kprof_inject.analysis.launch_report import LaunchReport, report_on
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import json_option, path_type, place_argument
+from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, place_argument, require_place_for
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
@@ -23,7 +23,7 @@ from kprof_inject.timeline.choice import Choice
 
 @click.command("report")
 @place_argument("WORKSPACE|CAPTURE|BUFFER")
-@click.option("-v", "--verbose", is_flag=True, help="Show all details of each launch.")
+@click.option("-v", "--verbose", cls=HarmlessSetting, is_flag=True, help="Show all details of each launch.")
 @launch_options
 @scope_names_option
 @buffer_options
@@ -50,6 +50,7 @@ def command(
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote."""
+    require_place_for(html_path)
     capture = open_capture(place, names_path, said, redact=redact)
     if origin := origin_line(capture, time.time_ns()):
         say(origin)

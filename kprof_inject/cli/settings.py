@@ -1,14 +1,19 @@
 """Settings in ``[tool.kprof-inject]`` of the program's ``pyproject.toml``: defaults for the commands' options.
 
-A key is an option's long name. The file is the nearest one above the program's script, or above the current folder if
-there is no script. What the command line says goes before.
+A key is an option's long name. The command line overrides it. The file is that of the project that the program's script
+belongs to, or the current folder if there is no script.
+
+Whoever can write that file is trusted no further than the command makes necessary. A command that runs a program of the
+project takes every ``ProgramSetting`` from it. All others may be reading what somebody else made, and take only
+``HarmlessSetting``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,23 +22,17 @@ import click
 from click.core import ParameterSource
 
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import NumberOrAuto
+from kprof_inject.cli.options import HarmlessSetting, NumberOrAuto, ProgramSetting
 from kprof_inject.cli.reading_options import Numbers
+from kprof_inject.cli.workspace_first import names_a_workspace
 from kprof_inject.errors import KprofError, Position, did_you_mean
+from kprof_inject.files import read_regular
 
 _FILE = "pyproject.toml"
+_MAX_BYTES = 1 << 20
+_REPOSITORIES = (".git", ".hg")
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*tool[ \t]*\.[ \t]*[\"']?kprof-inject[\"']?[ \t]*\]", re.MULTILINE)
 _TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
-
-# What makes sense for a single call alone, such as the file of its result or the names that go with a buffer;
-# ``output`` as a setting is the workspace.
-_OF_ONE_CALL = frozenset(
-    {
-        *("output", "plan_path", "html_path", "names_path", "into"),
-        *("tag", "dry_run", "as_diff", "as_json", "no_browser", "once"),
-        *("more_a", "more_b", "renamed", "question_text"),
-    }
-)
 
 # What TOML may hold for an option: the first row whose kind of parameter fits.
 _KINDS: tuple[tuple[type[Any], tuple[type, ...], str], ...] = (
@@ -72,12 +71,15 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
     help_option = command.get_help_option(words)
     if help_option is not None and _is_given(words, help_option):
         return
-    settings = _read(_folder_of(words.params.get("program") or ()))
+    program = _program_of(words)
+    settings = _read(_folder_of(program))
     if settings is None:
         return
     options = _options(command)
     _require_known(settings, options, ctx)
-    mine = {key: option for key, option in options.items() if key in settings.values}
+    known = {key: option for key, option in options.items() if key in settings.values}
+    mine = {key: option for key, option in known.items() if program or isinstance(option, HarmlessSetting)}
+    _say_ignored(settings, {key: option for key, option in known.items() if key not in mine}, words)
     defaults = {key: _checked(settings, key, option, words) for key, option in mine.items()}
     ctx.default_map = {name: {mine[key].name: value for key, value in defaults.items()}}
     used = [key for key, option in mine.items() if not _is_given(words, option)]
@@ -85,21 +87,55 @@ def apply_settings(ctx: click.Context, name: str, command: click.Command, args: 
         say(f"settings of {settings.name}: {', '.join(used)}")
 
 
-def _folder_of(program: Iterable[str]) -> Path:
-    """Where the program's script lies; the current folder if it has none."""
-    script = next((word for word in program if word.endswith(".py") and os.path.isfile(word)), None)
-    return Path(os.path.abspath(script)).parent if script else Path.cwd()
+def _program_of(words: click.Context) -> Sequence[str]:
+    """The program that the command will run; empty if it only reads."""
+    program: Sequence[str] = words.params.get("program") or ()
+    return program[1:] if program and names_a_workspace(program[0]) else program
+
+
+def _folder_of(program: Sequence[str]) -> Path:
+    """Return the folder of the program's script; the current folder if it has none."""
+    for word in program:
+        if word in ("-m", "-c"):  # what follows is data
+            break
+        if word.endswith(".py") and os.path.isfile(word):
+            return Path(os.path.abspath(word)).parent
+    return Path.cwd()
+
+
+def _project_file(start: Path) -> Path | None:
+    """Return the ``pyproject.toml`` of the project that the folder ``start`` belongs to.
+
+    The project is the nearest folder that has one, but a project never extends above its repository, nor into a folder
+    of many projects: the home folder, the root, and what everybody can write to, such as ``/tmp``."""
+    for folder in (start, *start.parents):
+        if folder != start and _has_many_projects(folder):
+            return None
+        if os.path.isfile(folder / _FILE):
+            return folder / _FILE
+        if any(os.path.exists(folder / name) for name in _REPOSITORIES):
+            return None
+    return None
+
+
+def _has_many_projects(folder: Path) -> bool:
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return True
+    real = os.path.realpath(folder)
+    return bool(mode & stat.S_IWOTH) or real in ("/", os.path.realpath(os.path.expanduser("~")))
 
 
 def _read(folder: Path) -> Settings | None:
-    path = next((path for above in (folder, *folder.parents) if (path := above / _FILE).is_file()), None)
+    path = _project_file(folder)
     if path is None:
         return None
     import tomllib
 
     name = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
     try:
-        text = path.read_bytes().decode()
+        text = read_regular(path, _MAX_BYTES).decode()
         tools = tomllib.loads(text).get("tool")
     except RecursionError:
         raise KprofError(f"{name} is nested too deep to be read") from None
@@ -107,8 +143,6 @@ def _read(folder: Path) -> Settings | None:
         raise _broken(name, text, str(error)) from None
     except UnicodeDecodeError as error:
         raise KprofError(f"{name} is not TOML: byte {error.start} is not UTF-8") from None
-    except OSError as error:
-        raise KprofError(f"cannot read {name}: {error.strerror}") from None
     values = tools.get("kprof-inject", {}) if isinstance(tools, dict) else {}
     settings = Settings(name, text, values)
     if not isinstance(values, dict):
@@ -126,11 +160,12 @@ def _broken(name: str, text: str, message: str) -> KprofError:
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
-    """The options that settings may give to a command, by their long names."""
+    """The options that settings may give to a command, by their long names. All others are for the command line
+    alone."""
     return {
         word.removeprefix("--"): parameter
         for parameter in command.params
-        if isinstance(parameter, click.Option) and parameter.name not in _OF_ONE_CALL
+        if isinstance(parameter, HarmlessSetting | ProgramSetting)
         for word in parameter.opts
         if word.startswith("--")
     }
@@ -146,6 +181,12 @@ def _require_known(settings: Settings, mine: Iterable[str], ctx: click.Context) 
         if key not in known:
             hint = did_you_mean(key, known).rstrip() or f"the settings are {', '.join(sorted(known))}"
             raise settings.error(key, f"there is no setting {key!r}", hint)
+
+
+def _say_ignored(settings: Settings, ignored: Mapping[str, click.Option], words: click.Context) -> None:
+    missing = [f"--{key}" for key, option in ignored.items() if not _is_given(words, option)]
+    if missing:
+        say(f"ignored in {settings.name}: {', '.join(missing)}, which only the command line can set here")
 
 
 def _commands(ctx: click.Context) -> Iterator[click.Command]:

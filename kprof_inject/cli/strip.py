@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from kprof_inject.cli.console import read_input, write_result
-from kprof_inject.cli.options import path_type
+from kprof_inject.cli.options import path_type, require_place_for
 from kprof_inject.errors import KprofError
-from kprof_inject.places import named_alike
+from kprof_inject.places import is_module, named_alike
 from kprof_inject.rewrite import strip
 from kprof_inject.ttgir.parser import parse
 
@@ -20,6 +20,9 @@ from kprof_inject.ttgir.parser import parse
 def command(file: Path, output: Path | None) -> None:
     """Remove all records from a .ttgir FILE (- is stdin), and the events of Proton's own language."""
     if str(file) != "-" and not file.exists():
-        raise KprofError(f"{file} does not exist", hint=f"{named_alike(file)}name a .ttgir file, or - for stdin")
+        raise KprofError(
+            f"{file} does not exist", hint=f"{named_alike(file, is_module)}name a .ttgir file, or - for stdin"
+        )
+    require_place_for(output)
     stripped = strip(parse(*read_input(file)))
     write_result(output, stripped)

@@ -9,7 +9,7 @@ import click
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import loss_lines, write_and_say
 from kprof_inject.cli.console import say
-from kprof_inject.cli.options import path_type, place_argument
+from kprof_inject.cli.options import ProgramSetting, path_type, place_argument, require_place_for
 from kprof_inject.cli.reading_options import (
     buffer_options,
     choice_options,
@@ -50,6 +50,7 @@ _MOST_TRACES = 4
 @click.option(
     "--hooks",
     "hook_files",
+    cls=ProgramSetting,
     type=path_type(),
     multiple=True,
     metavar="FILE",
@@ -75,6 +76,7 @@ def command(
 
     Reads a CAPTURE, a WORKSPACE (its last one), or a BUFFER: a file with Proton's host_buffer, or another profiler's
     that numpy.save wrote."""
+    require_place_for(output)
     beside = place.parent if place.is_file() else place
     hooks = [hook for file in hook_files for hook in read_hooks(file)]
     trace = None if into else trace_file(ctx, output or beside / "trace.json", layout, hooks)

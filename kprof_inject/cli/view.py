@@ -14,7 +14,7 @@ from kprof_inject.capture.foreign_buffer import is_saved_array
 from kprof_inject.capture.proton_header import is_proton_buffer
 from kprof_inject.cli.captures import browser_lines, loss_lines
 from kprof_inject.cli.console import INTERRUPTED, say
-from kprof_inject.cli.options import place_argument
+from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.errors import KprofError
 from kprof_inject.export.drawing.opening import last_launch
 from kprof_inject.export.registry import TableFormat, format_of, is_format, write_trace
@@ -39,6 +39,7 @@ _MOST_MINUTES_TO_FETCH = 10
 @place_argument("WORKSPACE|CAPTURE|TRACE")
 @click.option(
     "--port",
+    cls=HarmlessSetting,
     type=click.IntRange(0, 65535),
     default=HOSTED_PORT,
     show_default=True,
@@ -100,16 +101,23 @@ def _trace_of(place: Path) -> TraceToShow:
     if is_meant(place):
         return _trace_of_capture(place)
     if not place.exists():
-        raise KprofError(f"{place} does not exist", hint=where_to_look(place))
+        raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_shown, "view"))
     if is_format(place) and isinstance(format_of(place), TableFormat):
         raise KprofError(f"{place} is a table", hint="the Perfetto UI shows traces, such as .json and .pftrace")
     if place.is_file() and is_proton_buffer(place):
-        raise KprofError(f"{place} is a Proton buffer", hint="convert it to a trace first: kprof-inject trace")
+        raise KprofError(
+            f"{place} is a Proton buffer", hint=f"convert it to a trace first: kprof-inject trace {quote(str(place))}"
+        )
     if is_saved_array(place):
         raise KprofError(
-            f"{place} is a buffer", hint="convert it to a trace first: kprof-inject trace --buffer-format ..."
+            f"{place} is a buffer",
+            hint=f"convert it to a trace first: kprof-inject trace {quote(str(place))} --buffer-format FORMAT",
         )
     return TraceToShow(place.name, open_trace(place))
+
+
+def _is_shown(place: Path) -> bool:
+    return place.is_dir() or (is_format(place) and not isinstance(format_of(place), TableFormat))
 
 
 def _trace_of_capture(place: Path) -> TraceToShow:

@@ -119,7 +119,7 @@ def read_hooks(path: Path) -> Sequence[Hook]:
     try:
         path.open("rb").close()
     except OSError as error:
-        raise KprofError(f"cannot read {path}: {error.strerror}", exit_code=2) from None
+        raise KprofError(f"cannot read {path}: {error.strerror}", hint="name a Python file") from None
     # As Python has it where it runs a file.
     sys.path.insert(0, str(path.parent.resolve()))
     try:

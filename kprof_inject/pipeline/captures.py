@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
+from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.foreign_buffer import NOTHING_SAID, BufferDescription, is_saved_array, read_saved_buffer
 from kprof_inject.capture.model import Capture, Launch
@@ -22,12 +23,14 @@ from kprof_inject.capture.schema import CLOCK_FILE
 from kprof_inject.errors import KprofError
 from kprof_inject.export.registry import is_format
 from kprof_inject.forks import Run, forked, in_turn, usable_cores
-from kprof_inject.places import is_meant, is_module, is_workspace, where_to_look
-from kprof_inject.quantities import counted
+from kprof_inject.places import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
+from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import EVERYTHING, Choice
 from kprof_inject.timeline.foreign import timeline_of
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.workspace import Workspace, read_experiments
+
+_MAX_NUMBERS = 20
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
@@ -58,7 +61,7 @@ def open_capture(
 
 def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Capture:
     if not (place.exists() or is_meant(place)):
-        raise KprofError(f"{place} does not exist", hint=where_to_look(place))
+        raise KprofError(f"{place} does not exist", hint=where_to_look(place, _is_read))
     if is_saved_array(place):
         _refuse(names_path, place, "--scope-names is for a file with Proton's host_buffer", "use --names")
         return read_saved_buffer(place, said)
@@ -88,9 +91,30 @@ def _opened(place: Path, names_path: Path | None, said: BufferDescription) -> Ca
     return read_capture(place if is_capture(place) else Workspace.open(place).last_capture_folder())
 
 
+def _is_read(place: Path) -> bool:
+    if place.is_dir():
+        return is_capture(place) or (is_workspace(place) and bool(Workspace(place).capture_folders()))
+    return is_saved_array(place) or is_proton_buffer(place)
+
+
+def numbered_capture(place: Path) -> Path:
+    """A capture of the default workspace that was named by its number alone; any other place as it is. Raises
+    ``KprofError`` if there is no such capture."""
+    if not (str(place).isascii() and str(place).isdecimal()) or place.exists():
+        return place
+    if not is_workspace(DEFAULT_WORKSPACE):
+        hint = where_to_look(DEFAULT_WORKSPACE, _is_read)
+        raise KprofError(f"there is no capture {place}: {DEFAULT_WORKSPACE} does not exist", hint=hint)
+    numbers = {int(folder.name): folder for folder in Workspace.open(DEFAULT_WORKSPACE).capture_folders()}
+    if int(str(place)) in numbers:
+        return numbers[int(str(place))]
+    there = listed([str(number) for number in numbers], _MAX_NUMBERS) or "none yet"
+    raise KprofError(f"{DEFAULT_WORKSPACE} has no capture {place}", hint=f"it has {there}")
+
+
 def _instead_of(place: Path) -> str:
     if place.suffix == ".py":
-        return f"to profile a program: kprof-inject profile -- python {place}"
+        return f"to profile a program: kprof-inject profile -- python {quote(str(place))}"
     if is_format(place):
         return "this file is part of a capture; give the capture or its workspace"
     return "save one: host_buffer.numpy().tofile(PATH); another profiler's goes to a .npy file"
@@ -139,7 +163,7 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
     if failures and not timelines:
         raise failures[0]
     if not timelines:
-        raise KprofError(f"{capture.folder} contains no launches", hint="capture again: kprof-inject run")
+        raise KprofError(f"{capture.folder} contains no launches", hint=CAPTURE_AGAIN)
     choice.require_ctas([timeline.ctas for timeline in timelines])
     if choice == EVERYTHING:
         return timelines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from kprof_inject.ttgir.strings import source_files
 from kprof_inject.workspace import DumpedKernel, Workspace
 
 _MOST_CANDIDATES = 20
+_OPERATION = re.compile(r"op\(([\w.]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +195,24 @@ def _nothing_found(
     known = list(dict.fromkeys(text for view, _ in found for text in candidates(view)))
     return KprofError(
         f"the selector {selector.text!r} matches nothing in {', '.join(sorted({v.kernel for v, _ in found}))}{why}",
-        hint=_suggestions(selector.site, known),
+        hint=_suggestions(selector.site, known, [view for view, _ in found]),
     )
 
 
-def _suggestions(site: str, known: Sequence[str]) -> str:
+def _suggestions(site: str, known: Sequence[str], views: Sequence[ModuleView]) -> str:
     elsewhere = " (see 'kprof-inject list')" if len(known) > _MOST_CANDIDATES else ""
-    return f"{did_you_mean(site, known)}you can select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"
+    meant = _part_of_name_meant(site, views) or did_you_mean(site, known)
+    return f"{meant}you can select: {listed(known, _MOST_CANDIDATES)}{elsewhere}"
+
+
+def _part_of_name_meant(site: str, views: Sequence[ModuleView]) -> str:
+    """A question for the operations whose names only contain what ``op(...)`` has; empty if there are none."""
+    part = _OPERATION.fullmatch(site)
+    if part is None:
+        return ""
+    operations = (
+        (function, operation) for view in views for function in view.functions for operation in function.operations
+    )
+    if any(part[1] in operation.name and not function.refusal(operation) for function, operation in operations):
+        return f"did you mean op(*{part[1]}*)? "
+    return ""

@@ -29,6 +29,8 @@ from kprof_inject.workspace import Workspace
 Say = Callable[[str], None]
 
 _TORCH_TRACES = TORCH_TRACE.format(process="*")
+_EXCEPTION = 1
+"""The exit code of a Python program that an exception ended."""
 _MOST_UNREACHED = 5
 _MOST_NAMES = 5
 
@@ -249,13 +251,20 @@ def nothing_happened(
             hint=f"check --kernel: there {'is' if len(others) == 1 else 'are'} {', '.join(others)}",
             exit_code=code,
         )
-    if reports.gpu is False:
+    # Any other code but that of an exception is the program's own, and says that it got as far as it meant to.
+    is_missing_something = exit_code in (0, _EXCEPTION)
+    if reports.gpu is False and is_missing_something:
         return KprofError(
             f"the program {what}{crashed}: torch sees no GPU on this machine",
             hint="run it on a machine with a GPU; 'kprof-inject demo' works without one",
             exit_code=code,
         )
-    if exit_code and not reports.triton_versions and is_run_by_us(program) and (missing := missing_to_run()):
+    if (
+        exit_code == _EXCEPTION
+        and not reports.triton_versions
+        and is_run_by_us(program)
+        and (missing := missing_to_run())
+    ):
         return KprofError(
             f"the program {what}{crashed}: {sys.executable}, which ran it, lacks {' and '.join(missing)}",
             hint=f"{install_command(*missing)}; or name the Python that has them: -- PYTHON {program[0]}",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import select
+import shlex
 import shutil
 import signal
 import socket
@@ -20,6 +22,7 @@ from types import FrameType
 from typing import IO, Protocol
 
 from kprof_inject.errors import KprofError
+from kprof_inject.places import is_workspace
 from kprof_inject.runtime.hook import ENVIRONMENT as INDUCTOR_ENVIRONMENT
 from kprof_inject.runtime.session import SESSION_VARIABLE, Session
 
@@ -208,27 +211,48 @@ def is_run_by_us(command: Sequence[str]) -> bool:
 def require_startable(command: Sequence[str]) -> None:
     """Raise ``KprofError`` for a program that is not there: before anything is done for it."""
     program = command[0]
+    if os.path.isdir(program):
+        raise _cannot_start(command, os.strerror(errno.EACCES))
     if not os.path.lexists(program) and (is_run_by_us(command) or shutil.which(program) is None):
-        raise _cannot_start(program, os.strerror(errno.ENOENT))
+        raise _cannot_start(command, os.strerror(errno.ENOENT))
 
 
-def _cannot_start(program: str, reason: str | None) -> KprofError:
-    return KprofError(f"cannot start {program}: {reason}", hint="put the program after --, as you would run it")
+def _cannot_start(command: Sequence[str], reason: str | None) -> KprofError:
+    return KprofError(f"cannot start {command[0]}: {reason}", hint=_as_it_would_be_run(command))
+
+
+_USUAL_HINT = "put the program after --, as you would run it"
+
+
+def _as_it_would_be_run(command: Sequence[str]) -> str:
+    """What to write instead of a command that cannot be started."""
+    if is_workspace(Path(command[0])):
+        return f"name the workspace before the program: -o {shlex.quote(command[0])} -- PROG"
+    if re.match(r"\w+=", command[0]):
+        return f"a shell sets variables, so do it before kprof-inject, or write: -- env {shlex.join(command)}"
+    try:
+        words = shlex.split(command[0])
+    except ValueError:
+        return _USUAL_HINT
+    if len(words) > 1 and (os.path.isfile(words[0]) or shutil.which(words[0])):
+        return f"leave out the quotes: -- {shlex.join([*words, *command[1:]])}"
+    return _USUAL_HINT
 
 
 def run_program(command: Sequence[str], session: Session, cache: Path, program_input: ProgramInput) -> int:
     """Run the program to its end and return its exit code: 128 + N if signal N ended it, or stopped us meanwhile.
 
-    A bare ``prog.py`` is run with the current interpreter. Raises ``KprofError`` if it cannot be started.
+    A bare ``prog.py`` is run with the current interpreter. Every path in its environment is absolute, since the program
+    may change its folder. Raises ``KprofError`` if it cannot be started.
     """
     session.write()
     argv = [sys.executable, *command] if is_run_by_us(command) else list(command)
-    environment = program_environment(dict(os.environ), session.path, cache)
+    environment = program_environment(dict(os.environ), session.path, cache.resolve())
     with program_input.for_a_run() as stdin, _passing_signals_on() as signals:
         try:
             process = subprocess.Popen(argv, env=environment, stdin=stdin)
         except OSError as error:
-            raise _cannot_start(argv[0], error.strerror) from None
+            raise _cannot_start(argv, error.strerror) from None
         signals.pass_to(process)
         status = process.wait()
     if signals.received:

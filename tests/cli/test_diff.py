@@ -216,7 +216,7 @@ def test_the_shipped_capture_beside_itself(kprof: CommandLine) -> None:
         (["before", "before", "--scope", "loop*", "--scope", "dot"], 1, "--scope dot matches no scope that is in both"),
         (["before", "before", "--renamed", "zzz=scale"], 1, "--renamed: A has no kernel zzz"),
         (["before", "before", "--renamed", "scale=zzz"], 1, "--renamed: B has no kernel zzz"),
-        (["before", "before", "--html", "before"], 1, "cannot use before: Is a directory"),
+        (["before", "before", "--html", "before"], 1, "cannot write before: it is a folder"),
     ],
 )
 def test_mistakes_are_told(

@@ -64,6 +64,7 @@ def test_what_was_inserted_is_said_on_stderr(kprof: CommandLine, softmax: str) -
 
 def test_the_output_file_holds_what_stdout_would(kprof: CommandLine, softmax: str) -> None:
     to_stdout = kprof("insert", softmax).stdout
+    (kprof.folder / "sub").mkdir()
     to_file = kprof("insert", softmax, "-o", "sub/out.ttgir")
     assert (to_file.exit_code, to_file.stdout) == (0, "")
     assert kprof.read("sub/out.ttgir") == to_stdout
@@ -142,7 +143,7 @@ def test_a_later_stage_given_by_mistake_is_pointed_at(kprof: CommandLine) -> Non
 
 @pytest.mark.parametrize(
     ("command", "hint"),
-    [("insert", "name a workspace, a capture or a file"), ("strip", "name a .ttgir file, or - for stdin")],
+    [("insert", "name a workspace or a .ttgir file, or - for stdin"), ("strip", "name a .ttgir file, or - for stdin")],
 )
 def test_a_missing_file(kprof: CommandLine, command: str, hint: str) -> None:
     ended = kprof(command, "gone.ttgir", "-o", "out.ttgir")

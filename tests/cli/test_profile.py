@@ -96,7 +96,7 @@ def test_where_no_selector_finds_anything_the_program_is_run_once(kprof: Command
 
 def test_a_program_that_compiles_nothing_is_run_once(kprof: CommandLine) -> None:
     kprof.write("prog.py", "print('ran')\nraise SystemExit(3)\n")
-    assert kprof("demo").exit_code == 0
+    assert kprof("demo", "-o", "kprof_out").exit_code == 0
     ended = kprof("profile", "prog.py")
     assert (ended.exit_code, ended.stdout) == (3, "ran\n")
     assert ended.errors() == ["error: the program compiled no kernel: it ended with exit code 3"]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pkgutil
 import shutil
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from command_line import CommandLine
 from programs.child import PROGRAMS, REPO
 
+import kprof_inject.cli
+from kprof_inject.cli.options import HarmlessSetting
+
 SOFTMAX = REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir"
+CAPTURE = REPO / "kprof_inject/demo/captures/three-stages"
 
 
 def settings(*lines: str) -> str:
@@ -172,3 +180,114 @@ def test_flags_are_for_one_call(kprof: CommandLine) -> None:
     ended = kprof("check", "cut.ttgir")
     assert ended.exit_code == 2
     assert ended.stderr.startswith("pyproject.toml:5:1: error: there is no setting 'json'\n")
+
+
+HOOK = """
+from pathlib import Path
+from kprof_inject import export
+Path("ran").touch()
+
+@export.scope_args
+def twice(launch, scopes):
+    return {"twice": 2 * scopes["scope"]}
+"""
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("inner", ["", "inner/most"])
+def test_reading_runs_and_writes_nothing_that_settings_name(kprof: CommandLine, inner: str) -> None:
+    (kprof.folder / inner).mkdir(parents=True, exist_ok=True)
+    kprof.write("hook.py", HOOK)
+    kprof.write("kept", "mine")
+    kept, hook = (kprof.folder / name for name in ("kept", "hook.py"))
+    lines = [f'hooks = ["{hook}"]', f'csv = "{kept}"', f'trace = "{kept}"', f'output = "{kept.with_name("ws")}"']
+    kprof.write("pyproject.toml", settings(*lines))
+    before = files_in(kprof.folder)
+    there = CommandLine(kprof.folder / inner)
+    ended = there("trace", CAPTURE, "-o", "t.json")
+    assert ended.exit_code == 0
+    name = "pyproject.toml" if not inner else kprof.folder / "pyproject.toml"
+    ignored = f"kprof-inject: ignored in {name}: --hooks, which only the command line can set here"
+    assert ended.stderr.splitlines()[0] == ignored
+    for words in (["report", CAPTURE], ["explain", CAPTURE], ["diff", CAPTURE, CAPTURE], ["causal", "nowhere"]):
+        there(*words)
+    assert files_in(kprof.folder) - before == {str(Path(inner, "t.json"))}
+    assert kept.read_text() == "mine"
+
+
+def test_what_reading_ignores_is_not_told_where_the_command_line_says_it(kprof: CommandLine) -> None:
+    kprof.write("hook.py", HOOK)
+    kprof.write("pyproject.toml", settings('hooks = ["other.py"]'))
+    ended = kprof("trace", CAPTURE, "-o", "t.json", "--hooks", "hook.py")
+    assert (ended.exit_code, "ignored" in ended.stderr) == (0, False)
+    assert (kprof.folder / "ran").exists()
+
+
+def test_a_capture_that_causal_reads_is_no_program(kprof: CommandLine) -> None:
+    kprof("demo", "-o", "ws")
+    kprof.write("pyproject.toml", settings('csv = "slopes.csv"'))
+    assert "ignored in pyproject.toml: --csv" in kprof("causal", "ws").stderr
+
+
+def test_the_demo_does_not_write_where_settings_say(kprof: CommandLine) -> None:
+    kprof.write("pyproject.toml", settings('output = "elsewhere"'))
+    assert kprof("demo").exit_code == 0
+    assert not (kprof.folder / "elsewhere").exists()
+
+
+def test_no_harmless_setting_names_a_file() -> None:
+    """What it may be is the command's to read; a path, or a text that is run, is not among it."""
+    commands = [
+        importlib.import_module(found.name)
+        for found in pkgutil.iter_modules(kprof_inject.cli.__path__, "kprof_inject.cli.")
+    ]
+    options = [option for module in commands for option in getattr(module, "command", click.Command(None)).params]
+    harmless = [option for option in options if isinstance(option, HarmlessSetting)]
+    assert len(harmless) > 50
+    for option in harmless:
+        assert not isinstance(option.type, click.Path | click.File), option.name
+        assert option.metavar not in {"FILE", "FOLDER", "PLACE", "PYTHON", "TEXT"}, option.name
+
+
+def test_settings_end_at_the_repository(kprof: CommandLine) -> None:
+    kprof.write("pyproject.toml", settings("nonsense = 1"))
+    (kprof.folder / "received/.git").mkdir(parents=True)
+    (kprof.folder / "received/inner").mkdir()
+    for folder in ("received", "received/inner"):
+        ended = CommandLine(kprof.folder / folder)("insert", SOFTMAX)
+        assert (ended.exit_code, "settings" in ended.stderr) == (0, False)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_settings_of_a_folder_that_everybody_can_write_to_are_not_of_those_in_it(kprof: CommandLine, mode: int) -> None:
+    (kprof.folder / "shared/received").mkdir(parents=True)
+    os.chmod(kprof.folder / "shared", mode)
+    kprof.write("shared/pyproject.toml", settings("nonsense = 1"))
+    assert CommandLine(kprof.folder / "shared/received")("insert", SOFTMAX).exit_code == 0
+
+
+def test_settings_in_the_home_folder_are_not_those_of_what_is_in_it(kprof: CommandLine) -> None:
+    kprof.write("pyproject.toml", settings("nonsense = 1"))
+    (kprof.folder / "received").mkdir()
+    home = {"HOME": str(kprof.folder)}
+    assert CommandLine(kprof.folder / "received")("insert", SOFTMAX, env=home).exit_code == 0
+
+
+def test_data_of_a_program_has_no_settings_for_it(kprof: CommandLine) -> None:
+    copy_program(kprof.folder)
+    (kprof.folder / "received").mkdir()
+    kprof.write("received/data.py", "")
+    kprof.write("received/pyproject.toml", settings('output = "of_received"'))
+    kprof("dump", "--", sys.executable, "-m", "ending", "0", "received/data.py")
+    assert not (kprof.folder / "of_received").exists()
+
+
+def test_settings_have_a_bounded_size(kprof: CommandLine) -> None:
+    with (kprof.folder / "pyproject.toml").open("wb") as file:
+        file.truncate(1 << 40)
+    ended = kprof("insert", SOFTMAX)
+    assert ended.exit_code == 1
+    assert "pyproject.toml is too large" in ended.stderr

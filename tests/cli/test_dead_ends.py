@@ -1,0 +1,260 @@
+"""What commands say to wrong input: in one style, with one exit code for each kind, and hints that lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine
+from programs.child import PROGRAMS, REPO, Ended
+
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.demo import _CAPTURES, RUNS, _keep
+from kprof_inject.places import DEFAULT_WORKSPACE, DEMO_WORKSPACE
+from kprof_inject.viewing.server import serving
+from kprof_inject.viewing.site import TraceToShow, hosted_site, offline_site
+from kprof_inject.workspace import Workspace
+
+MODULE = "kernel.ttgir"
+
+FAILED = [
+    "report nope",
+    "report nope.npy",
+    "report kprof_out/captures/01",
+    "report 7",
+    "report notes.txt",
+    f"report {MODULE}",
+    "report plain.py",
+    "report --html no/page.html",
+    "report --html .",
+    "report --kernel nope",
+    "report --launch 7",
+    "explain nope",
+    "explain --question 'changed 1 7'",
+    "explain --question 'share nope'",
+    "trace nope",
+    "trace kprof_out/captures/9",
+    "trace -o no/t.json",
+    "trace -o .",
+    "trace --scope nope",
+    "trace --hooks nope.py",
+    "trace --hooks plain.py",
+    "trace --into nope.json",
+    "diff nope",
+    "diff 1 7",
+    f"diff {MODULE} kprof_out",
+    "diff --html no/page.html",
+    "diff --kernel nope",
+    "view nope",
+    "view trace.jso",
+    "view kprof_out/captures/9",
+    "view notes.txt",
+    "insert nope",
+    "insert kernel.ttgi",
+    "insert kprof_out/captures/001",
+    "insert kprof_out/captures/9",
+    f"insert {MODULE} --at 'op(dot)'",
+    f"insert {MODULE} --at 'op(reduce)'",
+    f"insert {MODULE} --at 'loop[9]'",
+    f"insert {MODULE} --at 'nope/loop'",
+    f"insert {MODULE} -o no/out.ttgir",
+    f"insert {MODULE} --plan no/plan.json",
+    "list nope",
+    "list kprof_out/captures/001",
+    f"strip {MODULE} -o no/out.ttgir",
+    "strip nope",
+    "run -- plain.py",
+    "run nope -- plain.py",
+    "dump -- nope.py",
+    "dump -- 'python3 plain.py --lr 3'",
+    "dump -- 'plain.py --lr 3' --more",
+    "dump -- LR=3 python3 plain.py",
+    "dump -- kprof_out",
+    "dump -o notes.txt -- plain.py",
+    "profile --trace no/t.json -- plain.py",
+    "causal",
+    "causal kprof_out --csv no/t.csv",
+    "compare --env LR=3 --html no/page.html -- plain.py",
+    "compare --env LR=3 -- nope.py",
+    "demo -o notes.txt",
+]
+USAGE = [
+    "nope",
+    "repor",
+    "report --nope",
+    "report --launch x",
+    "report a b",
+    "trace --layout nope",
+    "trace -o t.nope",
+    "diff --fail-above x",
+    "diff --renamed x",
+    f"diff {MODULE}",
+    "view --port 70000",
+    f"insert {MODULE} --at loops",
+    "insert --tag lr=lr",
+    "insert -o out.ttgir",
+    "explain --budget 0",
+    "explain --question nope",
+    "strip",
+    "run",
+    "dump",
+    "profile --launches nope -- plain.py",
+    "profile --warps nope -- plain.py",
+    "compare -- plain.py",
+    "compare --env LR -- plain.py",
+    "causal --seconds nope -- plain.py",
+    "demo nope",
+    "doctor nope",
+]
+
+AT_FIRST = {str(DEFAULT_WORKSPACE), MODULE, "plain.py", "notes.txt", "trace.json", "home"}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a workspace as the demo leaves it, a module, a trace, a program, and a text."""
+    folder = tmp_path_factory.mktemp("prepared")
+    workspace = Workspace.create(folder / DEFAULT_WORKSPACE)
+    for run in RUNS:
+        capture = shutil.copytree(_CAPTURES / run.name, workspace.new_capture_folder(), dirs_exist_ok=True)
+    _keep(workspace, read_capture(Path(capture)).launches[0].kernel)
+    shutil.copy(REPO / "ttgir_fixtures/3.6.0/cuda-90/softmax.ttgir", folder / MODULE)
+    (folder / "plain.py").write_text("print('ran')\n")
+    (folder / "notes.txt").write_text("some notes\n")
+    (folder / "trace.json").write_text('{"traceEvents": []}')
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(prepared, tmp_path / "folder"))
+
+
+@pytest.fixture
+def kprof(folder: Path) -> CommandLine:
+    return CommandLine(folder)
+
+
+def diagnosis(stderr: str) -> list[str]:
+    """An error's lines, without the messages before it."""
+    lines = [line for line in stderr.splitlines() if not line.startswith("kprof-inject: ")]
+    (begin,) = [number for number, line in enumerate(lines) if re.match(r"(\S+:\d+:\d+: )?error: ", line)]
+    return lines[begin:]
+
+
+def offered(text: str) -> Iterator[str]:
+    """The commands that a text offers, as they would be typed."""
+    for found in re.findall(r"kprof-inject ([a-z]+(?: [^;,]+)?)", text):
+        yield re.sub(r" (where|which|whose|until|for) .*", "", found.split(", ")[0]).strip()
+
+
+def follow(kprof: CommandLine, words: list[str]) -> Ended:
+    """Run a command that was offered. One that would serve a trace has no port, and ends once it has made the trace."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return kprof(*words, *(["--port", str(taken.getsockname()[1])] if words[0] == "view" else []))
+
+
+@pytest.mark.parametrize("words", FAILED)
+def test_what_fails_says_so_in_one_style_with_one_code_and_its_hints_lead_on(kprof: CommandLine, words: str) -> None:
+    ended = kprof(*shlex.split(words))
+    assert ended.exit_code == 1
+    error, *rest = diagnosis(ended.stderr)
+    assert rest[-1:] and rest[-1].startswith("hint: "), ended.stderr
+    assert {path.name for path in kprof.folder.iterdir()} == AT_FIRST
+    hint = rest[-1].removeprefix("hint: ")
+    for command in offered(hint):
+        if not command.startswith("demo") or words == FAILED[0]:  # it takes long
+            again = follow(kprof, shlex.split(command.replace("PROG", "plain.py")))
+            assert again.exit_code != 2, f"{command}: {again.stderr}"
+            assert error not in again.stderr, f"{command}: {again.stderr}"
+    for meant in re.findall(r"did you mean (\S+)\?", hint):
+        wrong = next(word for word in shlex.split(words)[1:] if word in error)
+        again = follow(kprof, [meant if word == wrong else word for word in shlex.split(words)])
+        assert error not in again.stderr, f"{meant}: {again.stderr}"
+
+
+@pytest.mark.parametrize("words", USAGE)
+def test_what_cannot_be_read_says_so_in_the_same_style_with_another_code(kprof: CommandLine, words: str) -> None:
+    ended = kprof(*shlex.split(words))
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    _, *rest = diagnosis(ended.stderr)
+    assert rest[-1].startswith("hint: ")
+    assert "Usage:" not in ended.stderr
+    for command in offered(rest[-1]):
+        again = kprof(*shlex.split(command.replace("python train.py", "python3 plain.py")))
+        assert again.exit_code != 2, f"{command}: {again.stderr}"
+
+
+@pytest.mark.parametrize("words", ["report", "diff", "diff 1 2", "report 2", "insert", "list", "explain", "trace"])
+def test_no_command_is_offered_twice(kprof: CommandLine, words: str) -> None:
+    ended = kprof(*words.split())
+    assert ended.exit_code == 0
+    commands = [command for line in ended.stderr.splitlines() for command in offered(line)]
+    assert len(commands) == len(set(commands)), commands
+
+
+def test_captures_have_numbers(kprof: CommandLine) -> None:
+    a, b = (f"kprof_out/captures/00{number}" for number in (1, 2))
+    assert kprof("diff", "1", "2").stdout == kprof("diff", a, b).stdout
+    assert kprof("report", "1").stdout == kprof("report", a).stdout != kprof("report").stdout
+    asked = [kprof("explain", "--question", f"changed {sides}").stdout for sides in ("1 2", f"{a} {b}")]
+    assert len({json.loads(answer)["text"] for answer in asked}) == 1
+    kprof("trace", "1")
+    assert (kprof.folder / a / "trace.json").exists()
+    assert diagnosis(kprof("report", "7").stderr) == ["error: kprof_out has no capture 7", "hint: it has 1, 2"]
+    (kprof.folder / "1").write_text("a file with such a name")
+    assert diagnosis(kprof("report", "1").stderr)[0] == "error: 1 is not a Proton buffer"
+
+
+def test_a_quoted_command_line_is_recognised(kprof: CommandLine) -> None:
+    hint = diagnosis(kprof("profile", "--", "python3 'plain.py' --lr 3", "more words").stderr)[1]
+    assert hint == "hint: leave out the quotes: -- python3 plain.py --lr 3 'more words'"
+    (kprof.folder / "odd name.py").write_text("import sys; sys.exit(7)")
+    assert kprof("dump", "odd name.py").exit_code == 7
+
+
+@pytest.mark.parametrize("code", [2, 5])
+def test_the_programs_own_exit_code_is_not_blamed_on_a_missing_gpu(kprof: CommandLine, code: int) -> None:
+    torch = "types.SimpleNamespace(cuda=types.SimpleNamespace(is_available=lambda: False))"
+    kprof.write("own.py", f"import sys, types\nsys.modules['torch'] = {torch}\nimport triton\nsys.exit({code})\n")
+    ended = kprof("dump", "own.py")
+    assert ended.exit_code == code
+    assert diagnosis(ended.stderr) == [
+        f"error: the program compiled no kernel: it ended with exit code {code}",
+        "hint: its messages are above; check that it runs on its own first",
+    ]
+
+
+def test_a_file_may_go_to_the_workspace_that_is_made_for_it(kprof: CommandLine) -> None:
+    ended = kprof("profile", "-o", "new", "--trace", "new/t.json", "--", PROGRAMS / "ending.py", "0")
+    assert "cannot write" not in ended.stderr
+    assert (kprof.folder / "new/kernels").is_dir()
+
+
+def test_a_port_in_use_has_a_hint_that_the_ui_can_follow() -> None:
+    trace = TraceToShow("t.json", (REPO / "pyproject.toml").open("rb"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for site, can_choose in ((hosted_site(trace), False), (offline_site(REPO, trace), True)):
+            with pytest.raises(Exception, match="is in use") as refused, serving(site, port):
+                pass
+            assert ("--port" in str(refused.value)) == can_choose
+
+
+def test_the_demo_has_a_workspace_of_its_own(kprof: CommandLine) -> None:
+    before = sorted((kprof.folder / DEFAULT_WORKSPACE).rglob("*"))
+    ended = kprof("demo")
+    assert ended.exit_code == 0
+    assert sorted((kprof.folder / DEFAULT_WORKSPACE).rglob("*")) == before
+    assert (kprof.folder / DEMO_WORKSPACE / "captures/002").is_dir()
+    commands = [command for line in ended.stderr.splitlines() for command in offered(line)]
+    assert len(commands) == len(set(commands)), commands
+    for command in commands:
+        if "PROG" not in command and not command.startswith("view"):
+            assert kprof(*shlex.split(command)).exit_code == 0, command
