@@ -222,7 +222,7 @@ class _Sums:
         values = {
             "self_ns": block["self_ns"],
             "raw_total_ns": raw_ns,
-            "subtracted_ns": np.where(_outermost(block), raw_ns - block["duration_ns"], 0),
+            "subtracted_ns": np.where(outermost_rows(block), raw_ns - block["duration_ns"], 0),
             "cut": (block["flags"] & ScopeFlag.CUT) != 0,
             "crossing": (block["flags"] & ScopeFlag.CROSSES) != 0,
         }
@@ -234,7 +234,7 @@ class _Sums:
         return {name: int(sums[scope]) for name, sums in self._sums.items()}
 
 
-def _outermost(block: NDArray[np.void]) -> NDArray[np.bool_]:
+def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which scopes begin in no other one of the block: not by ``depth``, for the scopes around may not be in it."""
     cta, warp = block["cta"], block["warp"]
     begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))

@@ -28,6 +28,7 @@ from kprof_inject.report.terminal.tables import (
 )
 from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.phases import Phases
 from kprof_inject.timeline.trust import median_time_ns
 
 _LABEL_WIDTH = 6
@@ -36,6 +37,8 @@ _MOST_ADVICE = 2
 _MOST_ROWS, _LEAST_ROWS = 20, 4
 # Wider, a bar says no more.
 _WIDEST_BAR = 100
+# Of the CTA's bar; a smaller part would take more room than it is worth.
+_LEAST_SEGMENT = 0.005
 
 
 def print_first_screen(
@@ -153,28 +156,44 @@ def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> str:
-    """How a CTA's time is split by its loops, as recorded: the table's durations are without what records cost. Empty
-    if that is not known."""
+    """Return how a CTA's time is split by its loops and by what records take: shares are of the same time as the
+    table's. Empty if that is not known."""
     phases = summary.phases
     if phases is None:
         return ""
-    loop = summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
-    before, after = round(100 * phases.before_share), round(100 * phases.after_share)
-    # The loops' part is what the others leave, so that all add up to 100.
-    percents = {"before": before, loop: 100 - before - after, "after": after}
-    texts = {name: f" {name} {part} % " for name, part in percents.items() if part}
-    basis = ", as recorded" if summary.subtracted_ns else ""
-    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median{basis}" if summary.ending else ""
+    shares = _phase_shares(summary, phases)
+    texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _LEAST_SEGMENT}
+    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
+    # The table's shares are of all warps, or of a partition's.
+    part = phases.whole_ns / max(summary.warp_time_ns, 1)
+    basis = "" if part == 1 else f"{_GAP}in {percent(part)} of the warps"
     width = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(texts)
-    if sum(map(len, texts.values())) + len(median) > width:
-        median = ""
-    room = width - len(median)
-    widths = {name: max(round(room * percents[name] / 100), len(text)) for name, text in texts.items()}
-    if loop in widths:
-        widths[loop] += room - sum(widths.values())
-    fills = {loop: bars_for(console).inner}
+    least = sum(map(len, texts.values()))
+    suffix = next((one for one in (basis + median, basis) if least + len(one) <= width), "")
+    room = width - len(suffix)
+    widths = {name: max(round(room * shares[name]), len(text)) for name, text in texts.items()}
+    widest = max(widths, key=lambda name: widths[name])
+    widths[widest] += room - sum(widths.values())
+    fills = {_loops_name(summary, phases): bars_for(console).inner}
     segments = [text.center(widths[name], fills.get(name, " ")) for name, text in texts.items()]
-    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{median}"
+    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}"
+
+
+def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
+    return summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
+
+
+def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
+    """In the order of the strip. What is left passed between several loops, or in the wait of a warp that left the only
+    one for the others."""
+    times_ns = {
+        "before": phases.before_ns,
+        _loops_name(summary, phases): phases.loops_ns,
+        "between" if phases.first_loop != phases.last_loop else "wait": phases.rest_ns,
+        "after": phases.after_ns,
+        "records": phases.records_ns,
+    }
+    return {name: time_ns / phases.whole_ns for name, time_ns in times_ns.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,13 +154,26 @@ def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> 
 
 
 def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchReport) -> None:
-    (bar,) = (line for line in screen(report, 100) if line.startswith("CTA"))
+    summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
+    (bar,) = (line for line in screen(replace(report, summary=summary), 100) if line.startswith("CTA"))
     assert bar.endswith("|   1.00 µs median")
-    assert " before 15 % " in bar and " loop[0] 50 % " in bar and " after 35 % " in bar
-    assert len(bar) == 100 and bar.count("█") == 20
-    subtracted = replace(report, summary=replace(report.summary, subtracted_ns=40))
-    (bar,) = (line for line in screen(subtracted, 100) if line.startswith("CTA"))
-    assert bar.endswith("|   1.00 µs median, as recorded") and len(bar) == 100
+    assert " before 15.0 % " in bar and " loop[0] 50.0 % " in bar and " after 35.0 % " in bar
+    assert len(bar) == 100 and bar.count("█") == 16
+
+
+def test_records_have_a_part_of_their_own(report: LaunchReport) -> None:
+    phases = replace(report.summary.phases, loops_ns=40, records_ns=10, whole_ns=100, before_ns=20, after_ns=30)
+    summary = replace(report.summary, phases=phases, warp_time_ns=100)
+    (bar,) = (line for line in screen(replace(report, summary=summary), 120) if line.startswith("CTA"))
+    assert [" ".join(part.split()).strip("█ ") for part in bar.split("|")[1:-1]] == [
+        *("before 20.0 %", "loop[0] 40.0 %", "after 30.0 %", "records 10.0 %")
+    ]
+
+
+def test_a_strip_of_some_warps_says_so(report: LaunchReport) -> None:
+    summary = replace(report.summary, warp_time_ns=2 * report.summary.phases.whole_ns)
+    (bar,) = (line for line in screen(replace(report, summary=summary), 120) if line.startswith("CTA"))
+    assert bar.endswith("|   in 50.0 % of the warps   1.00 µs median")
 
 
 def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:
@@ -229,7 +242,8 @@ def test_it_fits_on_a_screen(report: LaunchReport, width: int) -> None:
 
 
 def test_the_letters_are_those_that_the_terminal_has(report: LaunchReport) -> None:
-    lines = screen(report, 120, "ascii")
+    summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
+    lines = screen(replace(report, summary=summary), 120, "ascii")
     assert lines[0].startswith("kernel #0   1.50 us on the device")
     assert any("#####" in line for line in lines if line.startswith("CTA"))
     assert "# self . in it" in table(lines)[0]
