@@ -64,6 +64,18 @@ def ratio(value: float) -> str:
     return f"{value:.2f} x" if round(value, 2) < 2 else f"{value:.1f} x"
 
 
+def factor(value: float) -> str:
+    """How many times as fast or slow, from 1 up: ``1.48 ×``, ``1.025 ×``."""
+    decimals = 1 if value >= 10 else 2 if value >= 1.1 else 3
+    return f"{value:.{decimals}f} ×"
+
+
+def signed_time(nanoseconds: float) -> str:
+    """A difference of times: ``-9.06 µs``."""
+    text = short_time(abs(nanoseconds))
+    return text if float(text.split()[0]) == 0 else f"{'-' if nanoseconds < 0 else '+'}{text}"
+
+
 def counted(count: int, noun: str) -> str:
     """``1 warp``, ``2 warps``, ``2 launches``."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural(noun)}"

@@ -142,6 +142,15 @@ def _inflation(correlation: float, strongest: float) -> float:
     return (1 + correlation) / (1 - correlation)
 
 
+def typical(processes: Iterable[NDArray[np.float64]]) -> float | None:
+    """Return the value that ``OF_SIDES`` compares: the median of a process's launches, the geometric mean of those of
+    several processes. Where one is 0 or less, it is the arithmetic mean; None without values."""
+    medians = [float(np.median(values)) for values in processes if values.size]
+    if len(medians) < 2:
+        return medians[0] if medians else None
+    return math.exp(float(np.mean(np.log(medians)))) if min(medians) > 0 else float(np.mean(medians))
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """What two comparisons may do differently, for the reason that ``OF_SIDES`` and ``OF_RECORDS`` give."""
@@ -151,9 +160,9 @@ class Method:
     """How well the noise floor is known; infinite if no repeats are to correct it."""
 
 
-OF_SIDES = Method(trimmed_mean, _FLOOR_DEGREES)
-"""Of ``diff``: any two captures, perhaps of other devices and of several processes, and many comparisons at once. Small
-changes count, so it takes the estimator that wastes least of few launches, and doubts the floor."""
+OF_SIDES = Method(median, _FLOOR_DEGREES)
+"""Of ``diff``: any two captures, perhaps of other devices and of several processes, and many comparisons at once. It
+is printed beside ``typical`` times, which its reader will divide; it doubts the floor."""
 
 OF_RECORDS = Method(median, math.inf)
 """Of the verdict: one kernel without records and with them, in one process each. It is printed beside the two medians,

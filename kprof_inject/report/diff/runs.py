@@ -205,6 +205,8 @@ class ScopeFigures:
     """Those of a CTA in which it ran."""
     whole: bool
     """No record of it can be missing."""
+    cta_ns: float | None = None
+    """What a warp in which it ran spends in it, in a CTA, on average."""
     tags: tuple[TagStatistics, ...] = ()
 
     def median_ns(self, tag: str, value: int) -> float | None:
@@ -230,6 +232,8 @@ class LaunchFigures:
     ctas: int
     cta_ns: int
     """What its CTAs took, all together, without the copying of their records."""
+    net_cta_ns: float
+    """What a recorded warp of a CTA took on average, without what records cost."""
     waves: Waves | None
     idle: IdleSms | None
     records_missing: int
@@ -258,7 +262,8 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     ctas_ns: NDArray[np.int64] = timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]
-    waves = waves_of(timeline)
+    waves, ran = waves_of(timeline), scope_statistics(timeline)
+    net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
     return LaunchFigures(
         process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
@@ -268,20 +273,19 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         timer_step_ns=clock.timer_step_ns,
         ctas=len(timeline.ctas),
         cta_ns=int(np.maximum(ctas_ns, 0).sum()),
+        net_cta_ns=net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
         waves=waves,
         idle=idle_of(timeline, waves),
         records_missing=missing,
         record_cost_known=launch.kernel.record_cost is not None,
         scopes=tuple(
-            _scope(statistics, tags, whole=not missing and not alone and not timeline.ctas_damaged)
-            for statistics, tags, alone in zip(
-                scope_statistics(timeline), tag_statistics(timeline), without_partner, strict=True
-            )
+            _scope(statistics, tags, len(timeline.ctas), whole=not missing and not alone and not timeline.ctas_damaged)
+            for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
         ),
     )
 
 
-def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], *, whole: bool) -> ScopeFigures:
+def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], ctas: int, *, whole: bool) -> ScopeFigures:
     return ScopeFigures(
         count=statistics.count,
         total_ns=statistics.total_ns,
@@ -292,5 +296,6 @@ def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], *, whol
         share=statistics.share,
         warps=tuple(statistics.warps.ids.tolist()),
         whole=whole,
+        cta_ns=(statistics.total_ns or 0) / max(ctas * len(statistics.warps.ids), 1),
         tags=tags,
     )

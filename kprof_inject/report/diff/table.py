@@ -24,7 +24,6 @@ from kprof_inject.report.diff.wording import (
     clean_times,
     first_sentence,
     kernel_sentence,
-    launch_change_text,
     launch_counts,
     more_launches,
     spans,
@@ -59,7 +58,7 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
         yield (
-            f"without records: {clean_times(diff)}, {launch_change_text(diff.clean, diff.clean_ns)}, "
+            f"without records: {clean_times(diff)}, {change_text(diff.clean, diff.clean_ns)}, "
             f"of {launch_counts(*diff.clean_launches)}: "
             f"{diff.clean.verdict.value}"
         )
@@ -71,7 +70,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
-        f"with records: {spans(diff)}, {launch_change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
+        f"with records: {spans(diff)}, {change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
         f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
@@ -128,7 +127,7 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
     if compared and all(judged.change is None for judged in compared):
         yield f"scopes: {_why_no_scope(diff)}"
     elif compared:
-        yield f"±: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
+        yield f"[ ]: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
     for scope in diff.scopes:
         if scope.note:
             yield printable(f"{scope.name}: {scope.note}")
@@ -334,7 +333,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "scopes": [_scope(scope) for scope in diff.scopes],
         "only_a": [_unmatched(one) for one in diff.only_a],
         "only_b": [_unmatched(one) for one in diff.only_b],
-        "structure": structure_json(structure),
+        "structure": structure_json(structure, diff),
         "source": parts_json(source_parts(diff, structure)),
         "notes": list(kernel_notes(diff)),
     }
