@@ -260,7 +260,9 @@ def mean_share(a_ns: float, b_ns: float) -> float:
 
 def timer_step_ns(samples: Iterable[NDArray[np.float64]]) -> float:
     """The smallest distance between two times: the timer's step, or nearly nothing if it has none."""
-    steps = np.diff(np.unique(np.concatenate([*samples]).round()))
+    # What launching takes may have been subtracted, and differ from sample to sample.
+    aligned = [sample - sample.min(initial=np.inf) for sample in samples]
+    steps = np.diff(np.unique(np.concatenate(aligned).round()))
     return float(steps.min(initial=_LARGEST_STEP_NS))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
@@ -52,28 +53,45 @@ class KernelRuns:
         counts = [count for count in processes.values() if count is not None]
         return sum(counts) / len(counts) if counts else len(self.timelines)
 
-    def clean_times_ns(self) -> list[NDArray[np.float64]]:
+    def clean_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
         """The times without records, an array for each process that took some. Several captures may have been made with
         those of one."""
-        return self._samples(timeline.launch.kernel.clean.times_ns for timeline in self.timelines)
+        return self._samples(clean.times_ns for clean in self._clean(with_launching))
 
-    def replayed_times_ns(self) -> list[NDArray[np.float64]]:
+    def replayed_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
         """The same of the kernel launched again, once more for each process."""
-        return self._samples(timeline.launch.kernel.clean.replayed_ns for timeline in self.timelines)
+        return self._samples(clean.replayed_ns for clean in self._clean(with_launching))
+
+    @property
+    def has_empty_times(self) -> bool:
+        """True if what launching takes of these times was measured."""
+        return all(clean.has_empty_times for clean in self._clean(True))
+
+    def _clean(self, with_launching: bool) -> Iterator[KernelResources]:
+        for timeline in self.timelines:
+            clean = timeline.launch.kernel.clean
+            yield clean if with_launching else clean.without_launching()
 
     def _samples(self, times_ns: Iterable[tuple[float, ...] | None]) -> list[NDArray[np.float64]]:
         samples = [usable_times(times) for times in dict.fromkeys(times or () for times in times_ns)]
         return [sample for sample in samples if sample.size]
 
 
+def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
+    """Return whether ``comparable_clean_times_ns`` hold what launching takes."""
+    return not (a.has_empty_times and b.has_empty_times)
+
+
 def comparable_clean_times_ns(
     a: KernelRuns, b: KernelRuns
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """The times without records of both sides, taken alike: of the program's own launches, or of replays where these
-    are too few on a side."""
-    own, replayed = (a.clean_times_ns(), b.clean_times_ns()), (a.replayed_times_ns(), b.replayed_times_ns())
+    are too few on a side. What launching takes is subtracted where it is known of both."""
+    with_launching = has_launching(a, b)
+    own = a.clean_times_ns(with_launching=with_launching), b.clean_times_ns(with_launching=with_launching)
+    replayed = tuple(side.replayed_times_ns(with_launching=with_launching) for side in (a, b))
     too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
-    return replayed if too_few and all(replayed) else own
+    return (replayed[0], replayed[1]) if too_few and all(replayed) else own
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[KernelRuns]:

@@ -14,7 +14,7 @@ from kprof_inject.quantities import before_and_after, counted, listed, percent, 
 from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
-from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
+from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.structure_text import structure_json, structure_lines
@@ -322,7 +322,11 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "verdict": diff.launch.verdict.value,
         "differences": {one.what: [one.a, one.b] for one in diff.differences},
         "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
-        "without_records": diff.clean and {**diff.clean.to_json(), "median_ns": asdict(diff.clean_ns)},
+        "without_records": diff.clean and {
+            **diff.clean.to_json(),
+            "median_ns": asdict(diff.clean_ns),
+            "launching_subtracted": not has_launching(diff.a, diff.b),
+        },
         "with_records": {
             **diff.recorded.to_json(),
             "median_ns": asdict(diff.duration_ns),

@@ -10,7 +10,7 @@ from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, counted, factor, listed, percent, short_time, time_text
 from kprof_inject.report.diff.changes import ONE_SIDED, UNKNOWN_INTERVAL, Both, ChangeVerdict, Judged, change_words
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
-from kprof_inject.report.diff.runs import LaunchFigures, grid_text
+from kprof_inject.report.diff.runs import LaunchFigures, grid_text, has_launching
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, Change, rounded_error
 from kprof_inject.timeline.idle import IdleSms
 from kprof_inject.timeline.waves import Waves
@@ -325,7 +325,8 @@ def _times(diff: KernelDiff) -> str:
 
 def clean_times(diff: KernelDiff) -> str:
     """Without records."""
-    return _medians("run time", diff.clean_ns, diff.clean_launches)
+    by_events = " by events" if has_launching(diff.a, diff.b) else ""
+    return _medians("run time", diff.clean_ns, diff.clean_launches) + by_events
 
 
 def spans(diff: KernelDiff) -> str:

@@ -29,7 +29,6 @@ from kprof_inject.report.terminal.tables import (
 from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.phases import Phases
-from kprof_inject.timeline.trust import median_time_ns
 
 _LABEL_WIDTH = 6
 _GAP = "   "
@@ -124,12 +123,20 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[
     place = f"{place_name}: " if place_name else ""
     yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
     if summary.ctas:
-        clean_ns = median_time_ns(report.verdict.clean)
-        by_events = "" if clean_ns is None else f", {short_time(clean_ns)} by events without records"
-        yield f"{short_time(summary.duration_ns)} on the device{by_events}"
+        yield _times(report)
     slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
     yield f"{counted(summary.ctas, summary.cta_name)}{slots}, {counted(summary.warps, summary.warp_name)}"
     yield _device(report)
+
+
+def _times(report: LaunchReport) -> str:
+    """One time without records and one with: of the launches that were timed, or of this launch alone by its CTAs."""
+    verdict, duration = report.verdict, short_time(report.summary.duration_ns)
+    if verdict.clean_ns is None or verdict.with_records_ns is None:
+        return duration if report.summary.is_foreign else f"{duration} with records"
+    by_events = ", by events" if verdict.has_launching else ""
+    clean, with_records = short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
+    return f"median {clean} without records, {with_records} with{by_events}"
 
 
 def _device(report: LaunchReport) -> str:

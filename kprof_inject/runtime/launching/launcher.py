@@ -92,7 +92,7 @@ class LaunchSink(Protocol):
         """The destination for that launch, whose kernel has these arguments. Raises ``NoDeviceMemory``; it may then be
         asked again for another build."""
 
-    def timer(self, variant: str) -> LaunchTimer: ...
+    def timer(self, build: RecordingBuild) -> LaunchTimer: ...
 
     @property
     def replays(self) -> KernelReplays: ...
@@ -130,7 +130,7 @@ class CapturingLauncher:
         outer = launching.buffer
         try:
             launching.buffer = destination.buffer
-            timer = self._capture.timer(build.variant)
+            timer = self._capture.timer(build)
             if timer.is_done:
                 result = build.launch(*grid, stream, function, metadata, *args)
             else:

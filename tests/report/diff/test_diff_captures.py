@@ -116,7 +116,7 @@ def test_the_change_is_what_the_times_beside_it_give(tmp_path: Path) -> None:
     # Six of ten launches of B take as long as those of A, which is the median; the mean is not.
     slow = [170_000.0] * 6 + [180_000.0] * 4
     kernel = compared(usual(tmp_path / "a", 1, clean_ns=[170_000.0] * 10), usual(tmp_path / "b", 2, clean_ns=slow))
-    assert "median run time 170.000 µs → 170.000 µs, +0.0 % [" in notes_of(kernel)
+    assert "median run time 170.000 µs → 170.000 µs by events, +0.0 % [" in notes_of(kernel)
 
 
 def test_of_several_processes_too(tmp_path: Path) -> None:
@@ -458,3 +458,35 @@ def test_of_several_kernels_that_cannot_be_told_each_remedy_stands_once(tmp_path
     assert first_sentence(diff_captures(a, [b[0], short])) == (
         f"cannot tell for any of the 2 kernels: {MORE_LAUNCHES}, or give each launch more work"
     )
+
+
+def with_empty(timelines: list[Timeline], empty_ns: float | None) -> list[Timeline]:
+    """The same, of a device that takes so long to launch a kernel."""
+    return [
+        replace(
+            timeline,
+            launch=replace(
+                timeline.launch,
+                kernel=replace(
+                    timeline.launch.kernel, clean=replace(timeline.launch.kernel.clean, empty_launch_ns=empty_ns)
+                ),
+            ),
+        )
+        for timeline in timelines
+    ]
+
+
+def test_the_change_is_of_times_without_what_launching_takes(tmp_path: Path) -> None:
+    """A kernel of 10 µs becomes one of 8 µs; launching takes 3 µs on one device, and 2 on the other."""
+    a = usual(tmp_path / "a", 1, clean_ns=around(13_000, 5, 100))
+    b = usual(tmp_path / "b", 2, clean_ns=around(10_000, 6, 100))
+    kernel = compared(with_empty(a, 3_000.0), with_empty(b, 2_000.0))
+    assert kernel.clean is not None and kernel.clean.change is not None
+    assert kernel.clean.change.percent == pytest.approx(-20, abs=0.5)
+    assert "by events" not in notes_of(kernel)
+    # Unless it is known of both.
+    for side in (with_empty(a, None), with_empty(b, 2_000.0)), (with_empty(a, 3_000.0), with_empty(b, None)):
+        kernel = compared(*side)
+        assert kernel.clean is not None and kernel.clean.change is not None
+        assert kernel.clean.change.percent == pytest.approx(100 * (10 / 13 - 1), abs=0.5)
+        assert " µs by events, " in notes_of(kernel)

@@ -58,19 +58,27 @@ def table(lines: list[str]) -> list[str]:
 
 def test_the_title_says_what_ran(report: LaunchReport) -> None:
     assert (
-        screen(report)[0] == "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps   SMs at 2000 of 1980 MHz"
+        screen(report)[0] == "kernel #0   1.50 µs with records   2 CTAs in 2 slots, 2 warps   SMs at 2000 of 1980 MHz"
     )
 
 
-def test_the_time_by_events_stands_beside_that_on_the_device(report: LaunchReport) -> None:
-    clean = replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0))
-    title = screen(replace(report, verdict=replace(report.verdict, clean=clean)))[0]
-    assert title.startswith("kernel #0   1.50 µs on the device, 4.10 µs by events without records   2 CTAs")
+@pytest.mark.parametrize(("has_launching", "by_events"), [(False, ""), (True, ", by events")])
+def test_there_is_one_time_without_records_and_one_with(
+    report: LaunchReport, has_launching: bool, by_events: str
+) -> None:
+    verdict = replace(
+        report.verdict,
+        clean=replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0)),
+        with_records=replace(report.verdict.with_records, times_ns=(4200.0, 4300.0, 9000.0)),
+        has_launching=has_launching,
+    )
+    title = screen(replace(report, verdict=verdict))[0]
+    assert title.startswith(f"kernel #0   median 4.10 µs without records, 4.30 µs with{by_events}   2 CTAs")
 
 
 def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchReport) -> None:
     assert screen(report, 70)[:2] == [
-        "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps",
+        "kernel #0   1.50 µs with records   2 CTAs in 2 slots, 2 warps",
         "  SMs at 2000 of 1980 MHz",
     ]
 
@@ -244,7 +252,7 @@ def test_it_fits_on_a_screen(report: LaunchReport, width: int) -> None:
 def test_the_letters_are_those_that_the_terminal_has(report: LaunchReport) -> None:
     summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
     lines = screen(replace(report, summary=summary), 120, "ascii")
-    assert lines[0].startswith("kernel #0   1.50 us on the device")
+    assert lines[0].startswith("kernel #0   1.50 us with records")
     assert any("#####" in line for line in lines if line.startswith("CTA"))
     assert "# self . in it" in table(lines)[0]
     assert not any("\\x" in line for line in lines)
