@@ -70,6 +70,13 @@ def factor(value: float) -> str:
     return f"{value:.{decimals}f} ×"
 
 
+def resolved_time(nanoseconds: float | None, resolution_ns: float) -> str:
+    """``short_time`` of a duration, or ``< 20 ns`` of one that is below what can be told."""
+    if nanoseconds is None or nanoseconds >= resolution_ns:
+        return short_time(nanoseconds)
+    return f"< {short_time(resolution_ns)}"
+
+
 def signed_time(nanoseconds: float) -> str:
     """A difference of times: ``-9.06 µs``."""
     text = short_time(abs(nanoseconds))

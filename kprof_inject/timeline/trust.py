@@ -296,14 +296,15 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
 
 def _why_careful(overhead: Overhead) -> str:
     limit = f"the limit is {_TRUSTED_PERCENT:g} %"
+    # What the reader gets who adds up the figures beside it.
+    most = abs(round(overhead.percent, 1)) + float(rounded_error(overhead.error_percent))
     if not overhead.is_measurable:
-        most = max(abs(overhead.low_percent), abs(overhead.high_percent))
         return f"recording may cost up to {most:.1f} % ({overhead}), {limit}; run the kernel more often to know"
     if overhead.percent < 0:
         return f"{_effect(overhead)}: it changes how the kernel runs, or something else slowed the run without records"
     if overhead.low_percent > _TRUSTED_PERCENT:
         return f"{_effect(overhead)}; {limit}"
-    return f"{_effect(overhead)}; the interval reaches {overhead.high_percent:.1f} %, {limit}"
+    return f"{_effect(overhead)}; the interval reaches {most:.1f} %, {limit}"
 
 
 def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:

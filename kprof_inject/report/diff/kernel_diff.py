@@ -133,6 +133,11 @@ class KernelDiff:
         return net_ns.b - net_ns.a
 
     @property
+    def resolution_ns(self) -> Both:
+        """Durations below it are within what a record costs."""
+        return self.sides.both(lambda launch: launch.resolution_ns)
+
+    @property
     def clocks(self) -> Clocks:
         return self.sides.clocks
 

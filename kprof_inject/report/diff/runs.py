@@ -256,6 +256,8 @@ class LaunchFigures:
     idle: IdleSms | None
     records_missing: int
     record_cost_known: bool
+    resolution_ns: float
+    """Durations below it are within what a record costs; 0 if that is unknown."""
     scopes: tuple[ScopeFigures, ...]
 
 
@@ -276,7 +278,7 @@ def comparable_figures(
 
 def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     timeline = whole if choice == EVERYTHING else whole.chosen(choice)
-    launch, clock = timeline.launch, timeline.clock
+    launch, clock, cost = timeline.launch, timeline.clock, timeline.launch.kernel.record_cost
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     ctas_ns: NDArray[np.int64] = timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]
@@ -295,7 +297,8 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         waves=waves,
         idle=idle_of(timeline, waves),
         records_missing=missing,
-        record_cost_known=launch.kernel.record_cost is not None,
+        record_cost_known=cost is not None,
+        resolution_ns=cost.resolution_ns(clock.clock_hz) if cost else 0.0,
         scopes=tuple(
             _scope(statistics, tags, len(timeline.ctas), whole=not missing and not alone and not timeline.ctas_damaged)
             for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)

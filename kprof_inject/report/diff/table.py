@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time
+from kprof_inject.quantities import before_and_after, counted, listed, percent, resolved_time, short_time
 from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
@@ -252,15 +252,21 @@ def title_of(kernel: KernelDiff) -> str:
     return f"{b.kernel.name}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
 
 
-def scope_cells(scope: ScopeChange) -> list[str]:
+def scope_cells(scope: ScopeChange, resolution_ns: Both) -> list[str]:
     """What stands in a scope's row behind its verdict and its change."""
     if scope.kind == ScopeKind.INSTANT:
         return [_of_both(scope.count, "{:.0f}".format), *["-"] * 4]
     return [
         _of_both(scope.count, "{:.0f}".format),
-        *(_of_both(figure, short_time) for figure in (scope.total_ns, scope.mean_ns, scope.p50_ns)),
+        _of_both(scope.total_ns, short_time),
+        *(_resolved(figure, resolution_ns) for figure in (scope.mean_ns, scope.p50_ns)),
         _of_both(scope.share, percent),
     ]
+
+
+def _resolved(figures: Both, resolution_ns: Both) -> str:
+    pairs = ((figures.a, resolution_ns.a), (figures.b, resolution_ns.b))
+    return before_and_after(*(resolved_time(ns, least_ns or 0.0) for ns, least_ns in pairs))
 
 
 SCOPE_TITLES = ("count", "total", "mean", "p50", "share")
@@ -283,7 +289,7 @@ def _layouts(kernel: KernelDiff) -> list[list[Column]]:
 def _columns(kernel: KernelDiff) -> list[Column]:
     scopes = kernel.scopes
     verdicts = [scope.judged.verdict if scope.judged else None for scope in scopes]
-    figures = [scope_cells(scope) for scope in scopes]
+    figures = [scope_cells(scope, kernel.resolution_ns) for scope in scopes]
     return [
         Column("scope", ["  " * scope.depth + scope.title for scope in scopes], name=True),
         Column("source", [source_text(scope) for scope in scopes], name=True),

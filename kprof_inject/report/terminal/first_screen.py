@@ -14,7 +14,7 @@ from rich.text import Text
 from kprof_inject.analysis.answer import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import (
@@ -235,9 +235,10 @@ def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Itera
         return
     indent += "  " * scope.depth
     runs = _warps_in_ctas(scope, summary)
-    times = ("", "") if scope.p50_ns is None else (short_time(scope.p50_ns), short_time(scope.p99_ns))
+    resolution_ns = summary.resolution_ns
+    times = [""] * 2 if scope.p50_ns is None else [resolved_time(ns, resolution_ns) for ns in (scope.p50_ns, scope.p99_ns)]
     source = PurePath(scope.source).name if scope.source else ""
-    per_cta = _per_cta(scope, scope.count / runs)
+    per_cta = _per_cta(scope, scope.count / runs, resolution_ns)
     yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, *times)
     if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
         per_cta = short_time(scope.between_iterations_ns / runs)
@@ -250,12 +251,13 @@ def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
     return max(ctas * len(scope.warps.ids), 1)
 
 
-def _per_cta(scope: ScopeSummary, executions: float) -> str:
+def _per_cta(scope: ScopeSummary, executions: float, resolution_ns: float) -> str:
     """What one of a CTA's warps spends in it: ``16 x 591 ns``."""
     often = f"{executions:.0f}" if round(executions, 1).is_integer() else f"{executions:.1f}"
     if scope.mean_ns is None:
         return f"{often} x"
-    return short_time(scope.mean_ns) if often == "1" else f"{often} x {short_time(scope.mean_ns)}"
+    mean = resolved_time(scope.mean_ns, resolution_ns)
+    return mean if often == "1" else f"{often} x {mean}"
 
 
 _Layouts = Callable[[Sequence[_Row]], list[list[Column]]]
