@@ -143,8 +143,8 @@ def _median(times: NDArray[np.float64], *, is_doubted: bool) -> Location:
 
 
 def _without_bias(correlation: float, count: int) -> float:
-    """From few values the correlation comes out too low, by (1 + 3 r) / n: Marriott and Pope, "Bias in the estimation of
-    autocorrelations" (Biometrika 1954)."""
+    """Correct the correlation of few values, which comes out too low by (1 + 3 r) / n: Marriott and Pope, "Bias in the
+    estimation of autocorrelations" (Biometrika 1954)."""
     return (count * correlation + 1) / (count - 3)
 
 

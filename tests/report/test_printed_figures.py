@@ -110,7 +110,9 @@ def of_launch(lines: Sequence[str], launch: Json) -> list[set[str]]:
                 assert line.strip().startswith(last["scope"])
                 expected.append(scope_figures(last, launch))
         else:
-            expected.append({"": title, "LIMIT": limit, "TRY": advice, "TRUST": trust, "CTA": strip}.get(label, none)(launch))
+            expected.append(
+                {"": title, "LIMIT": limit, "TRY": advice, "TRUST": trust, "CTA": strip}.get(label, none)(launch)
+            )
     assert next(rows, None) is None
     return expected
 
@@ -317,10 +319,18 @@ def place(scope: Json) -> tuple[str, str]:
 
 
 def compared_figures(a: Json, b: Json, *resolution_ns: float) -> set[str]:
-    times_ns = [(scope[name], least) for scope, least in zip((a, b), resolution_ns, strict=True) for name in ("mean_ns", "p50_ns")]
+    times_ns = [
+        (scope[name], least)
+        for scope, least in zip((a, b), resolution_ns, strict=True)
+        for name in ("mean_ns", "p50_ns")
+    ]
     shown = {short_time(time_ns if time_ns >= least else least) for time_ns, least in times_ns}
     totals = {short_time(scope["total_ns"]) for scope in (a, b)}
-    return shown | totals | {percent(a["share"]), percent(b["share"]), f"{100 * (b['total_ns'] / a['total_ns'] - 1):+.1f} %"}
+    return (
+        shown
+        | totals
+        | {percent(a["share"]), percent(b["share"]), f"{100 * (b['total_ns'] / a['total_ns'] - 1):+.1f} %"}
+    )
 
 
 def waits_ns(launch: Json) -> float:

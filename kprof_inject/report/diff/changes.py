@@ -372,9 +372,7 @@ def explained(
     return Explanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
 
 
-def own_cta_changes_ns(
-    sides: Sides, matches: Sequence[Match], b: Sequence[ScopeIdentity]
-) -> tuple[float | None, ...]:
+def own_cta_changes_ns(sides: Sides, matches: Sequence[Match], b: Sequence[ScopeIdentity]) -> tuple[float | None, ...]:
     """Return by how much each match takes longer in a CTA of B than in one of A, by itself, without the matched scopes
     in it. All are None if records are missing of any."""
     cta_ns = [sides.both_of(match, lambda scope: scope.cta_ns) for match in matches]

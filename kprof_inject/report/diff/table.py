@@ -328,7 +328,8 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "verdict": diff.launch.verdict.value,
         "differences": {one.what: [one.a, one.b] for one in diff.differences},
         "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
-        "without_records": diff.clean and {
+        "without_records": diff.clean
+        and {
             **diff.clean.to_json(),
             "median_ns": asdict(diff.clean_ns),
             "launching_subtracted": not has_launching(diff.a, diff.b),

@@ -258,7 +258,11 @@ def change_in_cycles(diff: KernelDiff) -> str:
     if cycles is not None:
         return change_words(cycles)
     estimate = _by_medians(diff.sides.duration_cycles)
-    return f"{estimate} {UNKNOWN_INTERVAL}, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}" if estimate else "unknown"
+    return (
+        f"{estimate} {UNKNOWN_INTERVAL}, of {launch_counts(len(diff.sides.a), len(diff.sides.b))}"
+        if estimate
+        else "unknown"
+    )
 
 
 def change_in_cycles_alone(diff: KernelDiff) -> Change | None:

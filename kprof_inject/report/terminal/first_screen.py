@@ -236,7 +236,9 @@ def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Itera
     indent += "  " * scope.depth
     runs = _warps_in_ctas(scope, summary)
     resolution_ns = summary.resolution_ns
-    times = [""] * 2 if scope.p50_ns is None else [resolved_time(ns, resolution_ns) for ns in (scope.p50_ns, scope.p99_ns)]
+    times = (
+        [""] * 2 if scope.p50_ns is None else [resolved_time(ns, resolution_ns) for ns in (scope.p50_ns, scope.p99_ns)]
+    )
     source = PurePath(scope.source).name if scope.source else ""
     per_cta = _per_cta(scope, scope.count / runs, resolution_ns)
     yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, *times)

@@ -196,7 +196,9 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
             [LEVEL_COLOURS.get(one.level, "") for one in judged],
             left=True,
         ),
-        Column("run time", [before_and_after(time_text(one.clean_ns), time_text(one.with_records_ns)) for one in judged]),
+        Column(
+            "run time", [before_and_after(time_text(one.clean_ns), time_text(one.with_records_ns)) for one in judged]
+        ),
         Column("overhead", [one.figure or "-" for one in judged]),
     ]
     builds = [

@@ -114,9 +114,9 @@ class LaunchTimer:
     def _end(self, start: Event, stream: int) -> None:
         try:
             self._events.append((start, self._device.timing_mark(stream)))
-            if len(self._empty_events) < SAMPLES and (start := self._begin(stream)) is not None:
+            if len(self._empty_events) < SAMPLES and (begin := self._begin(stream)) is not None:
                 self._empty.launch(self._device, stream)
-                self._empty_events.append((start, self._device.timing_mark(stream)))
+                self._empty_events.append((begin, self._device.timing_mark(stream)))
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
 

@@ -121,7 +121,9 @@ def test_the_change_is_what_the_times_beside_it_give(tmp_path: Path) -> None:
 
 def test_of_several_processes_too(tmp_path: Path) -> None:
     a = [usual(tmp_path / f"a{n}", n, clean_ns=around(170_000, n, 20)) for n in range(3)]
-    b = [usual(tmp_path / f"b{n}", 10 + n, clean_ns=around(ns, 10 + n, 20)) for n, ns in enumerate((150e3, 160e3, 190e3))]
+    b = [
+        usual(tmp_path / f"b{n}", 10 + n, clean_ns=around(ns, 10 + n, 20)) for n, ns in enumerate((150e3, 160e3, 190e3))
+    ]
     kernel = compared([one for side in a for one in side], [one for side in b for one in side])
     for judged, times in ((kernel.clean, kernel.clean_ns), (kernel.recorded, kernel.duration_ns)):
         assert judged is not None and judged.change is not None and times.a and times.b
@@ -180,9 +182,9 @@ def test_of_one_launch_each_the_change_in_cycles_is_an_estimate(tmp_path: Path) 
     kernel = compared(a, b)
     assert kernel.recorded.cycles is None
     assert "clock 2.00 GHz vs 1.60 GHz: in cycles the change is -12.0 % [?], of one launch each" in notes_of(kernel)
-    assert kernel_sentence(kernel).startswith("B is 1.10 × slower") and "in cycles the change is -12.0 % [?]" in kernel_sentence(
-        kernel
-    )
+    assert kernel_sentence(kernel).startswith(
+        "B is 1.10 × slower"
+    ) and "in cycles the change is -12.0 % [?]" in kernel_sentence(kernel)
     cycles = diff_json(diff_captures(a, b))["kernels"][0]["with_records"]["median_cycles"]
     assert cycles["b"] / cycles["a"] == pytest.approx(0.88, abs=0.001)
 
@@ -485,8 +487,8 @@ def test_the_change_is_of_times_without_what_launching_takes(tmp_path: Path) -> 
     assert kernel.clean.change.percent == pytest.approx(-20, abs=0.5)
     assert "by events" not in notes_of(kernel)
     # Unless it is known of both.
-    for side in (with_empty(a, None), with_empty(b, 2_000.0)), (with_empty(a, 3_000.0), with_empty(b, None)):
-        kernel = compared(*side)
+    for sides in (with_empty(a, None), with_empty(b, 2_000.0)), (with_empty(a, 3_000.0), with_empty(b, None)):
+        kernel = compared(*sides)
         assert kernel.clean is not None and kernel.clean.change is not None
         assert kernel.clean.change.percent == pytest.approx(100 * (10 / 13 - 1), abs=0.5)
         assert " µs by events, " in notes_of(kernel)

@@ -57,7 +57,8 @@ def on_terminal(diff: CaptureDiff, height: int) -> list[str]:
 def test_the_answer_comes_first_and_then_the_table(tmp_path: Path) -> None:
     lines = printed(faster(tmp_path))
     assert re.fullmatch(
-        r"B is 1\.1\d × faster \(time -11\.\d % \[-12\.\d, -\d+\.\d\]\): iter\[0\] \(-1[45]\.\d % \[-1\d\.\d, -1\d\.\d\]\) explains all of it; "
+        r"B is 1\.1\d × faster \(time -11\.\d % \[-12\.\d, -\d+\.\d\]\): "
+        r"iter\[0\] \(-1[45]\.\d % \[-1\d\.\d, -1\d\.\d\]\) explains all of it; "
         r"median run time (169|170)\.\d+ µs → 151\.\d+ µs by events without records",
         lines[0],
     )
