@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
-from kprof_inject.timeline.scope_statistics import outermost_rows
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, outermost_rows
 from kprof_inject.timeline.timeline import Timeline
 
 # Whose iterations alone were recorded shows by them where its loop begins and ends.
