@@ -65,20 +65,20 @@ def ratio(value: float) -> str:
 
 
 def factor(value: float) -> str:
-    """How many times as fast or slow, from 1 up: ``1.48 ×``, ``1.025 ×``."""
+    """Format a speed-up or a slow-down, from 1 up: ``1.48 ×``, ``1.025 ×``."""
     decimals = 1 if value >= 10 else 2 if value >= 1.1 else 3
     return f"{value:.{decimals}f} ×"
 
 
 def resolved_time(nanoseconds: float | None, resolution_ns: float) -> str:
-    """``short_time`` of a duration, or ``< 20 ns`` of one that is below what can be told."""
+    """Format a duration as ``short_time`` does, or as ``< 20 ns`` if it is below the resolution."""
     if nanoseconds is None or nanoseconds >= resolution_ns:
         return short_time(nanoseconds)
     return f"< {short_time(resolution_ns)}"
 
 
 def signed_time(nanoseconds: float) -> str:
-    """A difference of times: ``-9.06 µs``."""
+    """Format a difference of times: ``-9.06 µs``."""
     text = short_time(abs(nanoseconds))
     return text if float(text.split()[0]) == 0 else f"{'-' if nanoseconds < 0 else '+'}{text}"
 

@@ -140,13 +140,13 @@ class Verdict:
 
     @property
     def clean_ns(self) -> float | None:
-        """What a launch takes without records."""
+        """The median time of a launch without records."""
         return median_time_ns(self.clean)
 
     @property
     def with_records_ns(self) -> float | None:
-        """The same with them: of launches in turn, what the overhead, which is the median of their ratios, makes of the
-        time without."""
+        """The time of a launch with records: the time without them and the overhead give it, because the overhead of
+        launches in turn is the median of their ratios."""
         if self.overhead is None or self.clean_ns is None:
             return median_time_ns(self.with_records)
         return self.clean_ns * (1 + self.overhead.percent / 100)

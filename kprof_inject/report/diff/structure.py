@@ -46,7 +46,7 @@ class ChangedPart:
 
     @property
     def cta_change_ns(self) -> float | None:
-        """By how much its scopes take longer in a CTA; None if the launch did not change or that is not known."""
+        """The change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
         return None if self.explained is None else _sum([scope.own_cta_change_ns for scope in self.scopes])
 
 

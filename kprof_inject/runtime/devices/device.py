@@ -71,7 +71,7 @@ class Device(Protocol):
         """Keep ``stream`` busy for at least so long, until the host has queued what it wants to time."""
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
-        """Launch a CTA of a kernel that does nothing, with so many threads and so much shared memory."""
+        """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
 
     def free_bytes(self) -> int:
         """How much memory the device has left."""

@@ -16,12 +16,12 @@ from kprof_inject.runtime.launching.back_to_back import BackToBack
 
 _WARP_SIZE = 32
 SAMPLES = 10
-"""The median is taken: one that had to load the empty kernel does not count."""
+"""The median ignores the launch that loads the empty kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyKernel:
-    """Launched as a single CTA with so many threads and so much shared memory, as another kernel's CTAs have."""
+    """An empty kernel of one CTA, which has the threads and the shared memory of another kernel's CTAs."""
 
     threads: int
     shared_bytes: int
