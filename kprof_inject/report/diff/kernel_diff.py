@@ -126,7 +126,7 @@ class KernelDiff:
 
     @property
     def cta_change_ns(self) -> float | None:
-        """The change of a warp's time in a CTA, without records; None if there are partitions, which run side by side."""
+        """The change of a warp's time in a CTA, without records; None for partitions, which run side by side."""
         net_ns = self.sides.both(lambda launch: launch.net_cta_ns)
         if net_ns.a is None or net_ns.b is None or any(scope.partition for scope in self.every_scope):
             return None
