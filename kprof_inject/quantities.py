@@ -64,6 +64,25 @@ def ratio(value: float) -> str:
     return f"{value:.2f} x" if round(value, 2) < 2 else f"{value:.1f} x"
 
 
+def factor(value: float) -> str:
+    """Format a speed-up or a slow-down, from 1 up: ``1.48 ×``, ``1.025 ×``."""
+    decimals = 1 if value >= 10 else 2 if value >= 1.1 else 3
+    return f"{value:.{decimals}f} ×"
+
+
+def resolved_time(nanoseconds: float | None, resolution_ns: float) -> str:
+    """Format a duration as ``short_time`` does, or as ``< 20 ns`` if it is below the resolution."""
+    if nanoseconds is None or nanoseconds >= resolution_ns:
+        return short_time(nanoseconds)
+    return f"< {short_time(resolution_ns)}"
+
+
+def signed_time(nanoseconds: float) -> str:
+    """Format a difference of times: ``-9.06 µs``."""
+    text = short_time(abs(nanoseconds))
+    return text if float(text.split()[0]) == 0 else f"{'-' if nanoseconds < 0 else '+'}{text}"
+
+
 def counted(count: int, noun: str) -> str:
     """``1 warp``, ``2 warps``, ``2 launches``."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural(noun)}"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -253,7 +254,12 @@ class Workspace:
         runs = [self._read(path, TimedResources) for path in paths]
         if not runs:
             return TimedResources()
-        return msgspec.structs.replace(runs[0], times_ns=tuple(time for run in runs for time in run.times_ns or ()))
+        empty_ns = [run.empty_launch_ns for run in runs if run.empty_launch_ns is not None]
+        return msgspec.structs.replace(
+            runs[0],
+            times_ns=tuple(time for run in runs for time in run.times_ns or ()),
+            empty_launch_ns=median(empty_ns) if empty_ns else None,
+        )
 
     def write_plan(self, kernel: DumpedKernel, scope_table: dict[str, Any], instrumented: str) -> Path:
         """Save a kernel's plan; returns the path of its instrumented TTGIR.

@@ -130,7 +130,7 @@ class _Variant:
         chosen_ns = [report.summary.duration_ns for report in self.reports]
         if self.kernel.launches is None:
             return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
-        time_ns = median_time_ns(self.kernel.clean)
+        time_ns = median_time_ns(self.kernel.clean.without_launching())
         if time_ns is None:
             others_ns = map(recorded_duration_ns, self.others)
             known_ns = [*chosen_ns, *(one_ns for one_ns in others_ns if one_ns is not None)]

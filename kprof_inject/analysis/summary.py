@@ -173,6 +173,11 @@ class LaunchSummary:
         return self.clock_error if is_bound else None
 
     @property
+    def resolution_ns(self) -> float:
+        """Durations below it are within what a record costs; 0 if nothing was subtracted."""
+        return self.record_cost.resolution_ns(1e6 * self.clock_mhz) if self.record_cost else 0.0
+
+    @property
     def is_foreign(self) -> bool:
         """Another profiler recorded it."""
         return self.clock_source == ClockSource.TIMER
@@ -186,7 +191,7 @@ class LaunchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Columns become lists."""
-        return asdict(self, dict_factory=_plain)
+        return {**asdict(self, dict_factory=_plain), "resolution_ns": self.resolution_ns}
 
 
 def summarise(timeline: Timeline) -> LaunchSummary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,15 @@ class RecordCost:
     def cycles(self) -> float:
         """Of a record in the mean."""
         return (self.after_start_cycles + self.after_end_cycles) / 2
+
+    def resolution_ns(self, clock_hz: float) -> float:
+        """Return the least duration that is more than a record may cost, rounded up to one digit: a shorter one may be
+        nothing but what was subtracted wrongly."""
+        most_ns = 1e9 * (self.cycles + self.error_cycles) / clock_hz
+        if most_ns <= 0:
+            return 0.0
+        unit = 10.0 ** math.floor(math.log10(most_ns))
+        return math.ceil(most_ns / unit - 1e-9) * unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,35 @@ class KernelResources:
     """Why there are no times, in words that follow *for*; empty if nobody said."""
     replayed_ns: tuple[float, ...] | None = None
     """How long a launch took when the kernel was launched again, in turn with the other build; None if it was not."""
+    empty_launch_ns: float | None = None
+    """What of ``times_ns`` is not the kernel's: an empty kernel takes as long. None if it was not measured."""
+    empty_replay_ns: float | None = None
+    """The same of ``replayed_ns``."""
+
+    @property
+    def has_empty_times(self) -> bool:
+        """True if it was measured for all times that there are."""
+        pairs = ((self.times_ns, self.empty_launch_ns), (self.replayed_ns, self.empty_replay_ns))
+        return all(empty_ns is not None for times_ns, empty_ns in pairs if times_ns)
+
+    def without_launching(self) -> KernelResources:
+        """Return the same with times of the kernel alone, as far as the time of an empty one is known."""
+        return replace(
+            self,
+            times_ns=without_empty(self.times_ns, self.empty_launch_ns),
+            replayed_ns=without_empty(self.replayed_ns, self.empty_replay_ns),
+        )
+
+
+# What it takes, a timer with this step can tell: 32 ns on an H100 and an H200.
+_LEAST_TIME_NS = 32.0
+
+
+def without_empty(times_ns: tuple[float, ...] | None, empty_ns: float | None) -> tuple[float, ...] | None:
+    """Return launch times without what an empty kernel takes. None and unknown stay as they are."""
+    if times_ns is None or empty_ns is None:
+        return times_ns
+    return tuple(max(time_ns - empty_ns, _LEAST_TIME_NS) for time_ns in times_ns)
 
 
 UNKNOWN_RESOURCES = KernelResources()
@@ -101,14 +130,22 @@ def resources_with_records(kernel: KernelRecord, timing: TimingRecord | None) ->
     built = KernelResources(kernel.registers, kernel.spills, kernel.known_metadata.shared, kernel.ctas_per_sm)
     if timing is None:
         return built
-    replayed_ns = timing.replay.with_records_ns if timing.replay else None
-    return replace(built, times_ns=timing.times_ns, not_timed=timing.not_timed or "", replayed_ns=replayed_ns)
+    replay = timing.replay
+    return replace(
+        built,
+        times_ns=timing.times_ns,
+        not_timed=timing.not_timed or "",
+        replayed_ns=replay.with_records_ns if replay else None,
+        empty_launch_ns=timing.empty_launch_ns,
+        empty_replay_ns=replay.with_records_empty_ns if replay else None,
+    )
 
 
 def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> KernelResources:
     """Of the same kernel without records. Captures made before its times were taken know its shared memory alone."""
     clean = kernel.clean
     shared_bytes = kernel.known_clean_metadata.shared if clean.shared_bytes is None else clean.shared_bytes
+    replay = timing.replay if timing else None
     return KernelResources(
         clean.registers,
         clean.spills,
@@ -116,7 +153,9 @@ def clean_resources(kernel: KernelRecord, timing: TimingRecord | None) -> Kernel
         clean.ctas_per_sm,
         clean.times_ns,
         clean.not_timed or "",
-        timing.replay.clean_ns if timing and timing.replay else None,
+        replay.clean_ns if replay else None,
+        clean.empty_launch_ns,
+        replay.clean_empty_ns if replay else None,
     )
 
 

@@ -185,10 +185,12 @@ class Resources(Struct, frozen=True):
 
 
 class TimedResources(Resources, frozen=True):
-    """The same, with times of single launches, or why there are none."""
+    """The same, with times of single launches, or why there are none; and what an empty kernel took, timed in the same
+    way."""
 
     times_ns: tuple[DurationNs, ...] | None = None
     not_timed: Text | None = None
+    empty_launch_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
         require_measured(self.times_ns or (), "times_ns")
@@ -197,12 +199,15 @@ class TimedResources(Resources, frozen=True):
 class ReplayRecord(Struct, frozen=True, kw_only=True):
     """A kernel that was launched again to be timed, without records and with them in turn: the n-th times of both are a
     pair. Each is that of ``launches`` launches back to back, divided by their number. ``restored`` says that the
-    kernel's memory was put back before each launch, and not only at the end."""
+    kernel's memory was put back before each launch, and not only at the end. ``*_empty_ns`` are what an empty kernel
+    took, timed in the same way, which older captures do not tell."""
 
     clean_ns: tuple[DurationNs, ...]
     with_records_ns: tuple[DurationNs, ...]
     launches: Annotated[int, Meta(ge=1, lt=1 << 16)] = 1
     restored: bool = False
+    clean_empty_ns: DurationNs | None = None
+    with_records_empty_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
         if len(self.clean_ns) != len(self.with_records_ns):
@@ -213,12 +218,13 @@ class ReplayRecord(Struct, frozen=True, kw_only=True):
 
 class TimingRecord(Struct, frozen=True):
     """``timing.json``: device times of single launches, in their order; and those of replays, or why there are none,
-    in words that follow *because*."""
+    in words that follow *because*. ``empty_launch_ns`` is what an empty kernel took, timed as single launches."""
 
     times_ns: tuple[DurationNs, ...]
     not_timed: Text | None = None
     replay: ReplayRecord | None = None
     not_replayed: Text | None = None
+    empty_launch_ns: DurationNs | None = None
 
     def __post_init__(self) -> None:
         require_measured(self.times_ns, "times_ns")

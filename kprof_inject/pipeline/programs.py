@@ -12,6 +12,7 @@ from pathlib import Path
 from kprof_inject.calibration.calibrate import add_record_costs
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.reader import left_out_launches, read_capture, seen_launches
+from kprof_inject.capture.resources import without_empty
 from kprof_inject.capture.ring_sizes import MOST_LAUNCH_BYTES
 from kprof_inject.capture.schema import LAUNCHES_FILE
 from kprof_inject.errors import KprofError
@@ -175,7 +176,8 @@ def _hard_to_time(workspace: Workspace) -> list[str]:
     """The variants of which single launches cannot tell how much longer they take with records: there were too few,
     they were not timed, or they are too short to be compared between two processes."""
     runs = ((kernel.variant, workspace.clean_run(kernel.variant)) for kernel in workspace.kernels())
-    return [variant for variant, run in runs if not is_comparable(usable_times(run.times_ns or ()))]
+    times_ns = ((variant, without_empty(run.times_ns, run.empty_launch_ns)) for variant, run in runs)
+    return [variant for variant, times in times_ns if not is_comparable(usable_times(times or ()))]
 
 
 def say_what_went_wrong(reports: Reports, say: Say) -> None:

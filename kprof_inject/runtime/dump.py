@@ -20,6 +20,7 @@ from kprof_inject.runtime.compiler import Compile, as_json, variant_of, with_roo
 from kprof_inject.runtime.devices.cuda_driver import resources_of
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.launching import autotuning, launcher
+from kprof_inject.runtime.launching.empty_launches import EmptyKernel
 from kprof_inject.runtime.launching.timing import LaunchTimer, TimingLauncher, watch_programs_events
 from kprof_inject.runtime.process_events import at_end
 from kprof_inject.runtime.process_report import ProcessReport
@@ -77,21 +78,32 @@ class DumpStep:
         for kernel in [kernel for kernel in self._timed if kernel.pid == os.getpid()]:
             with self._report.guard("timing a kernel"):
                 timer = kernel.timer
-                self._save_run(kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed)
+                self._save_run(
+                    kernel.variant, kernel.resources, timer.times_ns(), timer.not_timed, empty_ns=timer.empty_ns()
+                )
         self._timed.clear()  # with their events, while there is a driver for sure
 
     def _load(self, variant: str, kernel: Any, load: launcher.Load) -> None:
         load()
         with self._report.guard("timing a kernel"):
-            timer = LaunchTimer(self._device)
+            timer = LaunchTimer(self._device, EmptyKernel.like(kernel.metadata))
             timed = _TimedKernel(variant, resources_of(kernel), timer, os.getpid())
             if not isinstance(kernel._run, TimingLauncher):  # an exception had cut off an earlier attempt
                 kernel._run = TimingLauncher(kernel, timed.timer)
             self._timed.append(timed)
             self._save_run(variant, timed.resources, [], "")
 
-    def _save_run(self, variant: str, resources: dict[str, Any], times_ns: list[float], not_timed: str) -> None:
-        run = TimedResources(**resources, times_ns=tuple(times_ns), not_timed=not_timed or None)
+    def _save_run(
+        self,
+        variant: str,
+        resources: dict[str, Any],
+        times_ns: list[float],
+        not_timed: str,
+        empty_ns: float | None = None,
+    ) -> None:
+        run = TimedResources(
+            **resources, times_ns=tuple(times_ns), not_timed=not_timed or None, empty_launch_ns=empty_ns
+        )
         self._workspace.write_clean_run(variant, str(os.getpid()), run)
 
 

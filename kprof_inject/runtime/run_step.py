@@ -127,8 +127,8 @@ class LiveCapture:
     ) -> Destination:
         return self._current.begin(build, number, grid, stream, arguments)
 
-    def timer(self, variant: str) -> LaunchTimer:
-        return self._current.timer(variant)
+    def timer(self, build: RecordingBuild) -> LaunchTimer:
+        return self._current.timer(build)
 
     def take(self) -> Path:
         """End the present capture and begin the next; returns the folder of the one that ended, which is there if

@@ -109,3 +109,14 @@ def never_falling(values: NDArray[np.int64], group: NDArray[np.int64]) -> NDArra
         mine = slice(*np.searchsorted(group, (number, number + 1)).tolist())
         values[mine] = np.maximum.accumulate(values[mine])
     return values
+
+
+def outermost_rows(block: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which scopes begin in no other one of the block: not by ``depth``, for the scopes around may not be in it."""
+    cta, warp = block["cta"], block["warp"]
+    begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
+    # Numbers of records that go on from one warp to the next.
+    before = np.cumsum(begins_warp) << 32
+    latest_end = np.maximum.accumulate(before + block["end_record"])
+    outermost: NDArray[np.bool_] = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
+    return outermost

@@ -105,10 +105,8 @@ def trimmed_mean(times: NDArray[np.float64]) -> Location:
         return Location(location, 0.0, 0.0)
     winsorised = np.clip(values, middle[0], middle[-1])
     centred = winsorised - winsorised.mean()
-    # From few values the correlation comes out too low, by (1 + 3 r) / n: Marriott and Pope, "Bias in the estimation of
-    # autocorrelations" (Biometrika 1954).
     squares = float(centred @ centred)
-    correlation = (count * _first_autocorrelation(centred) + 1) / (count - 3) if squares else 0.0
+    correlation = _without_bias(_first_autocorrelation(centred), count) if squares else 0.0
     inflation = _inflation(correlation, _STRONGEST_CORRELATION)
     return Location(location, inflation * squares / (kept * (kept - 1)), max(kept / inflation - 1, 1.0))
 
@@ -117,6 +115,16 @@ def median(times: NDArray[np.float64]) -> Location:
     """The median of at least one time, in the order of the launches, and its variance from two order statistics of the
     logarithms: Price and Bonett, "Distribution-free confidence intervals for difference and ratio of medians" (2002),
     who take it for known."""
+    return _median(times, is_doubted=False)
+
+
+def doubted_median(times: NDArray[np.float64]) -> Location:
+    """The same for intervals that hold where launches are few and resemble each other as well: the correlation is
+    corrected as ``trimmed_mean`` does, and the variance has the degrees of freedom of as many independent launches."""
+    return _median(times, is_doubted=True)
+
+
+def _median(times: NDArray[np.float64], *, is_doubted: bool) -> Location:
     middle, count = float(np.median(times)), len(times)
     if count < MIN_LAUNCHES:
         return Location(math.log(middle), 0.0, 0.0)
@@ -127,7 +135,17 @@ def median(times: NDArray[np.float64]) -> Location:
     error = float(ordered[count - lower] - ordered[lower - 1]) / (2 * deviations)
     # What counts for a median is on which side of it neighbours lie.
     correlation = _first_autocorrelation(np.sign(times - middle))
-    return Location(math.log(middle), error**2 * _inflation(correlation, _STRONGEST_SIGN_CORRELATION), math.inf)
+    if is_doubted:
+        correlation = _without_bias(correlation, count)
+    inflation = _inflation(correlation, _STRONGEST_SIGN_CORRELATION)
+    degrees = max(count / inflation - 1, 1.0) if is_doubted else math.inf
+    return Location(math.log(middle), error**2 * inflation, degrees)
+
+
+def _without_bias(correlation: float, count: int) -> float:
+    """Correct the correlation of few values, which comes out too low by (1 + 3 r) / n: Marriott and Pope, "Bias in the
+    estimation of autocorrelations" (Biometrika 1954)."""
+    return (count * correlation + 1) / (count - 3)
 
 
 def _first_autocorrelation(centred: NDArray[np.float64]) -> float:
@@ -142,6 +160,15 @@ def _inflation(correlation: float, strongest: float) -> float:
     return (1 + correlation) / (1 - correlation)
 
 
+def typical(processes: Iterable[NDArray[np.float64]]) -> float | None:
+    """Return the value that ``OF_SIDES`` compares: the median of a process's launches, the geometric mean of those of
+    several processes. Where one is 0 or less, it is the arithmetic mean; None without values."""
+    medians = [float(np.median(values)) for values in processes if values.size]
+    if len(medians) < 2:
+        return medians[0] if medians else None
+    return math.exp(float(np.mean(np.log(medians)))) if min(medians) > 0 else float(np.mean(medians))
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """What two comparisons may do differently, for the reason that ``OF_SIDES`` and ``OF_RECORDS`` give."""
@@ -151,9 +178,9 @@ class Method:
     """How well the noise floor is known; infinite if no repeats are to correct it."""
 
 
-OF_SIDES = Method(trimmed_mean, _FLOOR_DEGREES)
-"""Of ``diff``: any two captures, perhaps of other devices and of several processes, and many comparisons at once. Small
-changes count, so it takes the estimator that wastes least of few launches, and doubts the floor."""
+OF_SIDES = Method(doubted_median, _FLOOR_DEGREES)
+"""Of ``diff``: any two captures, perhaps of other devices and of several processes, and many comparisons at once. It
+is printed beside ``typical`` times, which its reader will divide; it doubts the floor."""
 
 OF_RECORDS = Method(median, math.inf)
 """Of the verdict: one kernel without records and with them, in one process each. It is printed beside the two medians,
@@ -233,7 +260,9 @@ def mean_share(a_ns: float, b_ns: float) -> float:
 
 def timer_step_ns(samples: Iterable[NDArray[np.float64]]) -> float:
     """The smallest distance between two times: the timer's step, or nearly nothing if it has none."""
-    steps = np.diff(np.unique(np.concatenate([*samples]).round()))
+    # What launching takes may have been subtracted, and differ from sample to sample.
+    aligned = [sample - sample.min(initial=np.inf) for sample in samples]
+    steps = np.diff(np.unique(np.concatenate(aligned).round()))
     return float(steps.min(initial=_LARGEST_STEP_NS))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, ScopeTable
-from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST
+from kprof_inject.timeline.columns import NO_LARGEST, NO_SMALLEST, outermost_rows
 from kprof_inject.timeline.timeline import Timeline
 
 # Whose iterations alone were recorded shows by them where its loop begins and ends.
@@ -19,10 +19,11 @@ _WARP_BITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """The time of the ``warps`` that ran a loop, each counted in each CTA, as it was recorded: from begin to end of
-    their CTAs it is ``whole_ns``. Of that they were ``before_ns`` on their way to the first loop, and ``after_ns`` went
-    by since all warps of their CTA had left the last one: who is done early waits for the others. The rest lies between
-    the two. Most came to ``first_loop`` first and to ``last_loop`` last, which index the scope table.
+    """The time of the ``warps`` that ran a loop, each counted in each CTA: from begin to end of their CTAs it is
+    ``whole_ns``, of which records take ``records_ns``, as far as that is known. All else is without them: what passed
+    on the way to the first loop (``before_ns``), in the outermost loops (``loops_ns``), and since all warps of the CTA
+    had left the last one (``after_ns``). What is left of the whole passed between loops, or a warp waited for others to
+    leave the last. Most came to ``first_loop`` first and to ``last_loop`` last, which index the scope table.
 
     Of the scopes that lie in the time before, ``before_scope`` takes most, ``before_scope_ns``; so does
     ``after_scope`` of the time after. Where nothing was recorded, they are None and 0."""
@@ -37,6 +38,13 @@ class Phases:
     before_scope_ns: int
     after_scope: int | None
     after_scope_ns: int
+    loops_ns: int
+    records_ns: int
+
+    @property
+    def rest_ns(self) -> int:
+        """What passed between loops, or in a warp's wait for others to leave the last one."""
+        return max(self.whole_ns - self.before_ns - self.loops_ns - self.after_ns - self.records_ns, 0)
 
     @property
     def before_share(self) -> float:
@@ -61,6 +69,9 @@ class PhaseSums:
         # Of a warp that lacks records, nobody knows which loop was its first.
         self._incomplete = _warp_keys(timeline.incomplete)
         self._sums = np.zeros(4, dtype=np.int64)
+        # What the loops take without records, what records take inside and outside of them, and how many of those
+        # outside stand before the first loop and behind the last.
+        self._net = np.zeros(6, dtype=np.int64)
         # By scope: how often it was the first loop, how often the last, and its time before and after all loops.
         self._first, self._last, self._before_ns, self._after_ns = np.zeros((4, len(loops)), dtype=np.int64)
 
@@ -79,6 +90,7 @@ class PhaseSums:
         first_ns = rows["start_ns"][first]
         last_ns = _latest_of_cta(cta, np.maximum.reduceat(rows["end_ns"][loops], begins))
         self._add_times(cta, first_ns, last_ns)
+        self._add_net(rows, warp, loops, begins)
         self._first += np.bincount(rows["scope"][first], minlength=len(self._first))
         self._last += np.bincount(rows["scope"][last], minlength=len(self._last))
         # Of a warp without loops, nothing is before them, and nothing after.
@@ -96,8 +108,32 @@ class PhaseSums:
         after_ns = np.clip(self._end_ns[row] - last_ns, 0, whole_ns - before_ns)
         self._sums += (len(row), whole_ns.sum(), before_ns.sum(), after_ns.sum())
 
+    def _add_net(
+        self,
+        rows: NDArray[np.void],
+        warp: NDArray[np.int64],
+        loops: NDArray[np.int64],
+        begins: NDArray[np.int64],
+    ) -> None:
+        """``loops`` are the rows of outermost loops, ``begins`` where those of the next warp begin."""
+        subtracted_ns = rows["end_ns"] - rows["start_ns"] - rows["duration_ns"]
+        has_loop = np.zeros(warp[-1] + 1, dtype=bool)
+        has_loop[warp[loops]] = True
+        all_ns = int(subtracted_ns[outermost_rows(rows) & has_loop[warp]].sum())
+        in_loops_ns = int(subtracted_ns[loops].sum())
+        first_row = np.searchsorted(warp, warp[loops[begins]])
+        last_row = np.searchsorted(warp, warp[loops[begins]], side="right") - 1
+        latest = np.maximum.reduceat(rows["end_record"], np.flatnonzero(np.diff(warp, prepend=-1)))
+        start, end = rows["start_record"][loops], rows["end_record"][loops]
+        before = start[begins] - rows["start_record"][first_row]
+        after = latest[warp[last_row]] - np.maximum.reduceat(end, begins)
+        records = latest[warp[last_row]] - rows["start_record"][first_row]
+        outside = records.sum() - (end - start).sum()
+        loops_ns = rows["duration_ns"][loops].sum()
+        self._net += (loops_ns, in_loops_ns, all_ns - in_loops_ns, before.sum(), after.sum(), outside)
+
     def _by_scope_ns(self, rows: NDArray[np.void]) -> NDArray[np.int64]:
-        times_ns = np.bincount(rows["scope"], rows["end_ns"] - rows["start_ns"], len(self._first))
+        times_ns = np.bincount(rows["scope"], rows["duration_ns"], len(self._first))
         return times_ns.astype(np.int64)
 
     def phases(self) -> Phases | None:
@@ -105,15 +141,19 @@ class PhaseSums:
         warps, whole_ns, before_ns, after_ns = self._sums.tolist()
         if not whole_ns:
             return None
+        loops_ns, in_loops_ns, outside_ns, before, after, outside = self._net.tolist()
+        per_record_ns = outside_ns / max(outside, 1)
         return Phases(
             warps,
             whole_ns,
-            before_ns,
-            after_ns,
+            max(before_ns - round(before * per_record_ns), 0),
+            max(after_ns - round(after * per_record_ns), 0),
             int(self._first.argmax()),
             int(self._last.argmax()),
             *_most(self._before_ns),
             *_most(self._after_ns),
+            loops_ns,
+            in_loops_ns + outside_ns,
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind
-from kprof_inject.timeline.columns import ScopeFlag
+from kprof_inject.timeline.columns import ScopeFlag, outermost_rows
 from kprof_inject.timeline.partitions import shared_scopes
 from kprof_inject.timeline.records import recorded_warps
 from kprof_inject.timeline.spread import (
@@ -225,7 +225,7 @@ class _Sums:
         values = {
             "self_ns": block["self_ns"],
             "raw_total_ns": raw_ns,
-            "subtracted_ns": np.where(_outermost(block), raw_ns - block["duration_ns"], 0),
+            "subtracted_ns": np.where(outermost_rows(block), raw_ns - block["duration_ns"], 0),
             "cut": (block["flags"] & ScopeFlag.CUT) != 0,
             "crossing": (block["flags"] & ScopeFlag.CROSSES) != 0,
         }
@@ -235,17 +235,6 @@ class _Sums:
 
     def of(self, scope: int) -> dict[str, Any]:
         return {name: int(sums[scope]) for name, sums in self._sums.items()}
-
-
-def _outermost(block: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which scopes begin in no other one of the block: not by ``depth``, for the scopes around may not be in it."""
-    cta, warp = block["cta"], block["warp"]
-    begins_warp = np.append(True, (cta[1:] != cta[:-1]) | (warp[1:] != warp[:-1]))
-    # Numbers of records that go on from one warp to the next.
-    before = np.cumsum(begins_warp) << 32
-    latest_end = np.maximum.accumulate(before + block["end_record"])
-    outermost: NDArray[np.bool_] = np.append(True, (before + block["start_record"])[1:] > latest_end[:-1])
-    return outermost
 
 
 def _durations(values: NDArray[np.signedinteger]) -> dict[str, Any]:

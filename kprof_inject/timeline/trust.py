@@ -135,6 +135,21 @@ class Verdict:
     overhead: Overhead | None
     clean: KernelResources
     with_records: KernelResources
+    has_launching: bool
+    """The times hold what launching takes, which was not measured on both sides; else they are the kernel's own."""
+
+    @property
+    def clean_ns(self) -> float | None:
+        """The median time of a launch without records."""
+        return median_time_ns(self.clean)
+
+    @property
+    def with_records_ns(self) -> float | None:
+        """The time of a launch with records: the time without them and the overhead give it, because the overhead of
+        launches in turn is the median of their ratios."""
+        if self.overhead is None or self.clean_ns is None:
+            return median_time_ns(self.with_records)
+        return self.clean_ns * (1 + self.overhead.percent / 100)
 
     @property
     def figure(self) -> str:
@@ -160,8 +175,9 @@ class Verdict:
             "overhead_percent": self.overhead and round(self.overhead.percent, 3),
             "overhead_error_percent": self.overhead and round(self.overhead.error_percent, 3),
             "confidence": CONFIDENCE,
-            "clean": _cost_json(self.clean),
-            "with_records": _cost_json(self.with_records),
+            "launching_subtracted": not self.has_launching,
+            "clean": _cost_json(self.clean, self.clean_ns),
+            "with_records": _cost_json(self.with_records, self.with_records_ns),
         }
 
 
@@ -174,6 +190,9 @@ class _Finding:
 def judge(kernel: Kernel) -> Verdict:
     """Compare a kernel with records to itself without. A variant that ran in two processes has a verdict for each."""
     clean, with_records = kernel.clean, kernel.with_records
+    has_launching = not (clean.has_empty_times and with_records.has_empty_times)
+    if not has_launching:
+        clean, with_records = clean.without_launching(), with_records.without_launching()
     overhead = _overhead(clean, with_records)
     findings = [
         *_spills(clean, with_records),
@@ -185,7 +204,8 @@ def judge(kernel: Kernel) -> Verdict:
     # Those that weigh the same stay in order.
     findings.sort(key=lambda finding: -_WEIGHTS[finding.level])
     told = [finding for finding in findings if finding.level is not Level.TRUSTWORTHY] or findings
-    return Verdict(told[0].level, "; ".join(finding.text for finding in told), overhead, clean, with_records)
+    text = "; ".join(finding.text for finding in told)
+    return Verdict(told[0].level, text, overhead, clean, with_records, has_launching)
 
 
 def _overhead(clean: KernelResources, with_records: KernelResources) -> Overhead | None:
@@ -276,14 +296,15 @@ def _untold(overhead: Overhead, clean: KernelResources, with_records: KernelReso
 
 def _why_careful(overhead: Overhead) -> str:
     limit = f"the limit is {_TRUSTED_PERCENT:g} %"
+    # What the reader gets who adds up the figures beside it.
+    most = abs(round(overhead.percent, 1)) + float(rounded_error(overhead.error_percent))
     if not overhead.is_measurable:
-        most = max(abs(overhead.low_percent), abs(overhead.high_percent))
         return f"recording may cost up to {most:.1f} % ({overhead}), {limit}; run the kernel more often to know"
     if overhead.percent < 0:
         return f"{_effect(overhead)}: it changes how the kernel runs, or something else slowed the run without records"
     if overhead.low_percent > _TRUSTED_PERCENT:
         return f"{_effect(overhead)}; {limit}"
-    return f"{_effect(overhead)}; the interval reaches {overhead.high_percent:.1f} %, {limit}"
+    return f"{_effect(overhead)}; the interval reaches {most:.1f} %, {limit}"
 
 
 def _no_run_time(clean: KernelResources, with_records: KernelResources, not_replayed: str) -> _Finding:
@@ -309,7 +330,7 @@ def _registers(clean: KernelResources, with_records: KernelResources) -> str:
     return f"registers {clean.registers} → {with_records.registers}"
 
 
-def _cost_json(cost: KernelResources) -> dict[str, Any]:
+def _cost_json(cost: KernelResources, time_ns: float | None) -> dict[str, Any]:
     values = asdict(cost)
     times: Sequence[float] = values.pop("times_ns") or ()
     replayed: Sequence[float] = values.pop("replayed_ns") or ()
@@ -317,5 +338,5 @@ def _cost_json(cost: KernelResources) -> dict[str, Any]:
         **values,
         "launches_timed": len(usable_times(times)),
         "replays_timed": len(usable_times(replayed)),
-        "median_time_ns": median_time_ns(cost),
+        "median_time_ns": time_ns,
     }

@@ -57,7 +57,7 @@ def test_the_legend_has_the_shares_of_what_is_shown(show: Show, tmp_path: Path) 
     assert whole.endswith(" %")
     shown.page.get_by_label("Zoom in (w)").click()
     shown.page.get_by_label("Zoom in (w)").click()
-    expect(title).to_have_text("Scopes: share of the visible window, as recorded")
+    expect(title).to_have_text("Scopes: share of the visible window")
     assert loop.locator(".count").inner_text() != whole
     shown.press("0")
     expect(title).to_have_text("Scopes: share of the warps' time")

@@ -44,17 +44,20 @@ def test_the_recorded_captures_are_replayed_and_compared(replay: tuple[Path, End
     first, second, changed = ended.stdout.split("\n\n")
     assert first.startswith(
         "A: a matmul as it is, with num_stages=1\n"
-        "matmul_kernel #29   23.3 µs on the device, 25.3 µs by events without records   256 CTAs in "
+        "matmul_kernel #29   median 25.3 µs without records, 26.4 µs with, by events   256 CTAs in "
     )
     assert "\nLIMIT  shared memory and L1 (at least 75.7 % of peak, 79.6 % in loop[0])\n" in first
     assert "\nTRY    let Triton pipeline the loop: num_stages of 3 or more" in first
-    assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 6.9 %" in first
-    assert "\nmatmul_kernel #29   14.7 µs on the device, 17.2 µs by events without records   256 CTAs in " in second
+    assert "\nTRUST  careful: recording slows the kernel by 4.2 % ± 2.8; the interval reaches 7.0 %" in first
+    assert "\nmatmul_kernel #29   median 17.2 µs without records, 18.5 µs with, by events   256 CTAs in " in second
     assert "\nLIMIT  the tensor cores (at least 72.5 % of peak, 85.9 % in loop[0])" in second
-    assert "\nB is 31.3 % ± 3.4 faster; median run time 25.344 µs → 17.152 µs without records\n" in changed
+    assert (
+        "\nB is 1.48 × faster (time -32.3 % [-35.5, -29.0]); median run time 25.344 µs → 17.152 µs by events "
+        in changed
+    )
     # The loop has waits of the same name as one outside of it.
     assert (
-        "\n  loop[0]: 124.9 % of the change\n"
+        "\n  loop[0]: -9.06 µs a CTA\n"
         "    busiest unit: shared memory and L1, at least 79.6 % of its peak → tensor cores, 85.9 %\n"
         "    copied ahead: nothing → 131.1 kB per SM\n"
         "    recorded waits: 260 ns → 42 ns in an iteration\n"
@@ -170,4 +173,4 @@ def test_diff_shows_both_sources_with_what_changed_at_each_line(replayed: Comman
     page = replayed.read("diff.html")
     row = page[page.index('<td class="number">59</td>') :]
     assert "↑ load: now pipelined: issued on use → 2 iterations ahead</td></tr>" in row
-    assert '<pre class="code">code:\n  loop[0]: 124.9 % of the change\n' in page
+    assert '<pre class="code">code:\n  loop[0]: -9.06 µs a CTA\n' in page

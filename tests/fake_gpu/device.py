@@ -80,6 +80,10 @@ class FakeDevice:
     def hold(self, stream: int, for_ns: int) -> None:
         self.gpu.assert_outside_graph("holding a stream")
 
+    def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
+        self.gpu.assert_outside_graph("launching an empty kernel")
+        self.gpu.launch_empty(stream, threads, shared_bytes)
+
     def free_bytes(self) -> int:
         return self.gpu.free_bytes
 

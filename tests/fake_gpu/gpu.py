@@ -109,7 +109,8 @@ class FakeGpu:
     """One device. Streams run what they are given at once, unless they are held back.
 
     ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most,
-    ``free_bytes`` what the device says that it has left; every launch takes ``longer_ns`` longer than it would.
+    ``free_bytes`` what the device says that it has left; every launch takes ``longer_ns`` longer than it would, and an
+    empty kernel ``launching_ns``, which are in the time of any other as well. ``empty`` has the shapes of empty ones.
     ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
     ``profile_words`` makes what a launch writes to that: it takes the time when it began, and its host kernel's result.
     """
@@ -124,6 +125,8 @@ class FakeGpu:
         self.ran: list[Launch] = []
         self.freed_writes = 0
         self.longer_ns = 0
+        self.launching_ns = 0
+        self.empty: list[tuple[int, int]] = []
         self.now_ns = 1_000_000
         self.loaded: dict[int, LoadedKernel] = {}
         self._blocks: WeakValueDictionary[int, Block] = WeakValueDictionary()
@@ -209,6 +212,13 @@ class FakeGpu:
         else:
             self.enqueue(stream, lambda: self._run(launch))
 
+    def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
+        def run() -> None:
+            self.now_ns += self.launching_ns
+            self.empty.append((threads, shared_bytes))
+
+        self.enqueue(stream, run)
+
     def enqueue(self, stream: int, work: Callable[[], None]) -> None:
         with self.changed:
             self._queues[stream].append(work)
@@ -247,5 +257,5 @@ class FakeGpu:
             else:
                 words = self.profile_words(launch, begun_ns, gap_cycles)
                 block.bytes[: words.nbytes] = words.reshape(-1).view(np.uint8)
-        self.now_ns += launch.duration_ns + self.longer_ns
+        self.now_ns += launch.duration_ns + self.longer_ns + self.launching_ns
         self.ran.append(launch)

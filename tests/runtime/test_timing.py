@@ -15,6 +15,7 @@ from fake_runs import FakeRuns
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.runtime.launching import timing
 from kprof_inject.runtime.launching.autotuning import benchmarking
+from kprof_inject.runtime.launching.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -124,7 +125,7 @@ class _Kernel:
 
 
 def test_when_enough_is_timed_the_launcher_is_the_kernels_own_again() -> None:
-    kernel, timer = _Kernel(), timing.LaunchTimer(FakeDevice(FakeGpu()))
+    kernel, timer = _Kernel(), timing.LaunchTimer(FakeDevice(FakeGpu()), EmptyKernel(128, 0))
     own = kernel._run
     kernel._run = timing.TimingLauncher(kernel, timer)
     launches = 0
@@ -133,3 +134,24 @@ def test_when_enough_is_timed_the_launcher_is_the_kernels_own_again() -> None:
         launches += 1
     assert kernel.launched == [(1, 1, 1, 0, None, None, None, None, None, number) for number in range(launches)]
     assert len(timer.times_ns()) == 50
+
+
+def test_an_empty_kernel_of_its_shape_tells_what_launching_takes(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.gpu.launching_ns = 2_500
+        run.launch(*range(LAUNCHES))
+    (launch,) = read_capture(run.folder).launches
+    recorded, metadata = launch.kernel.with_records, launch.kernel.metadata
+    assert recorded.empty_launch_ns == pytest.approx(2_500)
+    assert {*run.gpu.empty} == {(metadata["num_warps"] * 32, metadata["shared"])}
+    assert 1 <= len(run.gpu.empty) <= SAMPLES
+    assert recorded.times_ns and recorded.without_launching().times_ns == pytest.approx(
+        [time_ns - 2_500 for time_ns in recorded.times_ns]
+    )
+
+
+def test_no_empty_kernel_runs_where_launches_are_not_timed(fake_runs: FakeRuns, event: Any) -> None:
+    with fake_runs.here() as run:
+        event(True).record()
+        run.launch(*range(LAUNCHES))
+    assert run.gpu.empty == []

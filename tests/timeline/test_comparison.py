@@ -96,6 +96,13 @@ def test_no_change_is_called_one_more_often_than_is_said(
     assert np.mean([change.direction != 0 for change in found]) <= MOST_ERRORS
 
 
+@pytest.mark.parametrize("launches", [6, 12, 27])
+def test_launches_that_resemble_their_neighbours_are_no_change(launches: int) -> None:
+    """Where nothing but they decides: processes hardly differ."""
+    found = changes(alike_to_neighbours, (launches, launches), between=1e-5, floor=1e-5)
+    assert np.mean([change.direction != 0 for change in found]) <= MOST_ERRORS
+
+
 @pytest.mark.parametrize("kind", [plain, skewed_and_heavy, alike_to_neighbours])
 def test_intervals_hold_a_true_change(kind: Callable[[Random, int], Times]) -> None:
     assert missed(changes(kind, (20, 30), shift=0.2), 0.2) <= MOST_ERRORS

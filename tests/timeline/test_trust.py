@@ -227,12 +227,15 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
         "text": "recording slows the kernel by 0.6 % ± 0.3; registers 128 → 136",
         "overhead_percent": 0.6,
         "confidence": 0.95,
+        "launching_subtracted": False,
         "clean": {
             "registers": 128,
             "spills": 0,
             "shared_bytes": 1024,
             "ctas_per_sm": 8,
             "not_timed": "",
+            "empty_launch_ns": None,
+            "empty_replay_ns": None,
             "launches_timed": 9,
             "replays_timed": 0,
             "median_time_ns": 10_000_000.0,
@@ -243,6 +246,8 @@ def test_the_json_form_has_the_figures(kernel: Kernel) -> None:
             "shared_bytes": 1024,
             "ctas_per_sm": 8,
             "not_timed": "",
+            "empty_launch_ns": None,
+            "empty_replay_ns": None,
             "launches_timed": 9,
             "replays_timed": 0,
             "median_time_ns": pytest.approx(10_060_000.0),
@@ -323,3 +328,41 @@ def test_why_a_kernel_was_not_launched_again_is_part_of_the_verdict(kernel: Kern
 @pytest.mark.parametrize(("launches", "us", "is_known"), [(50, 100, True), (50, 4, False), (4, 100, False)])
 def test_which_kernels_are_launched_again(launches: int, us: float, is_known: bool) -> None:
     assert is_comparable(np.asarray(scattered(1e3 * us, 0.01, launches))) == is_known
+
+
+def launched(kernel: Kernel, clean_empty_ns: float | None, with_records_empty_ns: float | None) -> Verdict:
+    """A kernel that takes 10 µs, and 11 with records. Launching takes 2 µs, and 3 with records."""
+    return verdict_on(
+        kernel,
+        {"times_ns": (12_000.0,) * 9, "empty_launch_ns": clean_empty_ns},
+        {"times_ns": (14_000.0,) * 9, "empty_launch_ns": with_records_empty_ns},
+    )
+
+
+def test_what_launching_takes_is_in_no_time_and_no_overhead(kernel: Kernel) -> None:
+    verdict = launched(kernel, 2_000.0, 3_000.0)
+    assert not verdict.has_launching
+    assert (verdict.clean_ns, verdict.with_records_ns) == pytest.approx((10_000, 11_000))
+    assert verdict.overhead is not None and verdict.overhead.percent == pytest.approx(10)
+
+
+@pytest.mark.parametrize("known", [(None, None), (2_000.0, None), (None, 3_000.0)])
+def test_unless_it_is_known_of_both_builds(kernel: Kernel, known: tuple[float | None, float | None]) -> None:
+    verdict = launched(kernel, *known)
+    assert verdict.has_launching
+    assert (verdict.clean_ns, verdict.with_records_ns) == pytest.approx((12_000, 14_000))
+
+
+def test_a_kernel_that_takes_no_longer_than_an_empty_one_has_no_overhead_to_tell(kernel: Kernel) -> None:
+    verdict = launched(kernel, 12_500.0, 14_500.0)
+    assert verdict.level is Level.CANNOT_TELL
+    assert "too short" in verdict.text
+
+
+def test_the_times_of_replays_are_those_of_their_overhead(kernel: Kernel) -> None:
+    """The median of the ratios is not the ratio of the medians."""
+    drawn = np.random.default_rng(3)
+    clean, with_records = 5_000 * drawn.lognormal(0, 0.1, (2, 20))
+    verdict = verdict_on(kernel, {"replayed_ns": (*clean,)}, {"replayed_ns": (*(1.1 * with_records),)})
+    assert verdict.overhead is not None and verdict.clean_ns == pytest.approx(np.median(clean))
+    assert verdict.with_records_ns == pytest.approx(verdict.clean_ns * (1 + verdict.overhead.percent / 100))

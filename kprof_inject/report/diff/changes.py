@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.report.diff.matching import NOWHERE, Match, ScopeIdentity
 from kprof_inject.report.diff.runs import LaunchFigures, ScopeFigures
-from kprof_inject.timeline.comparison import Change, change_between, noise_floor, rounded_error, timer_step_ns
+from kprof_inject.timeline.comparison import Change, change_between, noise_floor, timer_step_ns, typical
 
 _SAME_CLOCK = 0.01
 """Within it clocks are alike: each is fitted to a quarter of a per cent or so, and what times differ by then is within
@@ -100,12 +100,21 @@ def decisive(recorded: Judged, clean: Judged | None) -> Judged:
     return clean if clean is not None and clean.verdict is not ChangeVerdict.UNKNOWN else recorded
 
 
+UNKNOWN_INTERVAL = "[?]"
+
+
 def change_words(change: Change) -> str:
-    """With its interval, unless that says no more than that nothing is known."""
-    error = rounded_error(change.error_percent)
-    if change.direction == 0 and change.error_percent > _NO_BOUND_PERCENT:
-        error = f">{_NO_BOUND_PERCENT:g}"
-    return f"{round(change.percent, 1) + 0.0:+.1f} % ± {error}"
+    """Return a change with its interval, unless that says no more than that nothing is known: ``-32.3 % [-34.5,
+    -27.9]``. The ends are rounded outwards."""
+    low, high = _tenths(change.low_percent, math.floor), _tenths(change.high_percent, math.ceil)
+    is_known = change.direction or change.error_percent <= _NO_BOUND_PERCENT
+    interval = f"[{low:+.1f}, {high:+.1f}]" if is_known else UNKNOWN_INTERVAL
+    return f"{round(change.percent, 1) + 0.0:+.1f} % {interval}"
+
+
+def _tenths(percent: float, rounded: Callable[[float], int]) -> float:
+    # What is a tenth but for the last digits of a float stays one; -0.0 is no number to show.
+    return rounded(round(10 * percent, 6)) / 10 + 0.0
 
 
 def is_too_coarse(change: Change) -> bool:
@@ -132,7 +141,7 @@ _ScopeValue = Callable[[ScopeFigures], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """A figure of A and of B, the median of their launches; None where there is none."""
+    """A figure of A and of B, ``typical`` of their launches; None where there is none."""
 
     a: float | None
     b: float | None
@@ -185,11 +194,11 @@ class Sides:
         return self.both(_duration_cycles)
 
     def both(self, value: _Value) -> Both:
-        return Both(_median(self.a, value), _median(self.b, value))
+        return Both(_typical(self.a, value), _typical(self.b, value))
 
     def both_of(self, match: Match, value: _ScopeValue) -> Both:
         """Of the scopes of a match."""
-        return Both(_median(self.a, _in_scope(match.a, value)), _median(self.b, _in_scope(match.b, value)))
+        return Both(_typical(self.a, _in_scope(match.a, value)), _typical(self.b, _in_scope(match.b, value)))
 
     def ran(self, match: Match) -> tuple[bool, bool]:
         """Whether it ran in a launch of A, and of B."""
@@ -273,7 +282,7 @@ def _duration_cycles(launch: LaunchFigures) -> float | None:
 def _clock_hz(launches: _Launches) -> float | None:
     if any(launch.clock_hz is None for launch in launches):
         return None
-    return _median(launches, lambda launch: launch.clock_hz)
+    return _typical(launches, lambda launch: launch.clock_hz)
 
 
 def _any_ran(launches: _Launches, index: int) -> bool:
@@ -284,17 +293,17 @@ def _in_scope(index: int, value: _ScopeValue) -> _Value:
     return lambda launch: value(launch.scopes[index])
 
 
-def _median(launches: _Launches, value: _Value) -> float | None:
-    known = [found for found in map(value, launches) if found is not None]
-    return float(np.median(known)) if known else None
+def _typical(launches: _Launches, value: _Value) -> float | None:
+    known = [launch for launch in launches if value(launch) is not None]
+    return typical(_by_process(known, value))
 
 
-def _by_process(launches: _Launches, value: _Value) -> list[NDArray[np.float64]]:
+def _by_process(launches: Sequence[LaunchFigures], value: _Value) -> list[NDArray[np.float64]]:
     """The values of each process's launches in their order; one that is not known counts as none at all."""
     found: dict[Hashable, list[float]] = {}
     for launch in launches:
         found.setdefault(launch.process, []).append(value(launch) or 0.0)
-    return [np.array(values) for values in found.values()]
+    return [np.array(values, dtype=np.float64) for values in found.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +337,7 @@ def explanation(
 
     Scopes are timed with records: where the launch changed by as much with them as without, so far as can be told,
     their parts are those of its change with records."""
-    duration_ns, cta_ns = sides.duration_ns.a, _median(sides.a, lambda one: one.cta_ns)
+    duration_ns, cta_ns = sides.duration_ns.a, _typical(sides.a, lambda one: one.cta_ns)
     if not launch.changed or launch.change is None or not duration_ns or not cta_ns or not took_ns:
         return None
     grown = [_grown(sides, match) for match in matches]
@@ -355,17 +364,35 @@ def explained(
     known = [one for one in grown if one is not None]
     if not known or len(known) < len(grown):
         return None
-    at = {match.b: number for number, match in enumerate(matches)}
-    around = [at.get(_matched_around(match.b, b, at), NOWHERE) for match in matches]
-    own_ns = [one.ns for one in known]
-    for number, outer in enumerate(around):
-        if outer != NOWHERE:
-            own_ns[outer] -= known[number].ns
+    around, own_ns = _own([one.ns for one in known], matches, b)
     outermost = [one for one, outer in zip(known, around, strict=True) if outer == NOWHERE]
     percent = percent_per_ns * _foremost_ns(outermost, change.direction)
     # What the launch's interval holds may be all of its change.
     whole = percent if change.low_percent <= percent <= change.high_percent else change.percent
     return Explanation(percent, tuple(percent_per_ns * ns / whole for ns in own_ns))
+
+
+def own_cta_changes_ns(sides: Sides, matches: Sequence[Match], b: Sequence[ScopeIdentity]) -> tuple[float | None, ...]:
+    """Return by how much each match takes longer in a CTA of B than in one of A, by itself, without the matched scopes
+    in it. All are None if records are missing of any."""
+    cta_ns = [sides.both_of(match, lambda scope: scope.cta_ns) for match in matches]
+    grown_ns = [both.b - both.a for both in cta_ns if both.a is not None and both.b is not None]
+    if len(grown_ns) < len(matches) or any(sides.basis(match) is not TOTAL for match in matches):
+        return (None,) * len(matches)
+    return tuple(_own(grown_ns, matches, b)[1])
+
+
+def _own(
+    grown_ns: Sequence[float], matches: Sequence[Match], b: Sequence[ScopeIdentity]
+) -> tuple[list[int], list[float]]:
+    """Return the match around each, and what each grew by itself."""
+    at = {match.b: number for number, match in enumerate(matches)}
+    around = [at.get(_matched_around(match.b, b, at), NOWHERE) for match in matches]
+    own_ns = list(grown_ns)
+    for number, outer in enumerate(around):
+        if outer != NOWHERE:
+            own_ns[outer] -= grown_ns[number]
+    return around, own_ns
 
 
 def _grown(sides: Sides, match: Match) -> Grown | None:

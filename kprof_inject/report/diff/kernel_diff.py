@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError, printable
@@ -22,6 +21,7 @@ from kprof_inject.report.diff.changes import (
     clean_change,
     decisive,
     explanation,
+    own_cta_changes_ns,
 )
 from kprof_inject.report.diff.matching import (
     Match,
@@ -43,6 +43,7 @@ from kprof_inject.report.diff.runs import (
     runs_of,
 )
 from kprof_inject.timeline.choice import matches_scope
+from kprof_inject.timeline.comparison import typical
 from kprof_inject.timeline.timeline import Timeline
 
 
@@ -83,6 +84,8 @@ class ScopeChange:
     """None where there is nothing to compare: a mark, or a scope that ran on neither side."""
     explained: float | None
     """Its own part of the launch's change, None if that did not change or it cannot be told."""
+    own_cta_change_ns: float | None
+    """By how much it takes longer in a CTA, without the matched scopes in it; None if that cannot be told."""
     tags: tuple[TagChange, ...] = ()
     """Of tags that are in both, the values that they have in any launch."""
 
@@ -120,6 +123,19 @@ class KernelDiff:
     """All that are in both, chosen or not: what the launch's change comes of."""
     only_a: tuple[Unmatched, ...]
     only_b: tuple[Unmatched, ...]
+
+    @property
+    def cta_change_ns(self) -> float | None:
+        """The change of a warp's time in a CTA, without records; None for partitions, which run side by side."""
+        net_ns = self.sides.both(lambda launch: launch.net_cta_ns)
+        if net_ns.a is None or net_ns.b is None or any(scope.partition for scope in self.every_scope):
+            return None
+        return net_ns.b - net_ns.a
+
+    @property
+    def resolution_ns(self) -> Both:
+        """The durations of A and of B below which a duration is within what a record costs."""
+        return self.sides.both(lambda launch: launch.resolution_ns)
 
     @property
     def clocks(self) -> Clocks:
@@ -212,7 +228,7 @@ class MeasuredPair:
         same = any(np.array_equal(mine, theirs) for mine in clean_a for theirs in clean_b)
         comparable = clean_a and clean_b and not same
         clean = clean_change(clean_a, clean_b, recorded, sides.clocks, kernels) if comparable else None
-        clean_ns = Both(_median_ns(clean_a), _median_ns(clean_b))
+        clean_ns = Both(typical(clean_a), typical(clean_b))
         answer = decisive(recorded, clean)
         took_ns = (clean_ns if answer is clean else sides.duration_ns).a
         matches = self.matching.matches
@@ -242,16 +258,19 @@ class MeasuredPair:
     ) -> tuple[ScopeChange, ...]:
         matches = self.matching.matches
         parts: Sequence[float | None] = why.parts if why else [None] * len(matches)
+        own_ns = own_cta_changes_ns(sides, matches, self.identities_b)
         scopes = [
-            self._scope(sides, match, comparisons, part)
-            for match, part in zip(matches, parts, strict=True)
+            self._scope(sides, match, comparisons, part, cta_ns)
+            for match, part, cta_ns in zip(matches, parts, own_ns, strict=True)
             if match in wanted
         ]
         # Each partition's together, and else as they were.
         partitions = list(dict.fromkeys(scope.partition for scope in scopes))
         return tuple(sorted(scopes, key=lambda scope: partitions.index(scope.partition)))
 
-    def _scope(self, sides: Sides, match: Match, comparisons: int, explained: float | None) -> ScopeChange:
+    def _scope(
+        self, sides: Sides, match: Match, comparisons: int, explained: float | None, own_cta_change_ns: float | None
+    ) -> ScopeChange:
         mine, theirs = self.identities_a[match.a], self.identities_b[match.b]
         basis = sides.basis(match)
 
@@ -277,6 +296,7 @@ class MeasuredPair:
             share=both("share"),
             judged=self._judged_scope(sides, match, comparisons),
             explained=explained,
+            own_cta_change_ns=own_cta_change_ns,
             tags=tuple(_tags(sides, match)),
         )
 
@@ -313,10 +333,6 @@ def _is_one_of(globs: Sequence[str], *names: str) -> bool:
 def _figure(scope: ScopeFigures, name: str) -> float | None:
     value: float | None = getattr(scope, name)
     return value
-
-
-def _median_ns(samples: Sequence[NDArray[np.float64]]) -> float | None:
-    return float(np.median(np.concatenate(samples))) if samples else None
 
 
 def _depth(scopes: Sequence[ScopeIdentity], index: int) -> int:

@@ -153,13 +153,12 @@ def _section(kernel: KernelDiff, *, alone: bool) -> Iterator[str]:
     yield "".join(f"<th>{title}</th>" for title in SCOPE_TITLES)
     yield "</tr></thead><tbody>"
     for name, judged, figures in launches:
-        cells = ("", f"{short_time(figures.a)} → {short_time(figures.b)}", "", "", "")
-        yield _row(name, "", 0, judged, change_text(judged, figures), axis, cells, "launch")
+        spans = ("", f"{short_time(figures.a)} → {short_time(figures.b)}", "", "", "")
+        yield _row(name, "", 0, judged, change_text(judged, figures), axis, spans, "launch")
     for scope in kernel.scopes:
         change = change_text(scope.judged, scope.compared_ns)
-        yield _row(
-            scope.title, source_text(scope), scope.depth, scope.judged, change, axis, scope_cells(scope), "scope"
-        )
+        cells = scope_cells(scope, kernel.resolution_ns)
+        yield _row(scope.title, source_text(scope), scope.depth, scope.judged, change, axis, cells, "scope")
     yield "</tbody></table></div>"
     structure = structure_of(kernel)
     yield from _code(list(structure_lines(structure, kernel)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.mode import Mode
 from kprof_inject.capture.model import Kernel, Launch
+from kprof_inject.capture.resources import KernelResources
 from kprof_inject.report.kernel_names import CONFIG, distinct_names
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.clock import ClockSource
@@ -52,28 +53,45 @@ class KernelRuns:
         counts = [count for count in processes.values() if count is not None]
         return sum(counts) / len(counts) if counts else len(self.timelines)
 
-    def clean_times_ns(self) -> list[NDArray[np.float64]]:
+    def clean_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
         """The times without records, an array for each process that took some. Several captures may have been made with
         those of one."""
-        return self._samples(timeline.launch.kernel.clean.times_ns for timeline in self.timelines)
+        return self._samples(clean.times_ns for clean in self._clean(with_launching))
 
-    def replayed_times_ns(self) -> list[NDArray[np.float64]]:
+    def replayed_times_ns(self, *, with_launching: bool = True) -> list[NDArray[np.float64]]:
         """The same of the kernel launched again, once more for each process."""
-        return self._samples(timeline.launch.kernel.clean.replayed_ns for timeline in self.timelines)
+        return self._samples(clean.replayed_ns for clean in self._clean(with_launching))
+
+    @property
+    def has_empty_times(self) -> bool:
+        """True if what launching takes of these times was measured."""
+        return all(clean.has_empty_times for clean in self._clean(True))
+
+    def _clean(self, with_launching: bool) -> Iterator[KernelResources]:
+        for timeline in self.timelines:
+            clean = timeline.launch.kernel.clean
+            yield clean if with_launching else clean.without_launching()
 
     def _samples(self, times_ns: Iterable[tuple[float, ...] | None]) -> list[NDArray[np.float64]]:
         samples = [usable_times(times) for times in dict.fromkeys(times or () for times in times_ns)]
         return [sample for sample in samples if sample.size]
 
 
+def has_launching(a: KernelRuns, b: KernelRuns) -> bool:
+    """Return whether ``comparable_clean_times_ns`` hold what launching takes."""
+    return not (a.has_empty_times and b.has_empty_times)
+
+
 def comparable_clean_times_ns(
     a: KernelRuns, b: KernelRuns
 ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
     """The times without records of both sides, taken alike: of the program's own launches, or of replays where these
-    are too few on a side."""
-    own, replayed = (a.clean_times_ns(), b.clean_times_ns()), (a.replayed_times_ns(), b.replayed_times_ns())
+    are too few on a side. What launching takes is subtracted where it is known of both."""
+    with_launching = has_launching(a, b)
+    own = a.clean_times_ns(with_launching=with_launching), b.clean_times_ns(with_launching=with_launching)
+    replayed = tuple(side.replayed_times_ns(with_launching=with_launching) for side in (a, b))
     too_few = any(sum(map(len, side)) < MIN_LAUNCHES for side in own)
-    return replayed if too_few and all(replayed) else own
+    return (replayed[0], replayed[1]) if too_few and all(replayed) else own
 
 
 def runs_of(timelines: Iterable[Timeline], renamed: Mapping[str, str]) -> list[KernelRuns]:
@@ -206,6 +224,8 @@ class ScopeFigures:
     """Those of a CTA in which it ran."""
     whole: bool
     """No record of it can be missing."""
+    cta_ns: float | None = None
+    """What a warp in which it ran spends in it, in a CTA, on average."""
     tags: tuple[TagStatistics, ...] = ()
 
     def median_ns(self, tag: str, value: int) -> float | None:
@@ -231,10 +251,14 @@ class LaunchFigures:
     ctas: int
     cta_ns: int
     """What its CTAs took, all together, without the copying of their records."""
+    net_cta_ns: float
+    """What a recorded warp of a CTA took on average, without what records cost."""
     waves: Waves | None
     idle: IdleSms | None
     records_missing: int
     record_cost_known: bool
+    resolution_ns: float
+    """Durations below it are within what a record costs; 0 if that is unknown."""
     scopes: tuple[ScopeFigures, ...]
 
 
@@ -255,11 +279,12 @@ def comparable_figures(
 
 def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
     timeline = whole if choice == EVERYTHING else whole.chosen(choice)
-    launch, clock = timeline.launch, timeline.clock
+    launch, clock, cost = timeline.launch, timeline.clock, timeline.launch.kernel.record_cost
     missing = timeline.records_lost + timeline.records_damaged
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     ctas_ns: NDArray[np.int64] = timeline.ctas["pre_final_ns"] - timeline.ctas["init_ns"]
-    waves = waves_of(timeline)
+    waves, ran = waves_of(timeline), scope_statistics(timeline)
+    net_ns = timeline.warp_time_ns - sum(statistics.subtracted_ns for statistics in ran)
     return LaunchFigures(
         process=(launch.kernel.folder, launch.device),
         first=launch.index == 0,
@@ -269,20 +294,20 @@ def _figures_of(whole: Timeline, choice: Choice) -> LaunchFigures:
         timer_step_ns=clock.timer_step_ns,
         ctas=len(timeline.ctas),
         cta_ns=int(np.maximum(ctas_ns, 0).sum()),
+        net_cta_ns=net_ns / max(len(timeline.ctas) * len(timeline.warps), 1),
         waves=waves,
         idle=idle_of(timeline, waves),
         records_missing=missing,
-        record_cost_known=launch.kernel.record_cost is not None,
+        record_cost_known=cost is not None,
+        resolution_ns=cost.resolution_ns(clock.clock_hz) if cost else 0.0,
         scopes=tuple(
-            _scope(statistics, tags, whole=not missing and not alone and not timeline.ctas_damaged)
-            for statistics, tags, alone in zip(
-                scope_statistics(timeline), tag_statistics(timeline), without_partner, strict=True
-            )
+            _scope(statistics, tags, len(timeline.ctas), whole=not missing and not alone and not timeline.ctas_damaged)
+            for statistics, tags, alone in zip(ran, tag_statistics(timeline), without_partner, strict=True)
         ),
     )
 
 
-def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], *, whole: bool) -> ScopeFigures:
+def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], ctas: int, *, whole: bool) -> ScopeFigures:
     return ScopeFigures(
         count=statistics.count,
         total_ns=statistics.total_ns,
@@ -293,5 +318,6 @@ def _scope(statistics: ScopeStatistics, tags: tuple[TagStatistics, ...], *, whol
         share=statistics.share,
         warps=tuple(statistics.warps.ids.tolist()),
         whole=whole,
+        cta_ns=(statistics.total_ns or 0) / max(ctas * len(statistics.warps.ids), 1),
         tags=tags,
     )

@@ -42,6 +42,11 @@ class ChangedPart:
     explained: float | None
     loops: tuple[LoopFigures, LoopFigures] | None = None
 
+    @property
+    def cta_change_ns(self) -> float | None:
+        """The change of its scopes' time in a CTA; None if the launch did not change or it is unknown."""
+        return None if self.explained is None else _sum([scope.own_cta_change_ns for scope in self.scopes])
+
 
 @dataclass(frozen=True, slots=True)
 class Structure:

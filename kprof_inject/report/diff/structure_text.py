@@ -8,7 +8,7 @@ from typing import Any
 from kprof_inject.analysis.loop_figures import LoopFigures
 from kprof_inject.analysis.structure.changes import Change
 from kprof_inject.capture.source_text import without_folders
-from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, size_text
+from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, signed_time, size_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff
 from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Structure
 
@@ -30,9 +30,19 @@ def structure_lines(structure: Structure | None, diff: KernelDiff) -> Iterator[s
             yield from (f"    {line}" for line in _of_loops(*part.loops))
         for text, places in _together(part.changes).items():
             yield f"    {text}{_at(places)}"
-    if structure.unexplained is not None and structure.only_part != WHOLE:
-        where = "in what recording adds or hides" if structure.only_part else "elsewhere, or in what recording adds"
-        yield f"  {where}: {percent(structure.unexplained)} of the change"
+    elsewhere_ns = elsewhere_cta_ns(structure, diff)
+    if elsewhere_ns is not None and diff.cta_change_ns is not None:
+        yield f"  elsewhere: {signed_time(elsewhere_ns)}; net: {signed_time(diff.cta_change_ns)} a CTA"
+
+
+def elsewhere_cta_ns(structure: Structure, diff: KernelDiff) -> float | None:
+    """Return by how much a CTA takes longer outside of the parts; None if that is not known."""
+    net_ns = diff.cta_change_ns
+    parts_ns = [part.cta_change_ns for part in structure.parts if part.scopes]
+    known_ns = [part_ns for part_ns in parts_ns if part_ns is not None]
+    if net_ns is None or not known_ns or len(known_ns) < len(parts_ns):
+        return None
+    return net_ns - sum(known_ns)
 
 
 def _of_loops(a: LoopFigures, b: LoopFigures) -> Iterator[str]:
@@ -85,7 +95,7 @@ def _weighed(part: ChangedPart, structure: Structure, has_changed: bool) -> str:
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
-    explained = [] if part.explained is None else [f"{percent(part.explained)} of the change"]
+    explained = [] if part.cta_change_ns is None else [f"{signed_time(part.cta_change_ns)} a CTA"]
     is_all = has_changed and part.name == structure.only_part
     if is_all and part.name == WHOLE:
         explained = ["all of the change, as the code is the same"]
@@ -128,13 +138,15 @@ def change_json(change: Change) -> dict[str, Any]:
     }
 
 
-def structure_json(structure: Structure | None) -> dict[str, Any] | None:
+def structure_json(structure: Structure | None, diff: KernelDiff) -> dict[str, Any] | None:
     """As JSON values; None if there is none."""
     if structure is None:
         return None
     return {
         "parts": list(map(_part_json, structure.parts)),
         "unexplained": structure.unexplained,
+        "elsewhere_cta_ns": elsewhere_cta_ns(structure, diff),
+        "net_cta_ns": diff.cta_change_ns,
         "everywhere": list(map(change_json, structure.everywhere)),
         "differing_lines": structure.differing_lines,
         "only_part": structure.only_part,
@@ -145,6 +157,7 @@ def _part_json(part: ChangedPart) -> dict[str, Any]:
     return {
         "part": part.name,
         "explained": part.explained,
+        "cta_change_ns": part.cta_change_ns,
         "loops": part.loops and {"a": part.loops[0].to_json(), "b": part.loops[1].to_json()},
         "changes": list(map(change_json, part.changes)),
     }

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import printable
-from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time
+from kprof_inject.quantities import before_and_after, counted, listed, percent, resolved_time, short_time
 from kprof_inject.report.diff.changes import MEAN, ONE_SIDED, Both, ChangeVerdict
 from kprof_inject.report.diff.kernel_diff import CaptureDiff, KernelDiff, ScopeChange
 from kprof_inject.report.diff.matching import Unmatched
-from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text
+from kprof_inject.report.diff.runs import KernelRuns, distinct_runs, grid_text, has_launching
 from kprof_inject.report.diff.source_columns import part_lines, parts_json, source_parts
 from kprof_inject.report.diff.structure import structure_of
 from kprof_inject.report.diff.structure_text import structure_json, structure_lines
@@ -24,7 +24,6 @@ from kprof_inject.report.diff.wording import (
     clean_times,
     first_sentence,
     kernel_sentence,
-    launch_change_text,
     launch_counts,
     more_launches,
     spans,
@@ -59,7 +58,7 @@ def _settings(diff: KernelDiff) -> Iterator[str]:
 def _launches(diff: KernelDiff) -> Iterator[str]:
     if diff.clean is not None:
         yield (
-            f"without records: {clean_times(diff)}, {launch_change_text(diff.clean, diff.clean_ns)}, "
+            f"without records: {clean_times(diff)}, {change_text(diff.clean, diff.clean_ns)}, "
             f"of {launch_counts(*diff.clean_launches)}: "
             f"{diff.clean.verdict.value}"
         )
@@ -71,7 +70,7 @@ def _launches(diff: KernelDiff) -> Iterator[str]:
     launches = launch_counts(len(diff.sides.a), len(diff.sides.b))
     first = f"; left out the first of each process, {diff.left_out} in all" if diff.left_out else ""
     yield (
-        f"with records: {spans(diff)}, {launch_change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
+        f"with records: {spans(diff)}, {change_text(diff.recorded, diff.duration_ns)}, of {launches}{first}: "
         f"{diff.recorded.verdict.value}"
     )
     verdicts = {judged.verdict for judged in (diff.clean, diff.recorded) if judged is not None}
@@ -128,7 +127,7 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
     if compared and all(judged.change is None for judged in compared):
         yield f"scopes: {_why_no_scope(diff)}"
     elif compared:
-        yield f"±: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
+        yield f"[ ]: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
     for scope in diff.scopes:
         if scope.note:
             yield printable(f"{scope.name}: {scope.note}")
@@ -253,15 +252,21 @@ def title_of(kernel: KernelDiff) -> str:
     return f"{b.kernel.name}, A → B: grid {grid}, {launch_counts(len(a.timelines), len(b.timelines))}"
 
 
-def scope_cells(scope: ScopeChange) -> list[str]:
+def scope_cells(scope: ScopeChange, resolution_ns: Both) -> list[str]:
     """What stands in a scope's row behind its verdict and its change."""
     if scope.kind == ScopeKind.INSTANT:
         return [_of_both(scope.count, "{:.0f}".format), *["-"] * 4]
     return [
         _of_both(scope.count, "{:.0f}".format),
-        *(_of_both(figure, short_time) for figure in (scope.total_ns, scope.mean_ns, scope.p50_ns)),
+        _of_both(scope.total_ns, short_time),
+        *(_resolved(figure, resolution_ns) for figure in (scope.mean_ns, scope.p50_ns)),
         _of_both(scope.share, percent),
     ]
+
+
+def _resolved(figures: Both, resolution_ns: Both) -> str:
+    pairs = ((figures.a, resolution_ns.a), (figures.b, resolution_ns.b))
+    return before_and_after(*(resolved_time(ns, least_ns or 0.0) for ns, least_ns in pairs))
 
 
 SCOPE_TITLES = ("count", "total", "mean", "p50", "share")
@@ -284,7 +289,7 @@ def _layouts(kernel: KernelDiff) -> list[list[Column]]:
 def _columns(kernel: KernelDiff) -> list[Column]:
     scopes = kernel.scopes
     verdicts = [scope.judged.verdict if scope.judged else None for scope in scopes]
-    figures = [scope_cells(scope) for scope in scopes]
+    figures = [scope_cells(scope, kernel.resolution_ns) for scope in scopes]
     return [
         Column("scope", ["  " * scope.depth + scope.title for scope in scopes], name=True),
         Column("source", [source_text(scope) for scope in scopes], name=True),
@@ -323,7 +328,12 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "verdict": diff.launch.verdict.value,
         "differences": {one.what: [one.a, one.b] for one in diff.differences},
         "clock_hz": [diff.clocks.a_hz, diff.clocks.b_hz],
-        "without_records": diff.clean and {**diff.clean.to_json(), "median_ns": asdict(diff.clean_ns)},
+        "without_records": diff.clean
+        and {
+            **diff.clean.to_json(),
+            "median_ns": asdict(diff.clean_ns),
+            "launching_subtracted": not has_launching(diff.a, diff.b),
+        },
         "with_records": {
             **diff.recorded.to_json(),
             "median_ns": asdict(diff.duration_ns),
@@ -334,7 +344,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         "scopes": [_scope(scope) for scope in diff.scopes],
         "only_a": [_unmatched(one) for one in diff.only_a],
         "only_b": [_unmatched(one) for one in diff.only_b],
-        "structure": structure_json(structure),
+        "structure": structure_json(structure, diff),
         "source": parts_json(source_parts(diff, structure)),
         "notes": list(kernel_notes(diff)),
     }

@@ -18,7 +18,7 @@ from kprof_inject.report.limit_notes import LEAST_ROOF
 from kprof_inject.report.slope_words import MEANING
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline
-from kprof_inject.timeline.trust import median_time_ns
+from kprof_inject.timeline.trust import judge
 
 _CLOCK_SOURCES = {
     ClockSource.FITTED: "fitted to the timer",
@@ -45,14 +45,16 @@ def facts(timeline: Timeline, summary: LaunchSummary) -> list[dict[str, Any]]:
 
 def build_rows(kernel: Kernel) -> list[list[str]]:
     """What the kernel takes: label, by itself, with records; "-" where that is unknown."""
-    return [
+    verdict = judge(kernel)
+    times = ["run time (median)", time_text(verdict.clean_ns), time_text(verdict.with_records_ns)]
+    builds = [
         [label, *(shown(kernel, cost) or "-" for cost in (kernel.clean, kernel.with_records))]
         for label, shown in _BUILD.items()
     ]
+    return [times, *builds]
 
 
 _BUILD: dict[str, Callable[[Kernel, KernelResources], str]] = {
-    "run time (median)": lambda _, cost: time_text(median_time_ns(cost)),
     "registers per thread": lambda _, cost: _number(cost.registers),
     "spills": lambda _, cost: _number(cost.spills),
     "shared memory": lambda _, cost: "" if cost.shared_bytes is None else f"{_thousands(cost.shared_bytes)} bytes",

@@ -237,7 +237,7 @@ class ScopePictures:
     """Each scope by itself: how its durations are spread, where it ran, and how iterations go."""
 
     def __init__(self, summary: LaunchSummary) -> None:
-        self._scopes = summary.scopes
+        self._scopes, self._resolution_ns = summary.scopes, summary.resolution_ns
         self._histograms, self._bands = Histograms(summary.scopes), IterationBands(summary.scopes)
 
     def seeing(self, blocks: Iterable[NDArray[np.void]]) -> Iterator[NDArray[np.void]]:
@@ -258,7 +258,7 @@ class ScopePictures:
         """One object for each scope of the table, in its order. To be called once, after all blocks."""
         return [
             {
-                **_facts(scope),
+                **_facts(scope, self._resolution_ns),
                 "histogram": self._histograms.of(index),
                 "iterations": self._bands.of(index),
                 "warps": _means(scope.warps),
@@ -269,13 +269,14 @@ class ScopePictures:
         ]
 
 
-def _facts(scope: ScopeSummary) -> dict[str, Any]:
+def _facts(scope: ScopeSummary, resolution_ns: float) -> dict[str, Any]:
     return {
         "name": printable(scope.scope),
         "kind": scope.kind,
         "depth": scope.depth,
         "source": printable(scope.source),
         **{name: getattr(scope, name) for name in _FIGURES},
+        "resolution_ns": resolution_ns,
     }
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rich.console import Console
 
 _WIDTH, _NARROW_WIDTH = 16, 8
+# Of a share that is computed from another by a ratio of 1.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,13 @@ class Bars:
         return Bars(self.inner, self.outer, _NARROW_WIDTH)
 
     def drawn(self, share: float, self_share: float) -> str:
-        """Of a whole from 0 to 1. What is not nothing has a cell."""
+        """Draw shares of a whole, from 0 to 1. A share above 0 has a cell; only a scope with others in it has an outer
+        one."""
         whole = min(round(share * self.width), self.width)
         if share > 0:
             whole = max(whole, 1)
-        own = min(round(self_share * self.width), whole)
+        has_others = share - self_share > _ROUNDING
+        own = min(round(self_share * self.width), whole) if has_others else whole
         return self.inner * own + self.outer * (whole - own)
 
 

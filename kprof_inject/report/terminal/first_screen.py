@@ -14,7 +14,7 @@ from rich.text import Text
 from kprof_inject.analysis.answer import Advice, advice_on, trust_in
 from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
-from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.room import Room
 from kprof_inject.report.terminal.tables import (
@@ -28,7 +28,7 @@ from kprof_inject.report.terminal.tables import (
 )
 from kprof_inject.report.terminal.tag_tables import least_tag_lines, print_tags
 from kprof_inject.timeline.clock import ClockSource
-from kprof_inject.timeline.trust import median_time_ns
+from kprof_inject.timeline.phases import Phases
 
 _LABEL_WIDTH = 6
 _GAP = "   "
@@ -36,6 +36,8 @@ _MOST_ADVICE = 2
 _MOST_ROWS, _LEAST_ROWS = 20, 4
 # Wider, a bar says no more.
 _WIDEST_BAR = 100
+# Of the CTA's bar; a smaller part would take more room than it is worth.
+_LEAST_SEGMENT = 0.005
 
 
 def print_first_screen(
@@ -121,12 +123,20 @@ def _title(report: LaunchReport, kernel_name: str, place_name: str) -> Iterator[
     place = f"{place_name}: " if place_name else ""
     yield f"{place}{kernel_name} #{summary.launch}{' (last replay of a CUDA graph)' if summary.graph else ''}"
     if summary.ctas:
-        clean_ns = median_time_ns(report.verdict.clean)
-        by_events = "" if clean_ns is None else f", {short_time(clean_ns)} by events without records"
-        yield f"{short_time(summary.duration_ns)} on the device{by_events}"
+        yield _times(report)
     slots = f" in {counted(summary.waves.slots_per_sm * summary.waves.sms, 'slot')}" if summary.waves else ""
     yield f"{counted(summary.ctas, summary.cta_name)}{slots}, {counted(summary.warps, summary.warp_name)}"
     yield _device(report)
+
+
+def _times(report: LaunchReport) -> str:
+    """One time without records and one with: of the launches that were timed, or of this launch alone by its CTAs."""
+    verdict, duration = report.verdict, short_time(report.summary.duration_ns)
+    if verdict.clean_ns is None or verdict.with_records_ns is None:
+        return duration if report.summary.is_foreign else f"{duration} with records"
+    by_events = ", by events" if verdict.has_launching else ""
+    clean, with_records = short_time(verdict.clean_ns), short_time(verdict.with_records_ns)
+    return f"median {clean} without records, {with_records} with{by_events}"
 
 
 def _device(report: LaunchReport) -> str:
@@ -153,28 +163,44 @@ def _joined(parts: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _cta_bar(summary: LaunchSummary, console: Console) -> str:
-    """How a CTA's time is split by its loops, as recorded: the table's durations are without what records cost. Empty
-    if that is not known."""
+    """Return how a CTA's time is split by its loops and by what records take: shares are of the same time as the
+    table's. Empty if that is not known."""
     phases = summary.phases
     if phases is None:
         return ""
-    loop = summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
-    before, after = round(100 * phases.before_share), round(100 * phases.after_share)
-    # The loops' part is what the others leave, so that all add up to 100.
-    percents = {"before": before, loop: 100 - before - after, "after": after}
-    texts = {name: f" {name} {part} % " for name, part in percents.items() if part}
-    basis = ", as recorded" if summary.subtracted_ns else ""
-    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median{basis}" if summary.ending else ""
+    shares = _phase_shares(summary, phases)
+    texts = {name: f" {name} {percent(share)} " for name, share in shares.items() if share >= _LEAST_SEGMENT}
+    median = f"{_GAP}{short_time(summary.ending.cta_ns)} median" if summary.ending else ""
+    # The table's shares are of all warps, or of a partition's.
+    part = phases.whole_ns / max(summary.warp_time_ns, 1)
+    basis = "" if part == 1 else f"{_GAP}in {percent(part)} of the warps"
     width = min(console.width, _WIDEST_BAR) - _LABEL_WIDTH - len("  ") - len(texts)
-    if sum(map(len, texts.values())) + len(median) > width:
-        median = ""
-    room = width - len(median)
-    widths = {name: max(round(room * percents[name] / 100), len(text)) for name, text in texts.items()}
-    if loop in widths:
-        widths[loop] += room - sum(widths.values())
-    fills = {loop: bars_for(console).inner}
+    least = sum(map(len, texts.values()))
+    suffix = next((one for one in (basis + median, basis) if least + len(one) <= width), "")
+    room = width - len(suffix)
+    widths = {name: max(round(room * shares[name]), len(text)) for name, text in texts.items()}
+    widest = max(widths, key=lambda name: widths[name])
+    widths[widest] += room - sum(widths.values())
+    fills = {_loops_name(summary, phases): bars_for(console).inner}
     segments = [text.center(widths[name], fills.get(name, " ")) for name, text in texts.items()]
-    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{median}"
+    return f"{'CTA':{_LABEL_WIDTH}} |{'|'.join(segments)}|{suffix}"
+
+
+def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
+    return summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
+
+
+def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:
+    """In the order of the strip. What is left passed between several loops, or in the wait of a warp that left the only
+    one for the others."""
+    times_ns = {
+        "before": phases.before_ns,
+        _loops_name(summary, phases): phases.loops_ns,
+        "between" if phases.first_loop != phases.last_loop else "wait": phases.rest_ns,
+        "after": phases.after_ns,
+        "records": phases.records_ns,
+    }
+    return {name: time_ns / phases.whole_ns for name, time_ns in times_ns.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +235,12 @@ def _of_scope(scope: ScopeSummary, summary: LaunchSummary, indent: str) -> Itera
         return
     indent += "  " * scope.depth
     runs = _warps_in_ctas(scope, summary)
-    times = ("", "") if scope.p50_ns is None else (short_time(scope.p50_ns), short_time(scope.p99_ns))
+    resolution_ns = summary.resolution_ns
+    times = (
+        [""] * 2 if scope.p50_ns is None else [resolved_time(ns, resolution_ns) for ns in (scope.p50_ns, scope.p99_ns)]
+    )
     source = PurePath(scope.source).name if scope.source else ""
-    per_cta = _per_cta(scope, scope.count / runs)
+    per_cta = _per_cta(scope, scope.count / runs, resolution_ns)
     yield _Row(indent + scope.title, source, per_cta, scope.share, scope.self_share, *times)
     if scope.between_iterations_ns is not None and scope.share is not None and scope.total_ns:
         per_cta = short_time(scope.between_iterations_ns / runs)
@@ -224,12 +253,13 @@ def _warps_in_ctas(scope: ScopeSummary, summary: LaunchSummary) -> int:
     return max(ctas * len(scope.warps.ids), 1)
 
 
-def _per_cta(scope: ScopeSummary, executions: float) -> str:
+def _per_cta(scope: ScopeSummary, executions: float, resolution_ns: float) -> str:
     """What one of a CTA's warps spends in it: ``16 x 591 ns``."""
     often = f"{executions:.0f}" if round(executions, 1).is_integer() else f"{executions:.1f}"
     if scope.mean_ns is None:
         return f"{often} x"
-    return short_time(scope.mean_ns) if often == "1" else f"{often} x {short_time(scope.mean_ns)}"
+    mean = resolved_time(scope.mean_ns, resolution_ns)
+    return mean if often == "1" else f"{often} x {mean}"
 
 
 _Layouts = Callable[[Sequence[_Row]], list[list[Column]]]

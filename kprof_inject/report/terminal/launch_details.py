@@ -14,7 +14,7 @@ from kprof_inject.analysis.launch_report import LaunchReport
 from kprof_inject.analysis.summary import LaunchSummary, PartitionSummary, ScopeSummary
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.resources import KernelResources, limited_by
-from kprof_inject.quantities import counted, percent, short_time
+from kprof_inject.quantities import counted, percent, resolved_time, short_time
 from kprof_inject.report.launch_notes import all_notes
 from kprof_inject.report.terminal.bars import Bars, bars_for
 from kprof_inject.report.terminal.tables import Column, print_fitted, say, shown
@@ -69,13 +69,13 @@ def _facts(kernel: Kernel, cost: KernelResources) -> Iterator[str]:
 
 
 _SCOPE = "scope"
-_FIGURES: dict[str, Callable[[ScopeSummary], str]] = {
-    "total": lambda scope: short_time(scope.total_ns),
-    "self": lambda scope: short_time(scope.self_ns),
-    "mean": lambda scope: short_time(scope.mean_ns),
-    "p50": lambda scope: short_time(scope.p50_ns),
-    "p99": lambda scope: short_time(scope.p99_ns),
-    "share": lambda scope: "-" if scope.share is None else percent(scope.share),
+_FIGURES: dict[str, Callable[[ScopeSummary, float], str]] = {
+    "total": lambda scope, _: short_time(scope.total_ns),
+    "self": lambda scope, _: short_time(scope.self_ns),
+    "mean": lambda scope, resolution_ns: resolved_time(scope.mean_ns, resolution_ns),
+    "p50": lambda scope, resolution_ns: resolved_time(scope.p50_ns, resolution_ns),
+    "p99": lambda scope, resolution_ns: resolved_time(scope.p99_ns, resolution_ns),
+    "share": lambda scope, _: "-" if scope.share is None else percent(scope.share),
 }
 
 
@@ -93,7 +93,7 @@ def print_details(report: LaunchReport, console: Console) -> None:
 def _layouts(summary: LaunchSummary, console: Console) -> list[list[Column]]:
     """With narrower bars where there is less room, and in the end with none: the shares stand beside them."""
     scopes = [summary.scopes[index] for _, indices in summary.trees() for index in indices]
-    figures = _columns(scopes)
+    figures = _columns(scopes, summary.resolution_ns)
     bars = bars_for(console)
     layouts = [[*figures, _drawn(bars, scopes)], [*figures, _drawn(bars.narrow(), scopes)], figures]
     return [[_with_partitions(column, summary.partitions) for column in layout] for layout in layouts]
@@ -127,12 +127,12 @@ def _of_partition(title: str, partition: PartitionSummary) -> str:
     return figures.get(title, "")
 
 
-def _columns(scopes: Sequence[ScopeSummary]) -> list[Column]:
+def _columns(scopes: Sequence[ScopeSummary], resolution_ns: float) -> list[Column]:
     return [
         Column(_SCOPE, ["  " * scope.depth + scope.title for scope in scopes], name=True),
         Column("source", [PurePath(scope.source).name if scope.source else "-" for scope in scopes], name=True),
         Column("count", [f"{scope.count}" for scope in scopes]),
-        *(Column(title, [figure(scope) for scope in scopes]) for title, figure in _FIGURES.items()),
+        *(Column(title, [figure(scope, resolution_ns) for scope in scopes]) for title, figure in _FIGURES.items()),
     ]
 
 

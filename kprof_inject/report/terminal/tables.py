@@ -24,7 +24,7 @@ from kprof_inject.errors import printable
 from kprof_inject.quantities import before_and_after, time_text
 from kprof_inject.report.kernel_names import kernel_names
 from kprof_inject.timeline.comparison import CONFIDENCE
-from kprof_inject.timeline.trust import Level, Verdict, median_time_ns
+from kprof_inject.timeline.trust import Level, Verdict
 
 _LEAST_NAME = 8
 _READABLE_NAME = 24
@@ -196,7 +196,9 @@ def _layouts(verdicts: Sequence[tuple[str, Verdict]]) -> list[list[Column]]:
             [LEVEL_COLOURS.get(one.level, "") for one in judged],
             left=True,
         ),
-        Column("run time", [before_and_after(*map(time_text, map(median_time_ns, _costs(one)))) for one in judged]),
+        Column(
+            "run time", [before_and_after(time_text(one.clean_ns), time_text(one.with_records_ns)) for one in judged]
+        ),
         Column("overhead", [one.figure or "-" for one in judged]),
     ]
     builds = [

@@ -28,6 +28,10 @@ _PTX = b"""
     st.global.u64 [%rd1], %rd2;
     ret;
 }
+.visible .entry empty()
+{
+    ret;
+}
 .visible .entry hold(.param .u64 for_ns)
 {
     .reg .b64 %rd<5>;
@@ -106,6 +110,9 @@ DONE:
 }
 """
 _WARP_THREADS = 32
+_ANY_MAY_TAKE_BYTES = 48 << 10  # CUDA C++ Programming Guide, "Dynamic shared memory": more needs the attribute
+_MOST_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PREFER_SHARED = 1  # CU_FUNC_CACHE_PREFER_SHARED
 _ENTRY = re.compile(r"\.visible \.entry (\w+)\(")
 _DIGEST_CTAS, _DIGEST_THREADS = 1024, 256
 _TRIES = 50
@@ -124,11 +131,22 @@ class CudaKernels:
         self._memory = memory
         self._words: dict[int, CudaBuffer] = {}
         self._counts: dict[int, CudaBuffer] = {}
+        self._empty_shared_bytes: dict[int, int] = {}
         self._functions: dict[tuple[int, bytes], ctypes.c_void_p] = {}
 
     def hold(self, device: int, stream: int, for_ns: int) -> None:
         """Keep ``stream`` busy for so long."""
         self._launch(self._function(device, b"hold"), ctypes.c_void_p(stream), ctypes.c_uint64(for_ns))
+
+    def launch_empty(self, device: int, stream: int, threads: int, shared_bytes: int) -> None:
+        """Launch a CTA of a kernel that does nothing. As Triton does it, SMs are set up for more shared memory where a
+        kernel takes more than any may."""
+        function = self._function(device, b"empty")
+        if shared_bytes > self._empty_shared_bytes.get(device, _ANY_MAY_TAKE_BYTES):
+            self._driver.call("cuFuncSetCacheConfig", function, _PREFER_SHARED)
+            self._driver.call("cuFuncSetAttribute", function, _MOST_DYNAMIC_SHARED, shared_bytes)
+            self._empty_shared_bytes[device] = shared_bytes
+        self._launch(function, ctypes.c_void_p(stream), threads=threads, shared_bytes=shared_bytes)
 
     def digest(self, device: int, address: int, size_bytes: int, stream: int) -> int:
         """The sum over all bytes of what each gives with its place, mixed as splitmix64 mixes (Steele, Lea, Flood:
@@ -200,10 +218,16 @@ class CudaKernels:
         return self._functions[device, name]
 
     def _launch(
-        self, function: ctypes.c_void_p, stream: ctypes.c_void_p, *arguments: Any, ctas: int = 1, threads: int = 1
+        self,
+        function: ctypes.c_void_p,
+        stream: ctypes.c_void_p,
+        *arguments: Any,
+        ctas: int = 1,
+        threads: int = 1,
+        shared_bytes: int = 0,
     ) -> None:
         pointers = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(argument) for argument in arguments))
-        self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+        self._driver.call("cuLaunchKernel", function, ctas, 1, 1, threads, 1, 1, shared_bytes, stream, pointers, None)
 
 
 def _only_kernel(ptx: str) -> bytes:

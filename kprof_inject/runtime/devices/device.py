@@ -74,6 +74,9 @@ class Device(Protocol):
     def hold(self, stream: int, for_ns: int) -> None:
         """Keep ``stream`` busy for at least so long, until the host has queued what it wants to time."""
 
+    def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
+        """Launch one CTA of an empty kernel, with this number of threads and this much shared memory."""
+
     def free_bytes(self) -> int:
         """How much memory the device has left."""
 

@@ -82,6 +82,11 @@ class TorchDevice:
         with _on(stream):
             torch.cuda._sleep(_MOST_CYCLES_PER_NS * for_ns)
 
+    def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
+        # torch has none of another shape.
+        with _on(stream):
+            torch.cuda._sleep(0)
+
     def free_bytes(self) -> int:
         return int(torch.cuda.mem_get_info()[0])
 
@@ -208,6 +213,9 @@ class CudaDevice(TorchDevice):
 
     def hold(self, stream: int, for_ns: int) -> None:
         self._kernels.hold(self.current(), stream, for_ns)
+
+    def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
+        self._kernels.launch_empty(self.current(), stream, threads, shared_bytes)
 
     def free_bytes(self) -> int:
         return self._memory.free_bytes()

@@ -21,6 +21,7 @@ from kprof_inject.capture.writer import CaptureWriter
 from kprof_inject.runtime.devices.device import Device
 from kprof_inject.runtime.faults import first_line
 from kprof_inject.runtime.launching.copier import BufferCopier, DeviceClocks
+from kprof_inject.runtime.launching.empty_launches import EmptyKernel
 from kprof_inject.runtime.launching.last_launches import LastLaunches
 from kprof_inject.runtime.launching.launch_buffers import (
     AtomicCounts,
@@ -110,10 +111,13 @@ class LaunchCapture:
         launch = LaunchInfo(build, number, grid, device, stream, time.time_ns(), self._device.is_capturing(), numbers)
         return self._buffers.destination_for(launch)
 
-    def timer(self, variant: str) -> LaunchTimer:
-        """Times launches of a variant; what it took is saved at the end."""
-        timer = self._timers.get(variant)
-        return self._timers.setdefault(variant, LaunchTimer(self._device)) if timer is None else timer
+    def timer(self, build: RecordingBuild) -> LaunchTimer:
+        """Times launches of a build; what it took is saved at the end."""
+        timer = self._timers.get(build.variant)
+        if timer is None:
+            empty = EmptyKernel.like(build.record.known_metadata)
+            timer = self._timers.setdefault(build.variant, LaunchTimer(self._device, empty))
+        return timer
 
     def finish(self) -> None:
         """Save what is left, and say what was left out. The capture is over then.
@@ -164,11 +168,13 @@ class LaunchCapture:
     def _add_times(self, writer: CaptureWriter) -> None:
         for variant, timer in list(self._timers.items()):
             try:
-                times_ns = timer.times_ns()
+                times_ns, empty_ns = timer.times_ns(), timer.empty_ns()
             except RuntimeError:  # the device failed, and tells nothing any more
                 return
             replayed = self.replays.of(variant)
-            timing = TimingRecord(tuple(times_ns), timer.not_timed or None, replayed.times, replayed.refusal or None)
+            timing = TimingRecord(
+                tuple(times_ns), timer.not_timed or None, replayed.times, replayed.refusal or None, empty_ns
+            )
             writer.add_times(variant, timing)
 
     def _save_rest(self, part: _Part) -> None:

@@ -96,7 +96,7 @@ class LaunchSink(Protocol):
         """The destination for that launch, whose kernel has these arguments. Raises ``NoDeviceMemory``; it may then be
         asked again for another build."""
 
-    def timer(self, variant: str) -> LaunchTimer: ...
+    def timer(self, build: RecordingBuild) -> LaunchTimer: ...
 
     @property
     def replays(self) -> KernelReplays: ...
@@ -151,7 +151,7 @@ class CapturingLauncher:
         outer = launching.buffer
         try:
             launching.buffer = destination.buffer
-            timer = self._capture.timer(build.variant)
+            timer = self._capture.timer(build)
             start = None if timer.is_done else timer.begin(stream)
             result = build.launch(*grid, stream, function, metadata, *args)
         except RecursionError:

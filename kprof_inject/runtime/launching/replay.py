@@ -19,6 +19,7 @@ from kprof_inject.runtime.devices.device import Device, NoDeviceMemory
 from kprof_inject.runtime.launching import profile_allocator
 from kprof_inject.runtime.launching.again import Again, Launchable
 from kprof_inject.runtime.launching.back_to_back import BackToBack, is_same_work
+from kprof_inject.runtime.launching.empty_launches import EmptyKernel, empty_ns
 from kprof_inject.runtime.launching.launch_buffers import Grid, RecordingBuild
 from kprof_inject.runtime.launching.launches import KERNEL_SECONDS, PROCESS_SECONDS, ReplayChoice
 from kprof_inject.runtime.launching.memory_copies import MemoryCopies, NotReplayable, copies_of
@@ -132,11 +133,14 @@ class Replays:
             # What comes second finds caches and clock as the first left them.
             pairs.append(turns.swapped_pair() if len(pairs) % 2 else turns.pair())
         clean_ns, with_records_ns = zip(*pairs, strict=True)
+        clean_empty_ns, with_records_empty_ns = turns.empty_pair()
         return ReplayRecord(
             clean_ns=clean_ns,
             with_records_ns=with_records_ns,
             launches=turns.timed.launches,
             restored=turns.timed.restores,
+            clean_empty_ns=clean_empty_ns,
+            with_records_empty_ns=with_records_empty_ns,
         )
 
 
@@ -158,6 +162,12 @@ class _Turns:
 
     def swapped_pair(self) -> Pair:
         with_records_ns, clean_ns = self._times((self.again.launch_with_records, self.again.launch_clean))
+        return clean_ns, with_records_ns
+
+    def empty_pair(self) -> Pair:
+        """The same of an empty kernel, which has the threads and the shared memory of either build."""
+        builds = (self.again.clean().metadata, self.again.build.record.known_metadata)
+        clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
         return clean_ns, with_records_ns
 
     def _times(self, launches: Sequence[Callable[[], None]]) -> list[float]:

@@ -12,12 +12,15 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections.abc import Sequence
+from statistics import median
 from types import ModuleType
 from typing import Any
 
 from kprof_inject.runtime.devices.device import Device, Event
 from kprof_inject.runtime.imports import after_import
 from kprof_inject.runtime.launching.autotuning import is_benchmarking
+from kprof_inject.runtime.launching.empty_launches import SAMPLES, EmptyKernel
 from kprof_inject.runtime.process_events import is_of_signal_handler
 from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 
@@ -74,10 +77,13 @@ def watch_events_of(module: ModuleType) -> None:
 
 class LaunchTimer:
     """Times some launches of one kernel: not the first ones, and none in a graph or in an autotuner's benchmark.
-    If the device fails at it, or the program times itself, no more are timed."""
+    If the device fails at it, or the program times itself, no more are timed. Behind the first of them an ``empty``
+    kernel is timed in the same way."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, empty: EmptyKernel) -> None:
         self._device = device
+        self._empty = empty
+        self._empty_events: list[tuple[Event, Event]] = []
         self._seen = 0
         self._events: list[tuple[Event, Event]] = []
         self.not_timed = ""
@@ -95,8 +101,9 @@ class LaunchTimer:
             self._stop()
         is_timed = not self.is_done and self._seen >= _WARM_UP
         self._seen += 1
-        if not is_timed:
-            return None
+        return self._marked(stream) if is_timed else None
+
+    def _marked(self, stream: int) -> Event | None:
         try:
             if self._device.is_capturing():
                 return None
@@ -112,6 +119,9 @@ class LaunchTimer:
         """The launch that ``start`` was made for is queued."""
         try:
             self._events.append((start, self._device.timing_mark(stream)))
+            if len(self._empty_events) < SAMPLES and (begin := self._marked(stream)) is not None:
+                self._empty.launch(self._device, stream)
+                self._empty_events.append((begin, self._device.timing_mark(stream)))
         except RecursionError:
             pass  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
@@ -127,7 +137,16 @@ class LaunchTimer:
 
     def times_ns(self) -> list[float]:
         """The times of the launches that have ended."""
-        return [1e6 * start.elapsed_time(end) for start, end in self._events if end.query()]
+        return _times_ns(self._events)
+
+    def empty_ns(self) -> float | None:
+        """What the empty kernel took; None if it was not timed."""
+        times_ns = _times_ns(self._empty_events)
+        return median(times_ns) if times_ns else None
+
+
+def _times_ns(events: Sequence[tuple[Event, Event]]) -> list[float]:
+    return [1e6 * start.elapsed_time(end) for start, end in events if end.query()]
 
 
 class StandInLauncher:

@@ -37,7 +37,7 @@ def test_a_change_with_its_interval(tmp_path: Path) -> None:
     assert abs(found.value - truth) < found.error < 2
     assert found.error_from == {"interval of 95 %": found.error}
     assert (found.samples, found.samples_of, found.launch) == (2 * LAUNCHES, "launches", None)
-    assert found.text.startswith("B is 15.") and "faster" in found.text
+    assert found.text.startswith("B is 1.19 × faster (time -15.") and "faster" in found.text
 
 
 def test_no_change_says_what_would_have_shown(tmp_path: Path) -> None:

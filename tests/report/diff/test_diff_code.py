@@ -123,7 +123,7 @@ def test_a_changed_loop_under_another_triton_may_be_slower_for_either(tmp_path: 
     found = structure_of(kernel)
     assert found is not None and [change.id for change in found.everywhere] == ["triton_version"]
     (line,) = (line for line in structure_lines(found, kernel) if line.startswith("  loop[0]: "))
-    assert " of the change, by this or by what changed in the whole kernel; " in line
+    assert " a CTA, by this or by what changed in the whole kernel; " in line
 
 
 def test_lines_that_no_listed_change_is_in_are_told(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_where_no_other_code_differs_all_of_the_change_comes_of_it(tmp_path: Pat
     assert found is not None and found.only_part == "loop[0]"
     lines = "\n".join(structure_lines(found, kernel))
     assert "loop[0]: all of the change, as the code differs nowhere else; records show " in lines
-    assert "in what recording adds or hides: " in lines
+    assert "\n  elsewhere: " in lines and " a CTA" in lines
 
 
 # A layout that A does not have, and a conversion to it.

@@ -16,10 +16,11 @@ BARS = Bars("#", ".", 10)
         (1.0, 1.0, "##########"),
         (0.6, 0.2, "##...."),
         (0.6, 0.0, "......"),
-        # A little is not nothing.
-        (0.001, 0.001, "."),
-        (0.04, 0.04, "."),
-        (0.06, 0.06, "#"),
+        # A little is not nothing, and what has no scopes in it shows none.
+        (0.001, 0.001, "#"),
+        (0.04, 0.04, "#"),
+        (0.26, 0.26 * (1 - 1e-15), "###"),
+        (0.04, 0.01, "."),
         # What calls itself takes longer than the launch.
         (2.5, 1.5, "##########"),
     ],

@@ -58,19 +58,27 @@ def table(lines: list[str]) -> list[str]:
 
 def test_the_title_says_what_ran(report: LaunchReport) -> None:
     assert (
-        screen(report)[0] == "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps   SMs at 2000 of 1980 MHz"
+        screen(report)[0] == "kernel #0   1.50 µs with records   2 CTAs in 2 slots, 2 warps   SMs at 2000 of 1980 MHz"
     )
 
 
-def test_the_time_by_events_stands_beside_that_on_the_device(report: LaunchReport) -> None:
-    clean = replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0))
-    title = screen(replace(report, verdict=replace(report.verdict, clean=clean)))[0]
-    assert title.startswith("kernel #0   1.50 µs on the device, 4.10 µs by events without records   2 CTAs")
+@pytest.mark.parametrize(("has_launching", "by_events"), [(False, ""), (True, ", by events")])
+def test_there_is_one_time_without_records_and_one_with(
+    report: LaunchReport, has_launching: bool, by_events: str
+) -> None:
+    verdict = replace(
+        report.verdict,
+        clean=replace(report.verdict.clean, times_ns=(4000.0, 4100.0, 9000.0)),
+        with_records=replace(report.verdict.with_records, times_ns=(4200.0, 4300.0, 9000.0)),
+        has_launching=has_launching,
+    )
+    title = screen(replace(report, verdict=verdict))[0]
+    assert title.startswith(f"kernel #0   median 4.10 µs without records, 4.30 µs with{by_events}   2 CTAs")
 
 
 def test_on_a_narrow_terminal_the_title_goes_on(report: LaunchReport) -> None:
     assert screen(report, 70)[:2] == [
-        "kernel #0   1.50 µs on the device   2 CTAs in 2 slots, 2 warps",
+        "kernel #0   1.50 µs with records   2 CTAs in 2 slots, 2 warps",
         "  SMs at 2000 of 1980 MHz",
     ]
 
@@ -154,13 +162,26 @@ def test_what_could_not_be_judged_says_what_would_help(report: LaunchReport) -> 
 
 
 def test_the_bar_splits_a_ctas_time_by_its_loops(report: LaunchReport) -> None:
-    (bar,) = (line for line in screen(report, 100) if line.startswith("CTA"))
+    summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
+    (bar,) = (line for line in screen(replace(report, summary=summary), 100) if line.startswith("CTA"))
     assert bar.endswith("|   1.00 µs median")
-    assert " before 15 % " in bar and " loop[0] 50 % " in bar and " after 35 % " in bar
-    assert len(bar) == 100 and bar.count("█") == 20
-    subtracted = replace(report, summary=replace(report.summary, subtracted_ns=40))
-    (bar,) = (line for line in screen(subtracted, 100) if line.startswith("CTA"))
-    assert bar.endswith("|   1.00 µs median, as recorded") and len(bar) == 100
+    assert " before 15.0 % " in bar and " loop[0] 50.0 % " in bar and " after 35.0 % " in bar
+    assert len(bar) == 100 and bar.count("█") == 16
+
+
+def test_records_have_a_part_of_their_own(report: LaunchReport) -> None:
+    phases = replace(report.summary.phases, loops_ns=40, records_ns=10, whole_ns=100, before_ns=20, after_ns=30)
+    summary = replace(report.summary, phases=phases, warp_time_ns=100)
+    (bar,) = (line for line in screen(replace(report, summary=summary), 120) if line.startswith("CTA"))
+    assert [" ".join(part.split()).strip("█ ") for part in bar.split("|")[1:-1]] == [
+        *("before 20.0 %", "loop[0] 40.0 %", "after 30.0 %", "records 10.0 %")
+    ]
+
+
+def test_a_strip_of_some_warps_says_so(report: LaunchReport) -> None:
+    summary = replace(report.summary, warp_time_ns=2 * report.summary.phases.whole_ns)
+    (bar,) = (line for line in screen(replace(report, summary=summary), 120) if line.startswith("CTA"))
+    assert bar.endswith("|   in 50.0 % of the warps   1.00 µs median")
 
 
 def test_the_table_has_the_times_of_a_cta(report: LaunchReport) -> None:
@@ -229,8 +250,9 @@ def test_it_fits_on_a_screen(report: LaunchReport, width: int) -> None:
 
 
 def test_the_letters_are_those_that_the_terminal_has(report: LaunchReport) -> None:
-    lines = screen(report, 120, "ascii")
-    assert lines[0].startswith("kernel #0   1.50 us on the device")
+    summary = replace(report.summary, warp_time_ns=report.summary.phases.whole_ns)
+    lines = screen(replace(report, summary=summary), 120, "ascii")
+    assert lines[0].startswith("kernel #0   1.50 us with records")
     assert any("#####" in line for line in lines if line.startswith("CTA"))
     assert "# self . in it" in table(lines)[0]
     assert not any("\\x" in line for line in lines)

@@ -33,7 +33,7 @@ def test_the_kernel_that_takes_most_time_comes_first_and_is_answered_for(tmp_pat
     assert lines[0].split("  ")[0] == "kernel" and lines[0].split()[-1] == "trust"
     assert [" ".join(line.split()[:5]) for line in lines[1:3]] == ["short 500 1.00 µs 84.7", "long 10 9.00 µs 15.3"]
     assert lines[1].split()[-1] == "unknown"
-    assert lines[4].startswith("short #0   1.00 µs on the device")
+    assert lines[4].startswith("short #0   1.00 µs with records")
     assert not any(line.startswith("scope") for line in lines)
 
 
@@ -85,7 +85,7 @@ def test_launches_of_one_kernel_stand_below_the_answer_for_the_one_in_the_middle
     ]
     lines = screen(*reports)
     assert lines[0] == "20 launches: 1.00 µs to 1.19 µs; below: #9, the median one"
-    assert lines[1].startswith("kernel #9   1.09 µs on the device")
+    assert lines[1].startswith("kernel #9   1.09 µs with records")
     table = lines[lines.index("") + 1 :]
     assert table[0].split()[:4] == ["launch", "time", "MHz", "limit"]
     assert [line.split()[0] for line in table[1:-1]] == [f"#{number}" for number in range(19, 9, -1)]
@@ -128,7 +128,7 @@ def test_the_longest_default_output_is_60_lines(tmp_path: Path) -> None:
 def test_in_detail_each_launch_has_its_tables_and_the_verdicts_come_last(tmp_path: Path) -> None:
     reports = [made(tmp_path, name, duration_ns) for name, duration_ns in (("short", 10), ("long", 90), ("long", 95))]
     lines = lines_shown(lambda console: print_all(reports, console))
-    titles = [" ".join(line.split()[:4:2]) for line in lines if " on the device   " in line]
+    titles = [" ".join(line.split()[:4:2]) for line in lines if " with records   " in line]
     assert titles == ["long 95", "long 90", "short 10"]
     assert sum(line.startswith("┃ scope") for line in lines) == 3
     assert lines[0].startswith("kernel") and lines[-1].startswith(("short: ", "long: "))

@@ -31,6 +31,11 @@ export function shortNs(ns) {
   return `${sign}${rounded.toFixed(0)} ns`;
 }
 
+/** A duration of a scope, or `< 20 ns` where it is within what a record costs; as `resolved_time` has it. */
+export function resolvedNs(ns, { resolution_ns: resolutionNs }, text = shortNs) {
+  return ns !== null && ns < resolutionNs ? `< ${shortNs(resolutionNs)}` : text(ns);
+}
+
 function threeDigits(value) {
   return value.toFixed(Math.max(2 - Math.floor(Math.log10(value)), 0));
 }

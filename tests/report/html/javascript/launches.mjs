@@ -29,7 +29,7 @@ export function launchOf(ctas, rows, { table = TABLE, warps = [0, 1], lost = [],
     { length: ctas.length * warps.length + 1 },
     (_, number) => track.filter((at) => at < number).length,
   );
-  const duration = Float64Array.from(rows, ({ start, end }) => end - start);
+  const duration = Float64Array.from(rows, ({ start, end, record = 0 }) => end - start - record);
   const ofLost = (name) => Float64Array.from(lost, (row) => row[name] ?? 0);
   const scopes = {
     length: rows.length,

@@ -114,6 +114,20 @@ test("shares of a window are of the warps that are at work in it", () => {
   assert.deepEqual(sharesIn(model, [0, 100]), [1, 0.4, 0, null]);
 });
 
+test("shares of a window are without what records take, as those of the whole launch", () => {
+  const rows = [
+    { cta: 0, warp: 0, scope: 0, start: 0, end: 100, record: 20 },
+    { cta: 0, warp: 0, scope: 1, start: 40, end: 80, record: 20 },
+  ];
+  const model = new TimelineModel(launchOf([cta(0, 1, 0, 100)], rows));
+  const rounded = (range) => sharesIn(model, range).map((share) => share && Math.round(share * 1000) / 1000);
+  const whole = rounded([0, 100]);
+  // Half of the scope within: 20 of 40 ns, and of its 20 ns of records 10.
+  const half = rounded([60, 100]);
+  assert.deepEqual([whole[0], whole[1]], [0.4, 0.1]);
+  assert.deepEqual([half[0], half[1]], [0.4, 0.125]);
+});
+
 test("loss is seen in closed rows, too", () => {
   const lost = [
     { ctaRow: 0, warp: 0, lost: 4, lostStart: 10, lostEnd: 30 },

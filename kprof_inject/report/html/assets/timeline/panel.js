@@ -44,7 +44,7 @@ export class Panel {
     this.legend.hidden = this.legendTitle.hidden = marked !== null;
     if (marked) return;
     const shares = totals ? totals.map(({ share }) => share) : model.meta.scopes.map(({ share }) => share);
-    this.legendTitle.textContent = `Scopes: share of ${isWhole ? `the ${model.meta.warp_name}s' time` : "the visible window, as recorded"}`;
+    this.legendTitle.textContent = `Scopes: share of ${isWhole ? `the ${model.meta.warp_name}s' time` : "the visible window"}`;
     shares.forEach((share, kind) => {
       this.buttons[kind].querySelector(".count").textContent = share === null ? "" : formatShare(share);
     });
@@ -86,7 +86,7 @@ export class Panel {
     const [from, to] = marked;
     this.marked.replaceChildren(
       element("h2", { text: `Range of ${formatNs(to - from)}` }),
-      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals, as recorded, cover all ${this.state.model.meta.warp_name}s in this page` }),
+      element("p", { class: "hint", text: `${formatNs(from)} to ${formatNs(to)}; totals, without what records take, cover all ${this.state.model.meta.warp_name}s in this page` }),
       found.length ? element("table", { class: "range-totals" }, [element("tr", {}, titles), ...rows]) : hintOf("It contains no scope."),
       element("div", { class: "actions" }, [
         element("button", { type: "button", text: "Zoom in", on: { click: () => this.state.show(marked) } }),

@@ -1,7 +1,8 @@
 /** What each kind of scope takes in a part of the launch. */
 
 /**
- * As recorded, with what records cost: a window cuts scopes, and nobody knows in which part of one its records were.
+ * Without what records cost, as in the other tables. A window cuts scopes, and nobody knows in which part of one its
+ * records were: each part of a scope has the same share of them.
  *
  * @param {import("#timeline/model").TimelineModel} model
  * @param {[number, number]} range in ns since the start of the launch
@@ -29,7 +30,8 @@ export function totalsIn({ meta, scopes, ctas, isInstant }, [from, to]) {
   for (let index = 0; index < scopes.length; index++) {
     const [start, end] = [scopes.start[index], scopes.end[index]];
     if (start > to || end < from) continue;
-    takenNs[scopes.scope[index]] += within(start, end);
+    const net = end > start ? scopes.duration[index] / (end - start) : 0;
+    takenNs[scopes.scope[index]] += within(start, end) * net;
     counts[scopes.scope[index]]++;
   }
   const warpsOf = warpsByKind(meta);

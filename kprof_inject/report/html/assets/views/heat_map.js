@@ -92,7 +92,10 @@ const legendItem = (name, text) => element("span", { class: "legend-item" }, [el
 
 const LEGENDS = {
   "CTA duration": ({ spread: { medianNs, reach } }) => [
-    legendItem("duration-scale", `${shortNs(medianNs / reach)} to ${shortNs(medianNs * reach)}, median ${shortNs(medianNs)}`),
+    legendItem(
+      "duration-scale",
+      `${shortNs(medianNs / reach)} or less to ${shortNs(medianNs * reach)} or more; grey: the median, ${shortNs(medianNs)}`,
+    ),
   ],
   waves: ({ residents: { waves } }) => {
     const before = ["wave-even", "wave-odd"].slice(0, waves - 1).map((name, index) => legendItem(name, wavesFrom(index + 1, waves - 1)));
@@ -102,7 +105,7 @@ const LEGENDS = {
 };
 
 function fillLegend(legend, model) {
-  legend.replaceChildren(...LEGENDS[model.colouring](model), legendItem("tail-shade", "tail: SMs run out of work"));
+  legend.replaceChildren(...LEGENDS[model.colouring](model), legendItem("idle-shade", "the SM has no more work"));
 }
 
 /** Every second wave from the first one up to the last. */
@@ -116,7 +119,7 @@ function saysOf(launch, picture) {
     `${counted(launch.meta.ctas, "CTA")} on ${counted(picture.sms.length + picture.sms_left_out, "SM")}, room for ${picture.slots} on each.`,
     "Time starts at the first CTA. Point at a CTA for its times; click to see it in the timeline.",
   ];
-  if (picture.tail_share) said.push(`In the tail, behind the dashed line, SMs idle for ${formatShare(picture.tail_share)} of the launch on average.`);
+  if (picture.tail_share) said.push(`From the dashed line on, SMs run out of work (the tail): they idle for ${formatShare(picture.tail_share)} of the launch on average.`);
   if (picture.sms_left_out) said.push(`${counted(picture.sms_left_out, "SM")} more not shown.`);
   return said.join(" ");
 }

@@ -30,6 +30,7 @@ export function lookOf(theme) {
     waves: [full, mixed(full, ground, 0.42)],
     duration: (shade) => mixed(theme.css("view-middle"), shade < 0 ? full : last, Math.abs(shade)),
     tail,
+    idle: mixed(ground, tail, 0.16),
   };
 }
 
@@ -59,11 +60,11 @@ export function paint(canvas, model, look) {
   if (COLOUR_OF_CTA[model.colouring]) {
     draw.fillStyle = look.level(0);
     draw.fillRect(LEFT, TOP, width - LEFT - RIGHT, bottom - TOP);
-    shadeTail(draw, model, look, x, bottom);
+    paintIdle(draw, model, look, x);
     paintCtas(draw, model, look, x);
   } else {
     paintCells(draw, model, look);
-    shadeTail(draw, model, look, x, bottom);
+    paintIdle(draw, model, look, x);
   }
   paintStrip(draw, model, look);
   nameTail(draw, model, look, x, bottom);
@@ -137,12 +138,13 @@ function paintStrip(draw, { picture, total, width }, look) {
   draw.fillText("CTAs", LEFT - 8, STRIP - 9);
 }
 
-function shadeTail(draw, { picture, width }, look, x, bottom) {
-  const from = x(picture.tail_ns);
-  draw.globalAlpha = 0.13;
-  draw.fillStyle = look.tail;
-  draw.fillRect(from, 0, width - RIGHT - from, bottom);
-  draw.globalAlpha = 1;
+/** Of each SM from when it had done the last of its work. Nothing shines through: a colour means one thing. */
+function paintIdle(draw, { picture, order, rowHeight, width }, look, x) {
+  draw.fillStyle = look.idle;
+  order.forEach((row, place) => {
+    const from = x(picture.done_ns[row]);
+    draw.fillRect(from, TOP + place * rowHeight, width - RIGHT - from, rowHeight);
+  });
 }
 
 function nameTail(draw, { picture, width }, look, x, bottom) {
@@ -157,11 +159,14 @@ function nameTail(draw, { picture, width }, look, x, bottom) {
   draw.stroke();
   draw.setLineDash([]);
   const text = `tail ${shortNs(picture.end_ns - picture.tail_ns)}`;
-  const fits = draw.measureText(text).width + 12 < to - from;
+  const textWidth = draw.measureText(text).width;
+  const fits = textWidth + 12 < to - from;
+  draw.fillStyle = look.ground;
+  draw.fillRect(fits ? from + 3 : from - 9 - textWidth, STRIP - 19, textWidth + 6, 16);
   draw.fillStyle = look.ink;
   draw.textBaseline = "top";
   draw.textAlign = fits ? "left" : "right";
-  draw.fillText(text, fits ? from + 6 : from - 6, 2);
+  draw.fillText(text, fits ? from + 6 : from - 6, STRIP - 17);
 }
 
 function paintRowNames(draw, { picture, order, rowHeight }, look) {

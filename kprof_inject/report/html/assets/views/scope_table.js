@@ -1,7 +1,7 @@
 /** The table of scopes: as they stand in each other, or by any of its columns. */
 
 import { element } from "#dom";
-import { formatCount, formatShare, shortNs } from "#format";
+import { formatCount, formatShare, resolvedNs, shortNs } from "#format";
 import { openView } from "#views/navigation";
 
 const COLUMNS = [
@@ -9,10 +9,10 @@ const COLUMNS = [
   { title: "self", says: "the part of it outside inner scopes; for a loop with iterations, the time between these", value: (scope) => scope.self_ns, text: shortNs },
   { title: "share", says: "of the time of all warps", value: (scope) => scope.share, text: formatShare },
   { title: "count", says: "how often it ran", value: (scope) => scope.count, text: formatCount },
-  { title: "mean", says: "duration", value: (scope) => scope.mean_ns, text: shortNs },
-  { title: "p50", says: "median duration", value: (scope) => scope.p50_ns, text: shortNs },
-  { title: "p99", says: "1 % take longer", value: (scope) => scope.p99_ns, text: shortNs },
-  { title: "max", says: "longest duration", value: (scope) => scope.max_ns, text: shortNs },
+  { title: "mean", says: "duration", value: (scope) => scope.mean_ns, text: resolvedNs },
+  { title: "p50", says: "median duration", value: (scope) => scope.p50_ns, text: resolvedNs },
+  { title: "p99", says: "1 % take longer", value: (scope) => scope.p99_ns, text: resolvedNs },
+  { title: "max", says: "longest duration", value: (scope) => scope.max_ns, text: resolvedNs },
 ];
 
 export function scopeTable(launch, context) {
@@ -73,7 +73,7 @@ function rowOf(scope, index, launch, context) {
   return element("tr", {}, [
     nameCell,
     element("td", { class: "bar-column" }, scope.share === null ? [] : [bar(scope, color)]),
-    ...COLUMNS.map((column) => element("td", { text: column.text(column.value(scope)), title: column.title === "self" && selfName !== "self" ? selfName : null })),
+    ...COLUMNS.map((column) => element("td", { text: column.text(column.value(scope), scope), title: column.title === "self" && selfName !== "self" ? selfName : null })),
     element("td", { class: "text-column" }, scope.source ? [sourceLink(index, launch)] : []),
   ]);
 }

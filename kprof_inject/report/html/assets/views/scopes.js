@@ -1,7 +1,7 @@
 /** One scope at a time: how its durations are spread, how iterations go, where it takes how long. */
 
 import { element } from "#dom";
-import { counted, formatCount, formatNs, formatShare } from "#format";
+import { counted, formatCount, formatNs, formatShare, resolvedNs } from "#format";
 import { exampleOf, rankedOf, targetOf } from "#views/examples";
 import { groupBars, roomOf } from "#views/group_bars";
 import { histogramPlot } from "#views/histogram";
@@ -82,17 +82,18 @@ function note(text) {
 
 /** Another profiler counts no cycles. */
 function figures(scope, selfName, hasCycles) {
+  const time = (ns) => resolvedNs(ns, scope, formatNs);
   const shown = [
     ["count", formatCount(scope.count)],
     ["share", formatShare(scope.share)],
     ["total", formatNs(scope.total_ns)],
     [selfName, formatNs(scope.self_ns)],
-    ["mean", scope.mean_cycles === null || !hasCycles ? formatNs(scope.mean_ns) : `${formatNs(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
-    ["min", formatNs(scope.min_ns)],
-    ["median", formatNs(scope.p50_ns)],
-    ["p90", formatNs(scope.p90_ns)],
-    ["p99", formatNs(scope.p99_ns)],
-    ["max", formatNs(scope.max_ns)],
+    ["mean", scope.mean_cycles === null || !hasCycles ? time(scope.mean_ns) : `${time(scope.mean_ns)}, ${counted(scope.mean_cycles, "cycle")}`],
+    ["min", time(scope.min_ns)],
+    ["median", time(scope.p50_ns)],
+    ["p90", time(scope.p90_ns)],
+    ["p99", time(scope.p99_ns)],
+    ["max", time(scope.max_ns)],
   ];
   return element("dl", { class: "figures" }, shown.map(([name, value]) => element("div", {}, [element("dt", { text: name }), element("dd", { text: value })])));
 }

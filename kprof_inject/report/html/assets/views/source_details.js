@@ -1,7 +1,7 @@
 /** What stands beside the source: the scopes of the chosen line. */
 
 import { element } from "#dom";
-import { counted, formatCount, formatShare, shortNs } from "#format";
+import { counted, formatCount, formatShare, resolvedNs, shortNs } from "#format";
 import { exampleOf, targetOf } from "#views/examples";
 import { openView } from "#views/navigation";
 
@@ -29,9 +29,9 @@ function scopeCard(index, launch, context) {
     ["total", `${shortNs(scope.total_ns)} (${formatShare(scope.share)})`],
     [selfName, `${shortNs(scope.self_ns)} (${formatShare(selfShare(scope))})`],
     ["ran", `${formatCount(scope.count)} ×`],
-    ["mean", shortNs(scope.mean_ns)],
-    ["p50", shortNs(scope.p50_ns)],
-    ["p99", shortNs(scope.p99_ns)],
+    ["mean", resolvedNs(scope.mean_ns, scope)],
+    ["p50", resolvedNs(scope.p50_ns, scope)],
+    ["p99", resolvedNs(scope.p99_ns, scope)],
   ];
   if (calls.length) rows.push(["called from", calls.join(", ")]);
   const shown = scope.kind === "mark" ? [["passed", `${formatCount(scope.count)} ×`]] : rows;
