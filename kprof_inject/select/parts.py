@@ -15,7 +15,7 @@ from kprof_inject.select.python_source import is_library
 from kprof_inject.select.sites import Found, Site
 from kprof_inject.select.spans import Spread
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, COMMIT_GROUP, DOT_COMMIT, RECORD
+from kprof_inject.ttgir.dialect import BARRIER_ARRIVE, COMMIT_GROUP, DOT_COMMIT, RECORD, traits_of
 from kprof_inject.ttgir.locations import Chain
 from kprof_inject.ttgir.nodes import Block, Operation
 
@@ -24,22 +24,22 @@ ASSEMBLY = "asm"
 PROLOGUE, EPILOGUE = "prologue", "epilogue"
 
 
-def part_of(operation: Operation) -> str:
-    """What kind of part an operation belongs to; empty if to none: arithmetic, addresses, changes of layout."""
-    traits = operation.traits
+def part_of(operation_name: str) -> str:
+    """What kind of part operations of this name belong to; empty if to none: arithmetic, addresses, layouts."""
+    traits = traits_of(operation_name)
     if traits.is_dot:
         return DOT
     if traits.is_wait:
         return WAIT
     if traits.combines_elements or traits.is_transcendental:
-        return operation.name.rpartition(".")[2]
+        return operation_name.rpartition(".")[2]
     if traits.is_foreign:
         return ASSEMBLY
     if traits.writes_global:
         return STORES
-    if operation.name == BARRIER_ARRIVE:
+    if operation_name == BARRIER_ARRIVE:
         return ARRIVE
-    if traits.starts_async and operation.name != DOT_COMMIT:
+    if traits.starts_async and operation_name != DOT_COMMIT:
         return COPIES
     return LOADS if traits.reads_global else ""
 
@@ -74,7 +74,7 @@ def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]
     and arrivals are parts by themselves, and a group of copies ends where it is committed."""
     by_block: dict[Block, list[tuple[str, Operation]]] = {}
     for operation in operations:
-        kind = part_of(operation)
+        kind = part_of(operation.name)
         if kind and operation.block and not function.refusal(operation):
             by_block.setdefault(operation.block, []).append((kind, operation))
     for found in by_block.values():

@@ -158,7 +158,7 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
     phases = summary.phases
     if phases is None:
         return ""
-    loop = summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
+    loop = summary.scopes[phases.first_loop].distinct_name if phases.first_loop == phases.last_loop else "loops"
     before, after = round(100 * phases.before_share), round(100 * phases.after_share)
     # The loops' part is what the others leave, so that all add up to 100.
     percents = {"before": before, loop: 100 - before - after, "after": after}
