@@ -117,7 +117,7 @@ def _records(plan: Plan, partition: int | None, begin: int) -> list[Entry]:
     return found
 
 
-def _experiment(launch: Launch, naming: Naming) -> ExperimentRecord:
+def made_experiment(launch: Launch, naming: Naming) -> ExperimentRecord:
     """One that delayed the first scopes of a launch's kernel, each with another effect."""
     saved = json.loads((launch.kernel.folder / "kernel.json").read_text())["scope_table"]
     table = msgspec.convert(saved, ScopeTableRecord)
@@ -157,7 +157,7 @@ def renamed(launch: Launch, naming: Naming) -> Timeline:
 
 def said_of(launch: Launch, naming: Naming) -> Counter[str]:
     """All that reports, pages and exports say of one launch: each value with its place."""
-    report = report_on(renamed(launch, naming), [_experiment(launch, naming)])
+    report = report_on(renamed(launch, naming), [made_experiment(launch, naming)])
     assert report.slopes is not None
     timeline = report.timeline
     pictures = ScopePictures(report.summary)

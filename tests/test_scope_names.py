@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from golden import FIXTURES, fixture_id, fixtures
 from renamed_scopes import (
@@ -15,6 +16,7 @@ from renamed_scopes import (
     by_itself,
     differing,
     in_pairs,
+    made_experiment,
     made_launch,
     renamed,
     said_of,
@@ -115,3 +117,19 @@ def test_findings_and_roofs_have_the_key_of_the_scope_that_they_name(recorded: R
             *(report.flights.flights if report.flights else ()),
         ):
             assert one.scope == (None if one.index is None else scopes[one.index].name)
+
+
+def test_delays_are_told_of_the_scope_at_whose_site_they_were(recorded: Recorded) -> None:
+    """An experiment of other selectors has the records of other scopes."""
+    launch = recorded(CAPTURES[0])
+    experiment = made_experiment(launch, by_itself)
+    records = [scope.record for scope in reversed(experiment.scopes.scopes)]
+    scopes = tuple(
+        msgspec.structs.replace(scope, record=record)
+        for scope, record in zip(experiment.scopes.scopes, records, strict=True)
+    )
+    others = msgspec.structs.replace(experiment, scopes=msgspec.structs.replace(experiment.scopes, scopes=scopes))
+    usual, turned = (report_on(renamed(launch, by_itself), [one]).slopes for one in (experiment, others))
+    assert usual is not None and turned is not None
+    assert [place.index for place in turned.places] == [0, 1, 2, 3]
+    assert [place.to_json() for place in turned.places] == [place.to_json() for place in usual.places]

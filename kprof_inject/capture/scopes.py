@@ -75,7 +75,7 @@ class ScopeInfo:
     def is_at_site_of(self, other: ScopeInfo) -> bool:
         """Whether a scope of another table of the same kernel records the same thing. Each table has its own names and
         records, so they only decide where lines are unknown."""
-        if (self.kind, self.label) != (other.kind, other.label):
+        if self.kind != other.kind or (self.label and other.label and self.label != other.label):
             return False
         if self.lines is None or other.lines is None:
             return self.record == other.record

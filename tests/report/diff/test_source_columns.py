@@ -51,7 +51,11 @@ def shown(row: SourceRow) -> tuple[str, str, tuple[str, ...]]:
 
 def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
     structure = Structure(
-        (ChangedPart(Part("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None),),
+        (
+            ChangedPart(
+                Part("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None
+            ),
+        ),
         None,
         0,
     )
