@@ -165,10 +165,13 @@ def said_of(launch: Launch, naming: Naming) -> Counter[str]:
         pass
     # What exports say of one CTA, they say of all.
     few = timeline.chosen(Choice(ctas=NumberSet.of(range(2))))
+    explained = msgspec.to_builtins(explanation([report]))
     said = {
         "json": report.to_json(),
-        "terminal": answers_text([report], 400).split("\n"),
-        "explain": msgspec.to_builtins(explanation([report])),
+        "terminal": answers_text([report], 2000).split("\n"),
+        "explain": {key: value for key, value in explained.items() if key != "findings"},
+        # Their texts, which JSON has in full, are cut off at another place.
+        "findings explained": [{**one, "text": "", "advice": ""} for one in explained["findings"]],
         "page": all_sections(report, pictures),
         "page's data": launch_meta(report, "k", "", shown_of(timeline, timeline.scope_count)),
         "page's kernels": kernel_rows([report]),

@@ -61,12 +61,7 @@ def _parts_of(function: Function) -> Found:
     if function.is_public and innermost:
         sites += _around_loops(function, loops)
     sites.sort(key=lambda site: site.start.offset)
-    covered = (
-        operation.start
-        for operation in function.operations
-        if any(site.start.offset <= operation.start < site.last_end_offset for site in sites)
-    )
-    return Found(tuple(sites), (), frozenset(covered))
+    return function.findings(sites)
 
 
 def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:
