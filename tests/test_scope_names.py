@@ -76,6 +76,7 @@ PAIRS = [
     CAPTURES[:2],
     CAPTURES[1::-1],
     *((fixture(kernel), fixture(kernel, "3.8.0")) for kernel in ("attention", *KERNELS)),
+    *((fixture(kernel, "3.8.0"), fixture(kernel)) for kernel in ("fp8_matmul", "matmul")),
 ]
 
 
@@ -85,7 +86,8 @@ def test_two_captures_compare_alike_whatever_their_scopes_are_called(recorded: R
     mine, theirs = recorded(a), recorded(b)
     matching = match_scopes(identities(mine.kernel), identities(theirs.kernel))
     in_a = {match.b: match.a for match in matching.matches}
-    count = len(mine.kernel.scopes.scopes)
+    # Even, so that no scope of B alone makes a pair with one of A.
+    count = 2 * len(mine.kernel.scopes.scopes)
 
     def of_b(naming: Naming) -> Naming:
         return lambda index: naming(in_a.get(index, count + index))

@@ -116,6 +116,8 @@ def _shortened(words: Sequence[str]) -> str:
 
 # A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
 _LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
+# The numbers in a label of a loop: ``loop[0.1]``.
+_LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
 NOWHERE = -1
 
 
@@ -152,6 +154,11 @@ class ScopeIdentity:
     def steady_label(self) -> str:
         """The label without numbers of lines."""
         return _LINE_NUMBER.sub("", self.label)
+
+    @property
+    def sort(self) -> str:
+        """The label without any numbers: what it is, wherever it stands."""
+        return _LOOP_NUMBERS.sub("", self.steady_label)
 
     @property
     def short_source(self) -> str:
@@ -220,17 +227,18 @@ _Key = Callable[[ScopeIdentity], Hashable]
 
 _BESIDE: tuple[_Key, ...] = (
     lambda scope: (scope.kind, scope.name, scope.label, scope.lines),
-    lambda scope: (scope.kind, scope.name, scope.lines),
-    lambda scope: (scope.kind, scope.steady_name, scope.lines),
+    lambda scope: (scope.kind, scope.name, scope.sort, scope.lines),
+    lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines),
     lambda scope: (scope.kind, scope.lines) if scope.lines else None,
     lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
-    lambda scope: (scope.kind, scope.steady_name) if scope.is_only_beside else None,
+    lambda scope: (scope.kind, scope.steady_name, scope.sort) if scope.is_only_beside else None,
+    lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
 )
 """From the surest on: what makes two scopes one whose parents are one, or that stand outermost in one partition."""
 
 _ELSEWHERE: tuple[_Key, ...] = (
     lambda scope: (scope.kind, scope.steady_name, scope.label, scope.lines) if scope.lines else None,
-    lambda scope: (scope.kind, scope.steady_name, scope.lines) if scope.lines else None,
+    lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
     lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
     lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
 )
