@@ -61,7 +61,7 @@ class ScopeSummary(ScopeStatistics):
     """One scope of one launch with its statistics."""
 
     index: int
-    """Its key: where it stands in the scope table."""
+    """Its key: its index in the scope table."""
     scope: str
     """Its name, which others may have."""
     distinct_name: str

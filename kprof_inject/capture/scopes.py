@@ -151,7 +151,7 @@ class ScopeTable:
         )
 
 
-# From what readers know best on. What two scopes differ in is the first of these that tells all of one name apart.
+# What readers know best first. The first of these that differs for all scopes of one name is shown.
 _TELLS_APART: tuple[Callable[[ScopeInfo], str], ...] = (
     lambda scope: scope.label,
     lambda scope: PurePath(scope.source).name,

@@ -40,7 +40,7 @@ class Evidence:
         return min(around, key=lambda one: one[0])[1] if around else None
 
     def name_of(self, roof: Roof) -> str:
-        """The name of a roof's scope, told from others of that name."""
+        """Return the name of a roof's scope, with its site if other scopes have that name."""
         return self.summary.scopes[roof.index].distinct_name
 
     def place_of(self, one: Counted) -> str:

@@ -141,9 +141,9 @@ class ScopeIdentity:
     title: str = ""
     """The same next to its source line."""
     is_only: bool = True
-    """No other scope of its side and kind has its name."""
+    """True if no other scope of its side and kind has its name."""
     is_only_beside: bool = True
-    """None of those that stand in the same scope does."""
+    """True if no other scope in the same parent does."""
 
     @property
     def steady_name(self) -> str:
