@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -151,7 +152,7 @@ class ScopeTable:
         )
 
 
-# What readers know best first. The first of these that differs for all scopes of one name is shown.
+# What readers know best first. Each scope shows the first of these that no other of its name has.
 _TELLS_APART: tuple[Callable[[ScopeInfo], str], ...] = (
     lambda scope: scope.label,
     lambda scope: PurePath(scope.source).name,
@@ -175,11 +176,12 @@ def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) ->
 
 
 def _differences(alike: Sequence[ScopeInfo]) -> list[str]:
+    found = [""] * len(alike)
     for tells in _TELLS_APART:
         told = [tells(scope) for scope in alike]
-        if all(told) and len(set(told)) == len(told):
-            return told
-    return [f"{number} of {len(alike)}" for number in range(1, len(alike) + 1)]
+        counts = Counter(told)
+        found = [before or (its if counts[its] == 1 else "") for before, its in zip(found, told, strict=True)]
+    return [difference or f"{number} of {len(alike)}" for number, difference in enumerate(found, 1)]
 
 
 def _line(point: PointRecord | None) -> str:
