@@ -45,12 +45,12 @@ class LaunchLoops:
         self._summary = summarise(timeline)
         self._ran = _ran(timeline, self._summary)
         light = speed_of_light(timeline, self._summary, self._ran) if self._ran else None
-        self._roofs = {roof.scope: roof for roof in light.roofs} if light else {}
+        self._roofs = {roof.index: roof for roof in light.roofs} if light else {}
 
     def figures(self, index: int) -> LoopFigures:
         """``index`` is the loop's in the scope table."""
         table = self._timeline.table
-        roof = self._roofs.get(table.scopes[index].name)
+        roof = self._roofs.get(index)
         return LoopFigures(roof.parts if roof else {}, self._ahead(index), _wait_ns(table, self._summary, index))
 
     def _ahead(self, index: int) -> int | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Place
 from kprof_inject.capture.record_costs import RecordCost
-from kprof_inject.capture.scopes import ScopeKind
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind, distinct_names
 from kprof_inject.quantities import counted, numbered
 from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.idle import IdleSms, idle_of
@@ -60,7 +60,14 @@ def record_faults(incomplete: NDArray[np.void], column: str) -> RecordFaults | N
 class ScopeSummary(ScopeStatistics):
     """One scope of one launch with its statistics."""
 
+    index: int
+    """Its key: its index in the scope table."""
     scope: str
+    """Its name, which others may have."""
+    distinct_name: str
+    """Its name, and its site where others have that name."""
+    title: str
+    """Its name next to its source line; that of the kernel's own body with the partition, which alone runs it."""
     kind: str
     depth: int
     """How many scopes of the table stand around it."""
@@ -77,12 +84,6 @@ class ScopeSummary(ScopeStatistics):
     """The name of the partition that runs it, None if there are no partitions."""
     tags: tuple[TagStatistics, ...] = ()
     """What it takes by the values of its tags."""
-
-    @property
-    def title(self) -> str:
-        """Its name; that of the kernel's own body with the partition, for the default one alone runs it."""
-        is_body = self.kind == ScopeKind.FUNCTION and not self.depth
-        return f"{self.scope} ({self.partition})" if self.partition and is_body else self.scope
 
     @property
     def self_share(self) -> float:
@@ -267,6 +268,7 @@ def _scope_summaries(
     without_partner = (timeline.open_starts + timeline.stray_ends).tolist()
     partitions = partition_names(timeline.table)
     depth: list[int] = []
+    names, titles = distinct_names(timeline.table.scopes), distinct_names(timeline.table.scopes, with_source=True)
     ran = zip(timeline.table.scopes, statistics, strict=True)
     loops = {
         scope.parent
@@ -278,7 +280,10 @@ def _scope_summaries(
         depth.append(depth[scope.parent] + 1 if scope.parent >= 0 else 0)
         yield ScopeSummary(
             **{field.name: getattr(mine, field.name) for field in fields(mine)},
+            index=index,
             scope=scope.name,
+            distinct_name=names[index],
+            title=_title(scope, titles[index], partitions.get(index)),
             kind=scope.kind,
             depth=depth[index],
             source=scope.source,
@@ -289,6 +294,11 @@ def _scope_summaries(
             partition=partitions.get(index),
             tags=tags.of(index),
         )
+
+
+def _title(scope: ScopeInfo, name: str, partition: str | None) -> str:
+    is_body = scope.kind == ScopeKind.FUNCTION and scope.parent < 0
+    return f"{name} ({partition})" if partition and is_body else name
 
 
 def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
 
 from kprof_inject.capture.schema import PointRecord, ScopeTableRecord
 
@@ -71,10 +73,20 @@ class ScopeInfo:
     ended_by_next: bool = False
     tags: tuple[TagInfo, ...] = ()
 
+    def is_at_site_of(self, other: ScopeInfo) -> bool:
+        """Whether a scope of another table of the same kernel records the same thing. Each table has its own names and
+        records, so they only decide where lines are unknown."""
+        if self.kind != other.kind or (self.label and other.label and self.label != other.label):
+            return False
+        if self.lines is None or other.lines is None:
+            return self.record == other.record
+        return self.lines == other.lines
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeTable:
-    """The scopes of one kernel, outer before inner, in the order of the text. A scope and that around it are of the
+    """The scopes of one kernel, outer before inner, in the order of the text. A scope's key is its index: several may
+    have one name. A scope and that around it are of the
     same partition. ``partitions`` begin with the default one; there are none unless the kernel is warp specialised, or
     if an older version made the table. ``body_record`` is the name of records around the kernel's whole body that are
     no scope's: nobody selected it, and the clock is fitted to them. Empty without any."""
@@ -98,6 +110,12 @@ class ScopeTable:
         """The scopes that one stands in, the innermost first."""
         while (index := self.scopes[index].parent) >= 0:
             yield index
+
+    def at_site_of(self, scope: ScopeInfo) -> int | None:
+        """The index of the scope that records what ``scope`` of another table of the same kernel does; None if there is
+        not exactly one."""
+        found = [index for index, one in enumerate(self.scopes) if one.is_at_site_of(scope)]
+        return found[0] if len(found) == 1 else None
 
     @property
     def most_tags(self) -> int:
@@ -132,6 +150,38 @@ class ScopeTable:
             tuple(Partition(one.name, one.warps, one.function) for one in record.partitions),
             record.body_record,
         )
+
+
+# What readers know best first. Each scope shows the first of these that no other of its name has.
+_TELLS_APART: tuple[Callable[[ScopeInfo], str], ...] = (
+    lambda scope: scope.label,
+    lambda scope: PurePath(scope.source).name,
+    lambda scope: f"{scope.label}, {PurePath(scope.source).name}",
+    lambda scope: f"TTGIR line {'-'.join(map(str, dict.fromkeys(scope.lines)))}" if scope.lines else "",
+)
+
+
+def distinct_names(scopes: Sequence[ScopeInfo], *, with_source: bool = False) -> list[str]:
+    """Return what to call each scope of a table: its name, and where others have that name what tells it from them, as
+    in ``work (loop[0])``. ``with_source``: the source line is shown next to it, and need not be repeated."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, scope in enumerate(scopes):
+        groups.setdefault((scope.name, scope.source if with_source else ""), []).append(index)
+    names = [scope.name for scope in scopes]
+    for indices in groups.values():
+        if len(indices) > 1:
+            for index, difference in zip(indices, _differences([scopes[index] for index in indices]), strict=True):
+                names[index] = f"{names[index]} ({difference})"
+    return names
+
+
+def _differences(alike: Sequence[ScopeInfo]) -> list[str]:
+    found = [""] * len(alike)
+    for tells in _TELLS_APART:
+        told = [tells(scope) for scope in alike]
+        counts = Counter(told)
+        found = [before or (its if counts[its] == 1 else "") for before, its in zip(found, told, strict=True)]
+    return [difference or f"{number} of {len(alike)}" for number, difference in enumerate(found, 1)]
 
 
 def _line(point: PointRecord | None) -> str:

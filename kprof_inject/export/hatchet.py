@@ -9,7 +9,8 @@ counted twice.)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.capture.model import Launch, place_names
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.errors import printable
 from kprof_inject.timeline.nesting import innermost_around
 from kprof_inject.timeline.partitions import partition_names
@@ -157,17 +158,15 @@ def hatchet_tree(timelines: Sequence[Timeline]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Frame:
-    """Frames of one name in the same frame are one."""
+    """Frames with one key in the same frame are one."""
 
     name: str
     metrics: dict[str, Any] = field(default_factory=dict)
-    children: dict[str, _Frame] = field(default_factory=dict)
+    children: dict[Hashable, _Frame] = field(default_factory=dict)
 
-    def child(self, *path: str) -> _Frame:
-        frame = self
-        for name in path:
-            frame = frame.children.setdefault(name, _Frame(name))
-        return frame
+    def child(self, name: str, key: Hashable = None) -> _Frame:
+        """Return the frame in this one with a key: by default, its name."""
+        return self.children.setdefault(key or name, _Frame(name))
 
     def add(self, **metrics: int | float) -> None:
         for name, value in metrics.items():
@@ -186,14 +185,28 @@ def _add_launch(kernel: _Frame, timeline: Timeline) -> None:
     warps = len(timeline.ctas) * len(timeline.warps)
     kernel.add(count=1)
     partitions = partition_names(timeline.table)
+    frames = _scope_frames(timeline.table)
     for node in scope_tree(timeline):
         outermost = node.path[0]
-        around = kernel.child(partitions[outermost]) if outermost in partitions else kernel
-        frame = around.child(*(_frame_name(scopes[index].name) for index in node.path))
+        frame = kernel.child(partitions[outermost]) if outermost in partitions else kernel
+        for index in node.path:
+            frame = frame.child(*frames[index])
         frame.add(count=node.count)
         if node.self_cycles is not None:
             frame.add(cycles=node.self_cycles, normalized_cycles=node.self_cycles / warps)
         frame.metrics |= _properties(timeline.launch, scopes[node.path[-1]].source)
+
+
+def _scope_frames(table: ScopeTable) -> list[tuple[str, Hashable]]:
+    """The name and the key of each scope's frame. Of several with one name in the same scope and partition, all
+    launches have the first as the first, and so on; what tells them apart is in their names."""
+    places = [(_frame_name(scope.name), scope.parent, scope.partition) for scope in table.scopes]
+    totals, numbers = Counter(places), Counter[Hashable]()
+    frames: list[tuple[str, Hashable]] = []
+    for place, distinct in zip(places, distinct_names(table.scopes), strict=True):
+        frames.append((_frame_name(distinct) if totals[place] > 1 else place[0], (place[0], numbers[place])))
+        numbers[place] += 1
+    return frames
 
 
 def _frame_name(name: str) -> str:

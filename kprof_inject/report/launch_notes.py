@@ -33,7 +33,7 @@ def spread_notes(scopes: Sequence[ScopeSummary], warp: str = "warp", cta: str = 
         if balance and balance.median_imbalance >= _NOTABLE:
             parts.append(f"in a {cta} the slowest {warp} {ratio(balance.median_imbalance)} the mean of the {warp}s")
         if parts:
-            yield f"spread of {scope.scope}: {'; '.join(parts)}"
+            yield f"spread of {scope.distinct_name}: {'; '.join(parts)}"
             rest = "everything else"
     if even:
         furthest = max(
@@ -78,9 +78,9 @@ _ROOM = {"occupancy": "with room for {slots} on each", "observed": "with up to {
 def all_notes(report: LaunchReport) -> Iterator[str]:
     """All that stands under a launch's table."""
     yield from launch_notes(report.summary)
-    yield from roof_notes(report.speed_of_light)
+    yield from roof_notes(report.speed_of_light, report.summary.scopes)
     if report.flights:
-        yield from flight_notes(report.flights)
+        yield from flight_notes(report.flights, report.summary.scopes)
     if report.slopes:
         yield from slope_notes(report.slopes)
 
@@ -127,22 +127,25 @@ def _record_cost(summary: LaunchSummary) -> str:
     if not cut:
         return text
     most = max(summary.scopes, key=lambda scope: scope.cut)
-    return f"{text}. Nothing was left of {counted(cut, 'scope')}, most of {most.scope}: {most.cut} of {most.count}"
+    return (
+        f"{text}. Nothing was left of {counted(cut, 'scope')}, most of {most.distinct_name}: {most.cut} of {most.count}"
+    )
 
 
 def _iterations(summary: LaunchSummary) -> Iterator[str]:
     for scope in summary.scopes:
         if scope.iterations:
-            yield f"iterations of {scope.scope}: {_series(scope.iterations)}"
+            yield f"iterations of {scope.distinct_name}: {_series(scope.iterations)}"
         elif scope.kind == ScopeKind.ITERATION and scope.count:
-            yield f"iterations of {scope.scope}: their numbers are unknown, because records of their loops are missing"
+            why = "because records of their loops are missing"
+            yield f"iterations of {scope.distinct_name}: their numbers are unknown, {why}"
 
 
 def _between_iterations(summary: LaunchSummary) -> Iterator[str]:
     for scope in summary.scopes:
         if scope.between_iterations_ns is not None and scope.total_ns:
             yield (
-                f"between iterations of {scope.scope}: {short_time(scope.between_iterations_ns)}, "
+                f"between iterations of {scope.distinct_name}: {short_time(scope.between_iterations_ns)}, "
                 f"{percent(scope.between_iterations_ns / scope.total_ns)} of the loop (its self)"
             )
 

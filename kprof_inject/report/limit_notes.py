@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kprof_inject.analysis.flights.figures import Flights
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight
+from kprof_inject.analysis.summary import ScopeSummary
 from kprof_inject.quantities import counted, percent, short_time, size_text
 
 LEAST_ROOF = 0.01
 """What takes less of a scope limits nothing."""
 
 
-def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
-    """What part of each scope would be left if nothing but its busiest unit took time."""
+def roof_notes(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
+    """What part of each scope would be left if nothing but its busiest unit took time. ``scopes`` are the launch's."""
     by_unit: dict[str, list[str]] = {}
     for roof in speed_of_light.roofs:
         if roof.part >= LEAST_ROOF:
-            by_unit.setdefault(roof.unit, []).append(f"{roof.scope} {percent(roof.part)}")
-    yield from _impossible_roofs(speed_of_light)
+            by_unit.setdefault(roof.unit, []).append(f"{scopes[roof.index].distinct_name} {percent(roof.part)}")
+    yield from _impossible_roofs(speed_of_light, scopes)
     if not by_unit:
         return
     parts = [f"at the full rate of the {unit}: {', '.join(scopes)}" for unit, scopes in by_unit.items()]
@@ -28,21 +29,21 @@ def roof_notes(speed_of_light: SpeedOfLight) -> Iterator[str]:
     yield f"speed of light: the minimum share of its cycles that each scope needs {'; '.join(parts)}{left_out}"
 
 
-def _impossible_roofs(speed_of_light: SpeedOfLight) -> Iterator[str]:
+def _impossible_roofs(speed_of_light: SpeedOfLight, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
     for roof in speed_of_light.roofs:
         if roof.impossible:
             told = " and ".join(f"{percent(part)} of the {unit}" for unit, part in roof.impossible.items())
             yield (
-                f"impossible roof: {roof.scope} would need {told}; it is left out, because its work was counted "
-                "wrongly, or is done outside of the scope"
+                f"impossible roof: {scopes[roof.index].distinct_name} would need {told}; it is left out, because its "
+                "work was counted wrongly, or is done outside of the scope"
             )
 
 
-def flight_notes(flights: Flights) -> Iterator[str]:
+def flight_notes(flights: Flights, scopes: Sequence[ScopeSummary]) -> Iterator[str]:
     """A line for each kind of work that goes on while warps do."""
     for flight in flights.flights:
         where = f" ({flight.source.rpartition('/')[2]})" if flight.source else ""
-        line = f"in flight: {flight.work} by {flight.scope}{where}: {counted(flight.groups, 'group')}, "
+        line = f"in flight: {flight.work} by {scopes[flight.index].title}{where}: {counted(flight.groups, 'group')}, "
         line += f"{flight.depth} at once; {percent(flight.blocked_share)} blocked their wait"
         if flight.latency_ns is not None:
             line += f", and took {short_time(flight.latency_ns)} from issue to completion"

@@ -43,7 +43,7 @@ def _cycles(slack: Interval) -> str:
 
 def slope_notes(slopes: KernelSlopes) -> Iterator[str]:
     """A line on what matters, and those of ``doubts_on_slopes``."""
-    told = [f"{place.scope.name} {slope_text(place)}" for place in slopes.ranked if place.response]
+    told = [f"{place.name} {slope_text(place)}" for place in slopes.ranked if place.response]
     if told:
         yield f"what matters, by delays: {', '.join(told)}"
     yield from doubts_on_slopes(slopes)
@@ -60,12 +60,12 @@ def _disagreements(slopes: KernelSlopes) -> Iterator[str]:
         share = place.blame.share if place.blame else 0.0
         if place.is_hidden and share >= _LARGE_PART:
             yield (
-                f"{place.scope.name}: {percent(share)} of the critical path goes through it, but delays there have no "
+                f"{place.name}: {percent(share)} of the critical path goes through it, but delays there have no "
                 "effect: another path is nearly as long, or it is the records' own time"
             )
         elif place.is_critical and share < _SMALL_PART:
             yield (
-                f"{place.scope.name}: delays there slow the kernel, but {percent(share)} of the critical path goes "
+                f"{place.name}: delays there slow the kernel, but {percent(share)} of the critical path goes "
                 "through it: it is short, or what it holds up is in no scope"
             )
 
@@ -76,7 +76,7 @@ def _disturbances(slopes: KernelSlopes) -> Iterator[str]:
         if moved is not None and abs(moved.value) > max(_DISTURBING, moved.error):
             more = "longer" if moved.value > 0 else "less long"
             yield (
-                f"{place.scope.name}: inserting anything there changes the kernel, which takes "
+                f"{place.name}: inserting anything there changes the kernel, which takes "
                 f"{percent(abs(moved.value))} {more} with a zero-cycle delay; the slope is that of the changed kernel"
             )
     if not slopes.experiment.spins:

@@ -16,7 +16,7 @@ from kprof_inject.select.sites import Found, Site
 from kprof_inject.select.spans import Spread
 from kprof_inject.select.tags import is_inserted
 from kprof_inject.select.view import ModuleView
-from kprof_inject.ttgir.dialect import DOT_COMMIT, ENDS_OF_COPIES, TILE_REQUESTS
+from kprof_inject.ttgir.dialect import DOT_COMMIT, ENDS_OF_COPIES, TILE_REQUESTS, traits_of
 from kprof_inject.ttgir.locations import Chain
 from kprof_inject.ttgir.nodes import Block, Operation
 
@@ -25,22 +25,22 @@ ASSEMBLY = "asm"
 PROLOGUE, EPILOGUE = "prologue", "epilogue"
 
 
-def part_of(operation: Operation) -> str:
-    """What kind of part an operation belongs to; empty if to none: arithmetic, addresses, changes of layout."""
-    traits = operation.traits
+def part_of(operation_name: str) -> str:
+    """What kind of part operations of this name belong to; empty if to none: arithmetic, addresses, layouts."""
+    traits = traits_of(operation_name)
     if traits.is_dot:
         return DOT
     if traits.is_wait:
         return WAIT
     if traits.combines_elements or traits.is_transcendental:
-        return operation.name.rpartition(".")[2]
+        return operation_name.rpartition(".")[2]
     if traits.is_foreign:
         return ASSEMBLY
     if traits.writes_global:
         return STORES
     if traits.is_arrival:
         return ARRIVE
-    if traits.starts_async and operation.name not in (DOT_COMMIT, *TILE_REQUESTS):
+    if traits.starts_async and operation_name not in (DOT_COMMIT, *TILE_REQUESTS):
         return COPIES
     return LOADS if traits.reads_global else ""
 
@@ -62,12 +62,7 @@ def _parts_of(function: Function) -> Found:
     if function.is_public and innermost:
         sites += _around_loops(function, loops)
     sites.sort(key=lambda site: site.start.offset)
-    covered = (
-        operation.start
-        for operation in function.operations
-        if any(site.start.offset <= operation.start < site.last_end_offset for site in sites)
-    )
-    return Found(tuple(sites), (), frozenset(covered))
+    return function.findings(sites)
 
 
 def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]:
@@ -75,7 +70,7 @@ def _runs(function: Function, operations: Sequence[Operation]) -> Iterator[Site]
     and arrivals are parts by themselves, and a group of copies ends where it is committed."""
     by_block: dict[Block, list[tuple[str, Operation]]] = {}
     for operation in operations:
-        kind = part_of(operation)
+        kind = part_of(operation.name)
         if kind and operation.block and not function.refusal(operation):
             by_block.setdefault(operation.block, []).append((kind, operation))
     for found in by_block.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -118,8 +119,8 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     """
     selections = _select(view, selectors, style.spread) if selectors else _default_selections(view, style.spread)
     chosen = _choose(selections)
-    sites = [one.site for one in chosen]
-    found = [replace(one, site=_with_records(one.site, style, sites)) for one in chosen]
+    starts = sorted(one.site.start.offset for one in chosen)
+    found = [replace(one, site=_with_records(one.site, style, starts)) for one in chosen]
     if found:
         _check_no_records(view.module)
     ids = _scope_ids(view, found)
@@ -139,10 +140,11 @@ def make_plan(view: ModuleView, selectors: Sequence[Selector], style: Style = US
     )
 
 
-def _with_records(site: Site, style: Style, sites: Sequence[Site]) -> Site:
-    """An iteration in the style, but with two records where others stand between it and the next one."""
+def _with_records(site: Site, style: Style, starts: Sequence[int]) -> Site:
+    """An iteration in the style, but with two records where others begin between it and the next one. ``starts`` are
+    the offsets at which all begin, ascending."""
     first, last = site.between
-    if site.exit and any(first <= other.start.offset < last for other in sites):
+    if site.exit and bisect_left(starts, first) < bisect_left(starts, last):
         return two_records(site)
     return style.iteration_records(site)
 

@@ -133,7 +133,10 @@ def test_the_json_form_of_a_scope(tmp_path: Path) -> None:
             *("groups", "least_ns", "least_id", "median_ns", "mean_ns", "greatest_ns", "greatest_id", "imbalance")
         }
     assert iteration == {
+        "index": 2,
         "scope": "iter[0]",
+        "distinct_name": "iter[0]",
+        "title": "iter[0]",
         "kind": "iter",
         "depth": 2,
         "source": "/src/my kernel.py:15",

@@ -1,10 +1,12 @@
-"""Which scope of a table is the kernel's own."""
+"""Which scope of a table is the kernel's own, what tells scopes of one name apart, and which are one in two tables."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 
 
 def scope(name: str, kind: str, label: str) -> ScopeInfo:
@@ -26,3 +28,35 @@ def scope(name: str, kind: str, label: str) -> ScopeInfo:
 )
 def test_the_scope_around_the_body(scopes: list[ScopeInfo], body: int | None) -> None:
     assert ScopeTable(tuple(scopes)).body == body
+
+
+LOOP = ScopeInfo("work", "work", "loop", "/src/k.py:5", (), 0, "loop[0]", lines=(7, 12))
+ITERATION = ScopeInfo("work#1", "work", "iter", "/src/k.py:5", (), 1, "iter[0]", lines=(8, 11))
+LOAD = ScopeInfo("tt.load#0", "tt.load", "op", "/src/k.py:6", (), 2, "tt.load", lines=(8, 8))
+OTHER_LOAD = replace(LOAD, record="tt.load#1", lines=(10, 10))
+
+
+@pytest.mark.parametrize(
+    ("scopes", "names", "titles"),
+    [
+        ([LOOP, LOAD], ["work", "tt.load"], ["work", "tt.load"]),
+        ([LOOP, ITERATION], ["work (loop[0])", "work (iter[0])"], ["work (loop[0])", "work (iter[0])"]),
+        ([LOAD, replace(LOAD, source="k.py:9")], ["tt.load (k.py:6)", "tt.load (k.py:9)"], ["tt.load", "tt.load"]),
+        ([LOAD, OTHER_LOAD], *[["tt.load (TTGIR line 8)", "tt.load (TTGIR line 10)"]] * 2),
+        ([replace(LOAD, lines=None, source="")] * 3, *[[f"tt.load ({number} of 3)" for number in (1, 2, 3)]] * 2),
+    ],
+)
+def test_scopes_of_one_name_are_told_apart(scopes: list[ScopeInfo], names: list[str], titles: list[str]) -> None:
+    assert distinct_names(scopes) == names
+    assert distinct_names(scopes, with_source=True) == titles
+
+
+def test_a_scope_is_found_in_another_table_by_what_it_records() -> None:
+    """There it has another name and record, and another scope has these."""
+    table = ScopeTable((replace(LOOP, name="main", record="main"), replace(ITERATION, record="work"), OTHER_LOAD))
+    assert [table.at_site_of(scope) for scope in (LOOP, ITERATION, LOAD, OTHER_LOAD)] == [0, 1, None, 2]
+
+
+def test_where_lines_are_unknown_the_record_decides() -> None:
+    older = ScopeTable(tuple(replace(scope, lines=None, label="") for scope in (LOOP, ITERATION, LOAD)))
+    assert [older.at_site_of(scope) for scope in (LOOP, ITERATION, LOAD, OTHER_LOAD)] == [0, 1, 2, None]

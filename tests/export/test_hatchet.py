@@ -179,7 +179,7 @@ def test_what_records_cost_is_left_out(tmp_path: Path) -> None:
     assert found["matmul", "func", "store"] == 2 * (20 - 5)
 
 
-def test_kernels_stand_beside_each_other_and_scopes_of_one_name_are_one(tmp_path: Path) -> None:
+def test_kernels_stand_beside_each_other_and_so_do_scopes_of_one_name(tmp_path: Path) -> None:
     (matmul,) = launches(tmp_path / "matmul", ctas(2))
     twice = [Scope("func"), Scope("load", "op", 0, record="1"), Scope("load", "op", 0, record="2")]
     warp = [start(0, 100), start(1, 110), end(1, 140), start(2, 150), end(2, 200), end(0, 300)]
@@ -187,7 +187,7 @@ def test_kernels_stand_beside_each_other_and_scopes_of_one_name_are_one(tmp_path
     path = write(tmp_path, [decode_launch(matmul), decode_launch(add)])
     found = whole(path)
     assert {name for name in found if len(name) == 1} == {("matmul",), ("kernel",)}
-    assert found["kernel", "func", "load"] == 30 + 50
+    assert (found["kernel", "func", "load (1 of 2)"], found["kernel", "func", "load (2 of 2)"]) == (30, 50)
     assert found["kernel", "func"] == found["kernel",] == 200
 
 

@@ -101,7 +101,7 @@ def test_scopes_and_launches_of_one_name_stay_apart(tmp_path: Path) -> None:
     timeline = decode_launch(save_launch(tmp_path / "c", scopes, [Cta([warp])], 8))
     other = replace(timeline)
     rows = rows_of(tmp_path, [timeline, other], "scope")
-    assert rows[4:8] == ["  step", "    SM 0 CTA 0 warp 0", "  step", "    SM 0 CTA 0 warp 0"]
+    assert rows[4:8] == ["  step (1 of 2)", "    SM 0 CTA 0 warp 0", "  step (2 of 2)", "    SM 0 CTA 0 warp 0"]
     assert rows[8:] == rows[:8]
 
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from buffers import Scope
+from known_launch import SCOPES, known_launch
+
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.work import NO_WORK
+from kprof_inject.analysis.summary import summarise
 from kprof_inject.report.limit_notes import roof_notes
 
 
-def test_impossible_roofs_are_told_apart() -> None:
+def test_impossible_roofs_are_told_apart(tmp_path: Path) -> None:
     parts = {"tensor cores": 0.0, "fp32 units": 0.3}
-    whole, loop = Roof("func", 1, 100, NO_WORK, parts), Roof("loop[0]", 1, 50, NO_WORK, parts, {"tensor cores": 1.3})
-    assert list(roof_notes(SpeedOfLight((whole, loop)))) == [
+    whole = Roof(0, "func", 1, 100, NO_WORK, parts)
+    loop = Roof(1, "loop[0]", 1, 50, NO_WORK, parts, {"tensor cores": 1.3})
+    scopes = summarise(known_launch(tmp_path, [Scope("func"), Scope("loop[0]", "loop", 0), *SCOPES[2:]])).scopes
+    assert list(roof_notes(SpeedOfLight((whole, loop)), scopes)) == [
         "impossible roof: loop[0] would need 130.0 % of the tensor cores; it is left out, because its work was counted "
         "wrongly, or is done outside of the scope",
         "speed of light: the minimum share of its cycles that each scope needs at the full rate of the fp32 units: "

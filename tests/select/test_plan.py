@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import pytest
+from durations import assert_linear
 from planning import counts, plan_of, view_of_text
 from small_modules import TWO_RECORDS
 
@@ -14,6 +16,7 @@ from kprof_inject.select.plan import Plan, make_plan, scope_table
 from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.select.spans import in_runs
 from kprof_inject.select.style import Style, two_records
+from kprof_inject.select.view import ModuleView
 
 EVERYTHING = ("func", "loop", "iter")
 LOOP = "    scf.for %i = %a to %n step %c  : i32 {\n    }\n"
@@ -216,6 +219,21 @@ def test_a_file_that_has_events_of_protons_is_refused(line: str) -> None:
 
     assert error.what == f"this file already has records ({line.removeprefix('%e = ').split()[0]})"
     assert error.hint == "remove them first: kprof-inject strip FILE -o CLEAN"
+
+
+@pytest.mark.parametrize("selectors", [EVERYTHING, ("parts",)])
+def test_more_scopes_than_there_are_ids_are_refused_in_linear_time(selectors: tuple[str, ...]) -> None:
+    loop = LOOP.replace("{\n", "{\n      %x = tt.load %p : !tt.ptr<f32>\n")
+
+    @cache
+    def view_of(count: int) -> ModuleView:
+        return view_of_text(kernel(count * loop))
+
+    def refuse(count: int) -> None:
+        with pytest.raises(KprofError, match=f"{count}\\)|{count}, "):
+            make_plan(view_of(count), parse_selectors(selectors))
+
+    assert_linear(refuse, few=400)
 
 
 HELPED = """\

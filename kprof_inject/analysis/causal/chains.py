@@ -61,11 +61,10 @@ def executions(
         return Executions(told, [None if one is None else one * length for one in told])
     chain = last_chain(timeline.ctas)
     recorded = _recorded(timeline, chain)
-    by_name = {scope.record: index for index, scope in enumerate(timeline.table.scopes)}
     by_chain: list[float | None] = []
     by_cta: list[float | None] = []
     for scope, one in zip(table.scopes, told, strict=True):
-        index = by_name.get(scope.record)
+        index = timeline.table.at_site_of(scope)
         counted = None if recorded is None or index is None else float(recorded[index])
         by_chain.append(counted if counted else None if one is None else one * len(chain))
         by_cta.append(one if one is not None else None if counted is None else counted / len(chain))

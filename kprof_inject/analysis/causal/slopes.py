@@ -15,7 +15,7 @@ from kprof_inject.analysis.causal.response import DelayErrors, Interval, Respons
 from kprof_inject.analysis.evaluation.executions import ExecutedKernel
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.experiments import ExperimentRecord, MeasuredDelayRecord
-from kprof_inject.capture.scopes import ScopeInfo, ScopeTable
+from kprof_inject.capture.scopes import ScopeInfo, ScopeTable, distinct_names
 from kprof_inject.timeline.comparison import MIN_LAUNCHES, trimmed_mean
 from kprof_inject.timeline.timeline import Timeline
 
@@ -65,6 +65,15 @@ class PlaceSlope:
     """Which part of the warps' time was spent in it, where it was recorded."""
     blame: Blame | None = None
     """Its part of the critical path, where that was found."""
+    index: int | None = None
+    """The key of the same scope in the recorded launch's table, where it was recorded."""
+    distinct_name: str = ""
+    """Where others of the experiment have its scope's name, what to call it instead."""
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return self.distinct_name or self.scope.name
 
     @property
     def is_critical(self) -> bool:
@@ -171,8 +180,12 @@ def kernel_slopes(
     slots = experiment.sm_count * (experiment.clean.ctas_per_sm or 0)
     counted = executions(table, ran, prod(experiment.grid), slots, timeline)
     cycles = clean_ns * 1e-9 * clock_hz
+    names = distinct_names(table.scopes)
     places = tuple(
-        _place(scope, [one for one in experiment.delays if one.scope == index], experiment, counted, index, cycles)
+        replace(
+            _place(scope, [one for one in experiment.delays if one.scope == index], experiment, counted, index, cycles),
+            distinct_name=names[index],
+        )
         for index, scope in enumerate(table.scopes)
         if any(one.scope == index for one in experiment.delays)
     )
@@ -193,11 +206,10 @@ def _with_record(
     place: PlaceSlope, timeline: Timeline, summary: LaunchSummary, path: CriticalPath | None
 ) -> PlaceSlope:
     """With what a recorded launch says of the same place."""
-    names = [scope.record for scope in timeline.table.scopes]
-    if place.scope.record not in names:
+    index = timeline.table.at_site_of(place.scope)
+    if index is None:
         return place
-    index = names.index(place.scope.record)
-    return replace(place, time_share=summary.scopes[index].share, blame=path.of(index) if path else None)
+    return replace(place, time_share=summary.scopes[index].share, blame=path.of(index) if path else None, index=index)
 
 
 def _place(

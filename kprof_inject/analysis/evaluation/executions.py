@@ -15,6 +15,7 @@ from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
+from kprof_inject.errors import KprofError
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
@@ -76,14 +77,20 @@ def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> Exe
 
 
 @lru_cache(maxsize=4)  # the launches of a kernel come together
-def _parsed(text: str, file: str) -> Module:
-    return parse(text, file)
+def _parsed(text: str, file: str) -> Module | KprofError:
+    """Return the module, or why it cannot be read: either is found out once."""
+    try:
+        return parse(text, file)
+    except KprofError as error:
+        return error.with_traceback(None)
 
 
 @lru_cache(maxsize=2)  # and many have the same arguments
 def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
     """The same of any launch, as far as its arguments tell. Raises ``KprofError`` if the module cannot be read."""
     module = _parsed(text, file)
+    if isinstance(module, KprofError):
+        raise module.with_traceback(None)
     entry = entry_function(module)
     found: list[Executed] = []
     for function in (one for one in module.walk() if one.name == FUNCTION):

@@ -30,10 +30,11 @@ def bank_conflicts(evidence: Evidence) -> Iterator[Finding | Unjudged]:
 
 def _finding(evidence: Evidence, one: Counted, each: int, share: float, advice: str) -> Finding:
     least, roof = least_cycles(one.operation), evidence.roof_around(one.operation)
-    where = f" in {roof.scope}" if roof else ""
+    where = f" in {evidence.name_of(roof)}" if roof else ""
     return Finding(
         rule="bank-conflicts",
         scope=roof.scope if roof else None,
+        index=roof.index if roof else None,
         share=share,
         text=f"{one.operation.name}{where} ({evidence.place_of(one)}) takes shared memory {each + least} cycles "
         f"instead of {least}, because the threads of a warp access the same banks, or less than a bank's 4 bytes "

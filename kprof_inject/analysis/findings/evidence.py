@@ -31,13 +31,17 @@ class Evidence:
         if self.ran is None:
             return None
         first, last = self.ran.module.line_numbers([operation.start, operation.end - 1])
-        lines = {scope.name: scope.lines for scope in self.timeline.table.scopes}
+        scopes = self.timeline.table.scopes
         around = [
             (between[1] - between[0], roof)
             for roof in self.light.roofs
-            if (between := lines.get(roof.scope)) and between[0] <= first and last <= between[1]
+            if (between := scopes[roof.index].lines) and between[0] <= first and last <= between[1]
         ]
         return min(around, key=lambda one: one[0])[1] if around else None
+
+    def name_of(self, roof: Roof) -> str:
+        """Return the name of a roof's scope, with its site if other scopes have that name."""
+        return self.summary.scopes[roof.index].distinct_name
 
     def place_of(self, one: Counted) -> str:
         """``matmul.py:58``; the line of the TTGIR where its source is unknown."""

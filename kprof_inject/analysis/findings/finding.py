@@ -13,7 +13,7 @@ class Finding:
     rule: str
     """The name of the rule that found it."""
     scope: str | None
-    """The scope of the table that it is about, if it is about one."""
+    """The name of the scope that it is about, if it is about one."""
     share: float
     """The part of the launch's time that it explains, 0 to 1: what could at most be won by its removal."""
     text: str
@@ -22,6 +22,8 @@ class Finding:
     """What to look at next."""
     figures: Figures
     """Those of the text, as numbers."""
+    index: int | None = field(default=None, kw_only=True)
+    """That scope's in the launch's table: others may have its name."""
     doubt: str = field(default="", kw_only=True)
     """What is missing of the records that it rests on, so that it may be off; empty if nothing is."""
 

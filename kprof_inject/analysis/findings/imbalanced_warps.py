@@ -91,10 +91,11 @@ def _busier(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary) -> 
     return Finding(
         rule="imbalanced-warps",
         scope=scope.scope,
+        index=scope.index,
         share=share,
-        text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.scope} as {others} "
+        text=f"{few} {_verb('take', apart.few)} {_times(few_ns, many_ns)} in {scope.distinct_name} as {others} "
         f"({short_time(few_ns)} against {short_time(many_ns)} {in_each})",
-        advice=f"look at what {few} {_verb('do', apart.few)} in {scope.scope} that the others do not "
+        advice=f"look at what {few} {_verb('do', apart.few)} in {scope.distinct_name} that the others do not "
         f"({scope.source or 'its source line is unknown'}), and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )
@@ -127,12 +128,13 @@ def _waited_for(timeline: Timeline, summary: LaunchSummary, scope: ScopeSummary)
     return Finding(
         rule="imbalanced-warps",
         scope=scope.scope,
+        index=scope.index,
         share=share,
         text=f"{few} {_verb('arrive', apart.few)} last: {many} {_verb('wait', apart.many)} for "
-        f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.scope}, {few} for "
+        f"{percent(-apart.many_ns / whole_ns)} of their time in {scope.distinct_name}, {few} for "
         f"{percent(-apart.few_ns / whole_ns)} ({short_time(many_ns)} against {short_time(few_ns)} {in_each})",
-        advice=f"record what comes before {scope.scope} ({scope.source or 'its source line is unknown'}) to see what "
-        f"{few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
+        advice=f"record what comes before {scope.distinct_name} ({scope.source or 'its source line is unknown'}) to "
+        f"see what {few} {_verb('do', apart.few)} that the others do not, and spread it over all warps{_team(scope)}",
         figures=_figures(apart, few_ns, many_ns),
     )
 

@@ -43,8 +43,9 @@ def first_iterations(timeline: Timeline, summary: LaunchSummary) -> Iterator[Fin
         yield Finding(
             rule="first-iterations",
             scope=scope.scope,
+            index=scope.index,
             share=share,
-            text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.scope} "
+            text=f"pipeline fill: {numbered('iteration', range(slow))} of {scope.distinct_name} "
             f"{'takes' if slow == 1 else 'each take'} {ratio(mean_ns / steady_ns)} a steady one ({short_time(mean_ns)} "
             f"against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's time",
             advice="see what the first loads wait for; more iterations per CTA, or a persistent kernel with several "
@@ -65,8 +66,9 @@ def last_iteration(timeline: Timeline, summary: LaunchSummary) -> Iterator[Findi
         yield Finding(
             rule="last-iteration",
             scope=scope.scope,
+            index=scope.index,
             share=share,
-            text=f"the last iteration of {scope.scope} takes {ratio(last_ns / steady_ns)} a steady one "
+            text=f"the last iteration of {scope.distinct_name} takes {ratio(last_ns / steady_ns)} a steady one "
             f"({short_time(last_ns)} against {short_time(steady_ns)}); the excess is {percent(share)} of the CTA's "
             "time",
             advice="see what only the last iteration does: masks, a remainder, waits for outstanding work",

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from kprof_inject.analysis.causal.slopes import PlaceSlope
 from kprof_inject.analysis.findings.evidence import Evidence
 from kprof_inject.analysis.findings.finding import Finding
+from kprof_inject.capture.scopes import ScopeInfo, ScopeKind
 from kprof_inject.quantities import listed
-from kprof_inject.select.parts import COPIES, WAIT
+from kprof_inject.select.parts import COPIES, WAIT, part_of
 
 _MOST_NAMES = 4
 
@@ -24,16 +25,17 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
     hidden = [place for place in slopes.places if place.is_hidden]
     first = critical[0]
     slope = first.response.slope.value if first.response else 0.0
-    names = listed([place.scope.name for place in critical], _MOST_NAMES)
-    sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.scope.name}")
+    names = listed([place.name for place in critical], _MOST_NAMES)
+    sets, there = ("sets", "there") if len(critical) == 1 else ("set", f"in {first.name}")
     told = [place for place in (*critical, *hidden) if place.response]
     yield Finding(
         rule="pace",
         scope=first.scope.name,
+        index=first.index,
         share=min(sum(map(_worth, critical)), 1.0),
         text=f"{names} {sets} the pace: each cycle saved {there} saves the kernel {slope:.2f} cycles{_spare(hidden)}",
         advice=_advice(slopes.places, critical),
-        figures={f"slope of {one.scope.name}": round(one.response.slope.value, 3) for one in told if one.response},
+        figures={f"slope of {one.name}": round(one.response.slope.value, 3) for one in told if one.response},
     )
 
 
@@ -44,17 +46,23 @@ def _worth(place: PlaceSlope) -> float:
 
 
 def _spare(hidden: Sequence[PlaceSlope]) -> str:
-    told = [f"{place.scope.name} {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
+    told = [f"{place.name} {slack:.0f} cycles" for place in hidden if (slack := place.spare_cycles)]
     return f"; slack: {listed(told, _MOST_NAMES)}" if told else ""
 
 
 def _advice(places: Sequence[PlaceSlope], critical: Sequence[PlaceSlope]) -> str:
     """What starts copies is not shortened but begun earlier, and a wait is as long as what it waits for."""
-    shortened = [one.scope.name for one in critical if not one.scope.name.startswith((COPIES, WAIT))]
+    shortened = [one.name for one in critical if _part(one.scope) not in (COPIES, WAIT)]
     advice = [f"shorten {listed(shortened, _MOST_NAMES)}"] if shortened else []
-    copies = [place for place in places if place.scope.name.startswith(COPIES)]
+    copies = [place for place in places if _part(place.scope) == COPIES]
     if any(place.is_critical for place in copies):
         advice.append("start the copies earlier, with more stages: the kernel waits for them")
     elif copies and all(place.is_hidden for place in copies):
         advice.append("the copies are hidden: more stages would gain nothing")
-    return "; ".join(advice) or f"see what {critical[0].scope.name} waits for"
+    return "; ".join(advice) or f"see what {critical[0].name} waits for"
+
+
+def _part(scope: ScopeInfo) -> str:
+    """The kind of part that a scope is, whatever the user calls it; empty if it is none."""
+    label = scope.label or scope.name
+    return label.partition("@")[0] if scope.kind == ScopeKind.PART else part_of(label)

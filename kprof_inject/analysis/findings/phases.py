@@ -44,7 +44,8 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     if before := unrecorded_before(timeline.table, phases.first_loop):
         yield Unjudged(f"{before} was not recorded", "add --at loop")
         return
-    loop = summary.scopes[phases.first_loop].scope
+    scope = summary.scopes[phases.first_loop]
+    loop = scope.distinct_name
     phase = _Phase(f"before {loop}", phases.before_ns, phases.before_share, phases.before_scope, phases.before_scope_ns)
     share = _share(timeline, summary, phase)
     if share < _LEAST_SHARE:
@@ -52,7 +53,8 @@ def prologue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         return
     yield Finding(
         rule="prologue",
-        scope=loop,
+        scope=scope.scope,
+        index=scope.index,
         share=share,
         text=f"slow prologue: {percent(phase.share_of_cta)} of a CTA's time passes before {loop} begins "
         f"({_times(timeline, phases, phase)})",
@@ -67,7 +69,8 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
     if phases is None:
         yield from _unjudged(timeline)
         return
-    loop = summary.scopes[phases.last_loop].scope
+    scope = summary.scopes[phases.last_loop]
+    loop = scope.distinct_name
     phase = _Phase(f"after {loop}", phases.after_ns, phases.after_share, phases.after_scope, phases.after_scope_ns)
     share = _share(timeline, summary, phase)
     if share < _LEAST_SHARE:
@@ -75,7 +78,8 @@ def epilogue(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | U
         return
     yield Finding(
         rule="epilogue",
-        scope=loop,
+        scope=scope.scope,
+        index=scope.index,
         share=share,
         text=f"slow epilogue: {percent(phase.share_of_cta)} of a CTA's time passes after {loop} "
         f"({_times(timeline, phases, phase)})",
@@ -117,7 +121,8 @@ def _look(summary: LaunchSummary, phase: _Phase) -> str:
     if phase.scope is None:
         return f"record what runs {phase.where} (markers, --at line(...), other loops)"
     scope, part = summary.scopes[phase.scope], phase.scope_ns / phase.time_ns
-    look = f"look at {scope.scope} ({scope.source or 'its source line is unknown'}), which takes {percent(part)} of it"
+    where = scope.source or "its source line is unknown"
+    look = f"look at {scope.distinct_name} ({where}), which takes {percent(part)} of it"
     return look if part >= _MOST else f"{look}, and record what else runs {phase.where}"
 
 
@@ -131,6 +136,6 @@ def _figures(summary: LaunchSummary, phases: Phases, phase: _Phase) -> Figures:
     if phase.scope is None:
         return figures
     return figures | {
-        "longest_scope": summary.scopes[phase.scope].scope,
+        "longest_scope": summary.scopes[phase.scope].distinct_name,
         "longest_scope_ns": phase.scope_ns / phases.warps,
     }

@@ -56,7 +56,7 @@ def not_pipelined(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             continue
         share = (1 - roof.part) * evidence.share_of(roof)
         if share >= _LEAST_SHARE:
-            yield _of_loads(evidence, roof, share, loads) if loads else _of_copies(roof, share)
+            yield _of_loads(evidence, roof, share, loads) if loads else _of_copies(evidence, roof, share)
 
 
 def _is_large_load(access: Access) -> bool:
@@ -69,9 +69,10 @@ def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tupl
     return Finding(
         rule="not-pipelined",
         scope=roof.scope,
+        index=roof.index,
         share=share,
-        text=f"{roof.scope} loads {size_text(moved)} in the iteration that uses them (TTGIR lines {lines}): loads and "
-        f"dots do not overlap; copies would relieve shared memory, and the next unit ({roof.unit}) is at "
+        text=f"{evidence.name_of(roof)} loads {size_text(moved)} in the iteration that uses them (TTGIR lines {lines}"
+        f"): loads and dots do not overlap; copies would relieve shared memory, and the next unit ({roof.unit}) is at "
         f"{percent(roof.part)} of its peak",
         advice="let Triton pipeline the loop: num_stages of 3 or more, and loads that can become asynchronous copies "
         "(pointers that advance by a constant, at least 4 contiguous bytes)",
@@ -79,13 +80,14 @@ def _of_loads(evidence: Evidence, roof: Roof, share: float, loads: Sequence[tupl
     )
 
 
-def _of_copies(roof: Roof, share: float) -> Finding:
+def _of_copies(evidence: Evidence, roof: Roof, share: float) -> Finding:
     return Finding(
         rule="not-pipelined",
         scope=roof.scope,
+        index=roof.index,
         share=share,
-        text=f"{roof.scope} waits in each iteration for what it just issued, and reaches {percent(roof.part)} of its "
-        f"roof ({roof.unit})",
+        text=f"{evidence.name_of(roof)} waits in each iteration for what it just issued, and reaches "
+        f"{percent(roof.part)} of its roof ({roof.unit})",
         advice="issue the next iteration's loads before the wait, and keep one group in flight: num_stages of 3",
         figures={"part": roof.part},
     )
@@ -137,8 +139,9 @@ def too_few_stages(evidence: Evidence) -> Iterator[Finding | Unjudged]:
             yield Finding(
                 rule="too-few-stages",
                 scope=roof.scope,
+                index=roof.index,
                 share=share,
-                text=f"{roof.scope} spends {percent(waited)} of its time waiting for copies issued "
+                text=f"{evidence.name_of(roof)} spends {percent(waited)} of its time waiting for copies issued "
                 f"{counted(pipeline.depth, 'iteration')} ahead: "
                 f"{size_text(wanted.copies.bytes_per_sm())} in flight per SM is too little",
                 advice=wanted.advice,

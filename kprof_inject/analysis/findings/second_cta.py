@@ -29,18 +29,19 @@ def second_cta(evidence: Evidence) -> Iterator[Finding | Unjudged]:
         return
     if summary.subtracted_ns > _MOST_FOR_RECORDS * summary.warp_time_ns:
         return
-    roofs = {roof.scope: roof.part for roof in evidence.light.roofs}
+    roofs = {roof.index: roof.part for roof in evidence.light.roofs}
     for scope in summary.scopes:
         sharing = scope.sharing
-        if sharing is None or sharing.gain >= _LITTLE or roofs.get(scope.scope, 0.0) >= _AT_ROOF:
+        if sharing is None or sharing.gain >= _LITTLE or roofs.get(scope.index, 0.0) >= _AT_ROOF:
             continue
         gain = max(sharing.gain, 0.0)
         yield Finding(
             rule="second-cta",
             scope=scope.scope,
+            index=scope.index,
             share=gain / (1 + gain),
             text=f"one CTA nearly fills an SM: {sharing.ctas} CTAs get {percent(abs(sharing.gain))} "
-            f"{'more' if sharing.gain >= 0 else 'less'} done, with an iteration of {scope.scope} every "
+            f"{'more' if sharing.gain >= 0 else 'less'} done, with an iteration of {scope.distinct_name} every "
             f"{short_time(sharing.shared_ns)} instead of every {short_time(sharing.alone_ns)}",
             advice="more CTAs per SM gain little: spend registers and shared memory on larger tiles or more stages "
             "instead",

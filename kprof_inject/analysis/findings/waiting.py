@@ -42,7 +42,7 @@ def waiting(timeline: Timeline, summary: LaunchSummary) -> Iterator[Finding | Un
         if _works(timeline, summary, np.flatnonzero(loops == loop)):
             yield from _of_loop(timeline, summary, loop, [index for index in waits if loops[index] == loop])
         elif not any(map(is_of_dot, timeline.table.scopes)):
-            name = summary.scopes[loop].scope
+            name = summary.scopes[loop].distinct_name
             unknown = Unjudged(f"it is not known whether the warps of {name} only load", "add --at 'op(*dot*)'")
             yield missing_warps(timeline) or unknown
     if waits and (missing := unpaired_records(timeline)):
@@ -83,18 +83,20 @@ def _of_loop(timeline: Timeline, summary: LaunchSummary, loop: int, waits: list[
     if least < _LEAST_OF_LOOP or share < _LEAST_SHARE:
         return
     worst = max(waits, key=lambda index: summary.scopes[index].warps.totals_ns.sum())
-    where = summary.scopes[worst].scope
+    wait = summary.scopes[worst]
+    where = wait.distinct_name
     others = f" and {len(waits) - 1} other waits" if len(waits) > 2 else " and 1 other wait" if len(waits) == 2 else ""
     who = _who(warps.tolist(), timeline.launch.kernel.num_warps)
     yield Finding(
         rule="waiting",
-        scope=where,
+        scope=wait.scope,
+        index=worst,
         share=share,
-        text=f"{who} at least {percent(least)} of {inside.scope} in {where}{others}",
-        advice=f"see what {where} waits for ({summary.scopes[worst].source or 'source line unknown'}): issue it "
+        text=f"{who} at least {percent(least)} of {inside.distinct_name} in {where}{others}",
+        advice=f"see what {where} waits for ({wait.source or 'source line unknown'}): issue it "
         "earlier (num_stages), move fewer bytes, or give the warps other work in the meantime",
         figures={
-            "loop": inside.scope,
+            "loop": inside.distinct_name,
             "waiting_warps": len(warps),
             "least_of_loop": least,
             "waits": len(waits),

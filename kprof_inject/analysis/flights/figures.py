@@ -19,7 +19,10 @@ class Flight:
     """All groups of one kind of work that one operation asks for: ``blocked_share`` of them were awaited by a wait that
     blocked, and ``latency_ns`` is the median of these, from issue to completion; None if none blocked."""
 
+    index: int
+    """The scope's, in the scope table."""
     scope: str
+    """Its name, which others may have."""
     source: str
     work: str
     groups: int
@@ -72,6 +75,7 @@ def _flights(timeline: Timeline, found: InFlight) -> Iterator[Flight]:
         blocked = mine[mine["blocked_ns"] > 0]
         told = timeline.table.scopes[scope]
         yield Flight(
+            scope,
             told.name,
             told.source,
             found.works[scope],
@@ -117,6 +121,5 @@ def _loop_around(timeline: Timeline, groups: NDArray[np.void], roofs: Sequence[R
     if not groups.size:
         return None
     most = int(np.bincount(groups["scope"]).argmax())
-    named = {roof.scope: roof for roof in roofs}
-    around = (timeline.table.scopes[index].name for index in timeline.table.around(most))
-    return next((named[name] for name in around if name in named), None)
+    by_index = {roof.index: roof for roof in roofs}
+    return next((by_index[index] for index in timeline.table.around(most) if index in by_index), None)

@@ -104,6 +104,9 @@ class _Judged:
         """The busiest unit first."""
         return sorted(self.parts, key=lambda unit: -self.parts[unit])
 
+    def name_of(self, roof: Roof) -> str:
+        return self.summary.scopes[roof.index].distinct_name
+
     def limit(self, name: str, text: str, *units: str) -> Limit:
         return Limit(name, units, text, self.parts)
 
@@ -130,7 +133,7 @@ def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:
 
 
 def _kind_of(summary: LaunchSummary, roof: Roof) -> str:
-    return next(scope.kind for scope in summary.scopes if scope.scope == roof.scope)
+    return summary.scopes[roof.index].kind
 
 
 _NAMES = {
@@ -150,7 +153,7 @@ def _at_roof(judged: _Judged) -> Limit | None:
         return None
     units = _as_busy(judged.parts)
     loop = _busiest_loop(judged, units[0])
-    more = f", {percent(loop.part)} in {loop.scope}" if loop and loop.part > judged.parts[units[0]] else ""
+    more = f", {percent(loop.part)} in {judged.name_of(loop)}" if loop and loop.part > judged.parts[units[0]] else ""
     text = _with_parts(units, judged.parts, judged.whole.work, more)
     if units[0] == DRAM and judged.light.dram:
         text += f": the launch has to move {size_text(judged.light.dram.least_bytes)}"
@@ -259,8 +262,8 @@ def _at_roof_in_a_loop(judged: _Judged) -> Limit | None:
     if share < _POSSIBLE:
         return None
     units = _as_busy(loop.parts)
-    text = f"{_with_parts(units, loop.parts, loop.work)} in {loop.scope}, {percent(share)} of the kernel's time; "
-    text += f"{percent(judged.parts[loop.unit])} over the whole kernel"
+    text = f"{_with_parts(units, loop.parts, loop.work)} in {judged.name_of(loop)}, {percent(share)} of the kernel's "
+    text += f"time; {percent(judged.parts[loop.unit])} over the whole kernel"
     return judged.limit(_named(units, loop.parts), text, *units)
 
 

@@ -38,7 +38,10 @@ class Roof:
     would need more than all of it, of which ``parts`` therefore says nothing, 0: the work or the cycles are not the
     scope's."""
 
+    index: int
+    """The scope's, in the scope table."""
     scope: str
+    """Its name, which others may have."""
     executions: int
     """By CTAs."""
     sm_cycles: int
@@ -47,11 +50,11 @@ class Roof:
     impossible: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
+    def of(cls, index: int, scope: str, executions: int, sm_cycles: int, work: Work, rates: UnitRates) -> Roof:
         needed = {unit: cycles / sm_cycles for unit, cycles in rates.cycles(work).items()}
         impossible = {unit: part for unit, part in needed.items() if part > MOST_POSSIBLE}
         parts = {unit: 0.0 if unit in impossible else min(part, 1.0) for unit, part in needed.items()}
-        return cls(scope, executions, sm_cycles, work, parts, impossible)
+        return cls(index, scope, executions, sm_cycles, work, parts, impossible)
 
     @property
     def unit(self) -> str:
@@ -196,7 +199,7 @@ def _roofs(
             if one.whole_times and first <= one.line <= last:
                 work += each * one.whole_times
         if work != NO_WORK:
-            yield Roof.of(scope.name, time.executions, sm_cycles, work, rates)
+            yield Roof.of(index, scope.name, time.executions, sm_cycles, work, rates)
 
 
 def _is_whole(scope: ScopeInfo) -> bool:

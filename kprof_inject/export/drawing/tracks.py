@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.export.drawing import LAYOUT_NAMES
 from kprof_inject.export.drawing.scene import Mask, Numbers, Picked, TextColumn
 from kprof_inject.timeline.overlaps import lanes_of_rows
@@ -183,8 +184,8 @@ class ScopeLayout:
     def tracks(self, timeline: Timeline) -> Tracks:
         partitions = partition_names(timeline.table)
         names = [
-            f"{scope.name} ({partitions[index]})" if index in partitions else scope.name
-            for index, scope in enumerate(timeline.table.scopes)
+            f"{name} ({partitions[index]})" if index in partitions else name
+            for index, name in enumerate(distinct_names(timeline.table.scopes))
         ]
         warps = _WarpNumbers(timeline, _sm_and_cta)
         return _ScopeTracks(warps, timeline, [*names, _INCOMPLETE], _Nouns.of(timeline))

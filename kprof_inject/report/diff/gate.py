@@ -36,11 +36,11 @@ def crossings(diff: CaptureDiff, limit: float, globs: Sequence[str]) -> Iterator
         yield from _crossing(name, kernel.launch, kernel, limit)
         for scope in kernel.scopes if globs else ():
             if scope.judged is not None:
-                yield from _crossing(f"{printable(scope.name)} of {name}", scope.judged, kernel, limit)
+                yield from _crossing(f"{printable(scope.distinct_name)} of {name}", scope.judged, kernel, limit)
         for side, alone in (("A", kernel.only_a), ("B", kernel.only_b)):
             for one in alone:
                 if any(matches_scope(one.scope.name, glob) for glob in globs):
-                    yield _unknown(f"{printable(one.scope.name)} of {name}", limit, f": only {side} has it")
+                    yield _unknown(f"{printable(one.scope.distinct_name)} of {name}", limit, f": only {side} has it")
     for runs in diff.only_a:
         yield _unknown(printable(runs.kernel.name), limit, f": with grid {grid_text(runs.grid)} only A has it")
 

@@ -64,6 +64,10 @@ class ScopeChange:
     """In A's scope table; ``index_b`` in B's."""
     index_b: int
     name: str
+    distinct_name: str
+    """Its name in B, and its site where others have that name there."""
+    title: str
+    """Its name next to its source line, and of an outermost scope whose it is."""
     kind: str
     partition: str
     """The name of the partition that runs it in B, empty if there are none."""
@@ -88,11 +92,6 @@ class ScopeChange:
     """By how much it takes longer in a CTA, without the matched scopes in it; None if that cannot be told."""
     tags: tuple[TagChange, ...] = ()
     """Of tags that are in both, the values that they have in any launch."""
-
-    @property
-    def title(self) -> str:
-        """Its name, and of an outermost scope whose it is."""
-        return f"{self.name} ({self.partition})" if self.partition and not self.depth else self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -272,6 +271,7 @@ class MeasuredPair:
         self, sides: Sides, match: Match, comparisons: int, explained: float | None, own_cta_change_ns: float | None
     ) -> ScopeChange:
         mine, theirs = self.identities_a[match.a], self.identities_b[match.b]
+        depth = _depth(self.identities_b, match.b)
         basis = sides.basis(match)
 
         def both(name: str) -> Both:
@@ -281,9 +281,11 @@ class MeasuredPair:
             index_a=match.a,
             index_b=match.b,
             name=theirs.name,
+            distinct_name=theirs.distinct_name,
+            title=f"{theirs.title} ({theirs.partition})" if theirs.partition and not depth else theirs.title,
             kind=theirs.kind,
             partition=theirs.partition,
-            depth=_depth(self.identities_b, match.b),
+            depth=depth,
             source_a=mine.source,
             source_b=theirs.source,
             note=match.note,
@@ -375,7 +377,7 @@ def _require_scope(glob: str, pairs: Sequence[MeasuredPair]) -> None:
         return
     both = dict.fromkeys(pair.identities_b[match.b].name for pair in pairs for match in pair.matching.matches)
     alone = [
-        f"only {side} has {one.scope.name}"
+        f"only {side} has {one.scope.distinct_name}"
         for pair in pairs
         for side, unmatched in (("A", pair.matching.only_a), ("B", pair.matching.only_b))
         for one in unmatched

@@ -4,11 +4,13 @@ scopes are called."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kprof_inject.capture.model import Kernel
+from kprof_inject.capture.scopes import distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of, without_folders
 from kprof_inject.errors import KprofError, printable
 from kprof_inject.quantities import counted, listed
@@ -114,6 +116,8 @@ def _shortened(words: Sequence[str]) -> str:
 
 # A line's number in a scope's name: ``loop@57``, ``line(57-63)``, ``op@file.py:57``.
 _LINE_NUMBER = re.compile(r"(?<=[@(:\-])\d+")
+# The numbers in a label of a loop: ``loop[0.1]``.
+_LOOP_NUMBERS = re.compile(r"\[[\d.]+\]")
 NOWHERE = -1
 
 
@@ -130,11 +134,31 @@ class ScopeIdentity:
     """The index of the scope around it, or ``NOWHERE``."""
     partition: str = ""
     """The name of the partition that runs it, empty if there are none."""
+    label: str = ""
+    """What it is called if the user does not name it; empty if that is unknown."""
+    distinct_name: str = ""
+    """Its name, and its site where others of its side have that name."""
+    title: str = ""
+    """The same next to its source line."""
+    is_only: bool = True
+    """True if no other scope of its side and kind has its name."""
+    is_only_beside: bool = True
+    """True if no other scope in the same parent does."""
 
     @property
     def steady_name(self) -> str:
         """The name without numbers of lines."""
         return _LINE_NUMBER.sub("", self.name)
+
+    @property
+    def steady_label(self) -> str:
+        """The label without numbers of lines."""
+        return _LINE_NUMBER.sub("", self.label)
+
+    @property
+    def sort(self) -> str:
+        """The label without any numbers: what it is, wherever it stands."""
+        return _LOOP_NUMBERS.sub("", self.steady_label)
 
     @property
     def short_source(self) -> str:
@@ -170,6 +194,8 @@ class Matching:
 
 def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
     text, partitions = SourceText(sources_of(kernel)), partition_names(kernel.scopes)
+    scopes = kernel.scopes.scopes
+    names, titles = distinct_names(scopes), distinct_names(scopes, with_source=True)
     return tuple(
         ScopeIdentity(
             scope.name,
@@ -178,8 +204,11 @@ def identities(kernel: Kernel) -> tuple[ScopeIdentity, ...]:
             _known(tuple(code_of(text, place) for place in (scope.source, *scope.called_from))),
             scope.parent,
             partitions.get(index, ""),
+            scope.label,
+            names[index],
+            titles[index],
         )
-        for index, scope in enumerate(kernel.scopes.scopes)
+        for index, scope in enumerate(scopes)
     )
 
 
@@ -197,25 +226,30 @@ _Key = Callable[[ScopeIdentity], Hashable]
 """None where it says nothing."""
 
 _BESIDE: tuple[_Key, ...] = (
-    lambda scope: (scope.kind, scope.name, scope.lines),
-    lambda scope: (scope.kind, scope.steady_name, scope.lines),
+    lambda scope: (scope.kind, scope.name, scope.label, scope.lines),
+    lambda scope: (scope.kind, scope.name, scope.sort, scope.lines),
+    lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines),
     lambda scope: (scope.kind, scope.lines) if scope.lines else None,
-    lambda scope: (scope.kind, scope.steady_name),
+    lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
+    lambda scope: (scope.kind, scope.steady_name, scope.sort) if scope.is_only_beside else None,
+    lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
 )
 """From the surest on: what makes two scopes one whose parents are one, or that stand outermost in one partition."""
 
 _ELSEWHERE: tuple[_Key, ...] = (
-    lambda scope: (scope.kind, scope.steady_name, scope.lines) if scope.lines else None,
-    lambda scope: (scope.kind, scope.steady_name),
+    lambda scope: (scope.kind, scope.steady_name, scope.label, scope.lines) if scope.lines else None,
+    lambda scope: (scope.kind, scope.steady_name, scope.sort, scope.lines) if scope.lines else None,
+    lambda scope: (scope.kind, scope.steady_name, scope.steady_label),
+    lambda scope: (scope.kind, scope.steady_name) if scope.is_only else None,
 )
 """And wherever they stand."""
 
 
 def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Matching:
     """From outside in. Of several scopes that are alike, the first is the first and so on, if there are as many on
-    both sides."""
+    both sides. A name alone matches two scopes only if no others have it."""
     found: dict[int, int] = {}
-    mine, theirs = _both_with_partitions(a, b)
+    mine, theirs = map(_with_namesakes, _comparable(a, b))
     while True:
         before = len(found)
         _match_beside(mine, theirs, found)
@@ -231,13 +265,37 @@ def match_scopes(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]) -> Matc
     )
 
 
-def _both_with_partitions(
-    a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity]
-) -> tuple[Sequence[ScopeIdentity], Sequence[ScopeIdentity]]:
-    """Where a side does not tell its partitions, as older captures don't, those of the other one say nothing."""
-    if all(any(scope.partition for scope in side) for side in (a, b)):
-        return a, b
-    return [replace(scope, partition="") for scope in a], [replace(scope, partition="") for scope in b]
+def _comparable(*sides: Sequence[ScopeIdentity]) -> list[list[ScopeIdentity]]:
+    """Where a side does not tell its partitions or labels, as older captures don't, those of the other one say
+    nothing."""
+    has_partitions, has_labels = (
+        all(any(getattr(scope, field) for scope in side) for side in sides) for field in ("partition", "label")
+    )
+    return [
+        [
+            replace(
+                scope,
+                partition=scope.partition if has_partitions else "",
+                label=scope.label if has_labels else "",
+            )
+            for scope in side
+        ]
+        for side in sides
+    ]
+
+
+def _with_namesakes(scopes: Sequence[ScopeIdentity]) -> list[ScopeIdentity]:
+    """Say of each scope whether it is the only one of its name."""
+    everywhere = Counter((scope.kind, scope.steady_name) for scope in scopes)
+    beside = Counter((scope.parent, scope.partition, scope.kind, scope.steady_name) for scope in scopes)
+    return [
+        replace(
+            scope,
+            is_only=everywhere[scope.kind, scope.steady_name] == 1,
+            is_only_beside=beside[scope.parent, scope.partition, scope.kind, scope.steady_name] == 1,
+        )
+        for scope in scopes
+    ]
 
 
 def _match_beside(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], found: dict[int, int]) -> None:
@@ -297,7 +355,7 @@ def _note(a: Sequence[ScopeIdentity], b: Sequence[ScopeIdentity], mine: int, the
 def _place(scopes: Sequence[ScopeIdentity], scope: ScopeIdentity) -> str:
     if scope.parent < 0:
         return scope.partition or "no other scope"
-    around = scopes[scope.parent].name
+    around = scopes[scope.parent].distinct_name or scopes[scope.parent].name
     return f"{around} of {scope.partition}" if scope.partition else around
 
 
@@ -306,6 +364,8 @@ def _why(scope: ScopeIdentity, mine: Sequence[ScopeIdentity], others: Sequence[S
     same_kind = [other for other in alike if other.kind == scope.kind]
     if same_kind:
         here = sum(other.steady_name == scope.steady_name and other.kind == scope.kind for other in mine)
+        if here == len(same_kind):
+            return f"{side} has {here} of this name, none of them at this site"
         return f"{side} has {len(same_kind)} of this name where here are {here}, so they cannot be paired"
     if alike:
         return f"in {side} this name is of kind {alike[0].kind}, not {scope.kind}"

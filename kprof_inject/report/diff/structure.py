@@ -11,7 +11,7 @@ from kprof_inject.analysis.loop_figures import LaunchLoops, LoopFigures
 from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
 from kprof_inject.capture.model import Kernel
-from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
 from kprof_inject.errors import KprofError
 from kprof_inject.files import read_text
@@ -25,8 +25,22 @@ from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.parser import parse
 from kprof_inject.workspace import snapshot_beside
 
-WHOLE = "the whole kernel"
-OUTSIDE = "outside of loops"
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the kernel: a loop, by its ``index`` in B's scope table, or in A's where B has none like it; or one of
+    the two that are no loops. Names of parts may be alike."""
+
+    name: str
+    index: int | None = None
+    is_of_a: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+WHOLE = Part("the whole kernel")
+OUTSIDE = Part("outside of loops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +50,15 @@ class ChangedPart:
     kernel as a whole, and acts everywhere, explains what the code takes that is the same. ``loops`` has the figures of
     the loop in A and in B, None of what is no loop, or is on one side alone."""
 
-    name: str
+    part: Part
     changes: tuple[Change, ...]
     scopes: tuple[ScopeChange, ...]
     explained: float | None
     loops: tuple[LoopFigures, LoopFigures] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.part.name
 
     @property
     def cta_change_ns(self) -> float | None:
@@ -60,7 +78,7 @@ class Structure:
     unexplained: float | None
     differing_lines: int
     everywhere: tuple[Change, ...] = ()
-    only_part: str | None = None
+    only_part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +100,14 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     texts = [SourceText(sources_of(side.kernel)) for side in (diff.a, diff.b)]
     changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
     places = _Places(diff, modules[0], modules[1])
-    by_part: dict[str, list[Change]] = {}
+    by_part: dict[Part, list[Change]] = {}
     for change in (*whole_changes(diff, modules[0], modules[1]), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
     of_whole = by_part.get(WHOLE, [])
     acting = [change for change in of_whole if acts_everywhere(change)]
     parts = sorted(_parts(places, by_part, bool(acting)), key=lambda part: -(part.explained or 0.0))
     unexplained = places.unexplained([part.explained for part in parts])
-    has_others = any(part.explained is not None for part in parts if part.name != WHOLE)
+    has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
     differing = differing_lines(modules[0], modules[1])
     others = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
     only = _only(others, of_whole) if is_same_work(diff) else None
@@ -97,15 +115,15 @@ def structure_of(diff: KernelDiff) -> Structure | None:
     return Structure(tuple(parts), unexplained, differing.count, everywhere, only)
 
 
-def _parts(places: _Places, by_part: Mapping[str, Sequence[Change]], whole_acts: bool) -> Iterator[ChangedPart]:
-    for name, found in by_part.items():
-        if name != WHOLE:
-            yield ChangedPart(name, tuple(found), *places.weight(name), places.loops(name))
+def _parts(places: _Places, by_part: Mapping[Part, Sequence[Change]], whole_acts: bool) -> Iterator[ChangedPart]:
+    for part, found in by_part.items():
+        if part != WHOLE:
+            yield ChangedPart(part, tuple(found), *places.weight(part), places.loops(part))
         else:
-            yield ChangedPart(name, tuple(found), *(places.rest(by_part) if whole_acts else ((), None)))
+            yield ChangedPart(part, tuple(found), *(places.rest(by_part) if whole_acts else ((), None)))
 
 
-def _only(parts: Set[str], of_whole: Sequence[Change]) -> str | None:
+def _only(parts: Set[Part], of_whole: Sequence[Change]) -> Part | None:
     """``parts`` have lines that differ, or changes of their own."""
     acts = any(map(is_cause, of_whole)) or (of_whole and not parts)
     places = {*parts, WHOLE} if acts else parts
@@ -146,15 +164,17 @@ class _Places:
         self._diff = diff
         self._modules = a, b
         self._tables = diff.a.kernel.scopes, diff.b.kernel.scopes
-        # A's loops by the names that they have in B.
-        matched = {change.index_a: change.name for change in diff.every_scope}
-        self._renamed = [matched.get(index, scope.name) for index, scope in enumerate(self._tables[0].scopes)]
+        names_a, names_b = (distinct_names(table.scopes) for table in self._tables)
+        of_b = [Part(name, index) for index, name in enumerate(names_b)]
+        # A's loops are those of B that they are matched with.
+        matched = {change.index_a: of_b[change.index_b] for change in diff.every_scope}
+        of_a = [matched.get(index, Part(name, index, is_of_a=True)) for index, name in enumerate(names_a)]
+        self._parts = of_a, of_b
         table = self._tables[1]
         loops = [_loop_of(table, index) for index in range(len(table.scopes))]
-        # By index: several scopes may have one name.
-        self._part_of_scope = [table.scopes[loop].name if loop is not None else OUTSIDE for loop in loops]
+        self._part_of_scope = [of_b[loop] if loop is not None else OUTSIDE for loop in loops]
 
-    def part_of(self, change: Change) -> str:
+    def part_of(self, change: Change) -> Part:
         """The innermost recorded loop around what changed; a loop's own operations decide, not those peeled off it. Of
         several loops it is the one that explains most: one may be for the case that another has nothing to do."""
         for side, operations in ((1, change.operations_b), (0, change.operations_a)):
@@ -163,7 +183,7 @@ class _Places:
                 return max(found, key=lambda part: abs(self.weight(part)[1] or 0.0))
         return OUTSIDE if change.operations_a or change.operations_b else WHOLE
 
-    def parts_of_lines(self, differing: DifferingLines) -> set[str]:
+    def parts_of_lines(self, differing: DifferingLines) -> set[Part]:
         """Those that have any of them. What stands outside of the functions acts on the kernel as a whole."""
         found = set()
         for side, lines in enumerate((differing.lines_a, differing.lines_b)):
@@ -174,29 +194,27 @@ class _Places:
                 found.add(self._part_of_line(side, line) if is_inside else WHOLE)
         return found
 
-    def _part(self, side: int, operation: Operation) -> str:
+    def _part(self, side: int, operation: Operation) -> Part:
         return self._part_of_line(side, self._modules[side].line_numbers([operation.start])[0])
 
-    def _part_of_line(self, side: int, line: int) -> str:
+    def _part_of_line(self, side: int, line: int) -> Part:
         table = self._tables[side]
         inside = [
             index
             for index, scope in enumerate(table.scopes)
             if _is_loop(table, index) and scope.lines and scope.lines[0] <= line <= scope.lines[1]
         ]
-        if not inside:
-            return OUTSIDE
-        return table.scopes[inside[-1]].name if side else self._renamed[inside[-1]]
+        return self._parts[side][inside[-1]] if inside else OUTSIDE
 
-    def weight(self, part: str) -> tuple[tuple[ScopeChange, ...], float | None]:
+    def weight(self, part: Part) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The changes of a part's scopes, and how much of the launch's change they explain together."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] == part)
         return scopes, _sum([scope.explained for scope in scopes])
 
-    def loops(self, part: str) -> tuple[LoopFigures, LoopFigures] | None:
+    def loops(self, part: Part) -> tuple[LoopFigures, LoopFigures] | None:
         """The figures of a part that is a loop."""
         for scope in self._diff.every_scope:
-            if scope.name == part and _is_loop(self._tables[1], scope.index_b):
+            if part == self._parts[1][scope.index_b]:
                 a, b = self._launches
                 return a.figures(scope.index_a), b.figures(scope.index_b)
         return None
@@ -205,7 +223,7 @@ class _Places:
     def _launches(self) -> tuple[LaunchLoops, LaunchLoops]:
         return LaunchLoops(_usual(self._diff.a.timelines)), LaunchLoops(_usual(self._diff.b.timelines))
 
-    def rest(self, parts: Container[str]) -> tuple[tuple[ScopeChange, ...], float | None]:
+    def rest(self, parts: Container[Part]) -> tuple[tuple[ScopeChange, ...], float | None]:
         """The same of the scopes that are in none of these parts."""
         scopes = tuple(scope for scope in self._diff.every_scope if self._part_of_scope[scope.index_b] not in parts)
         return scopes, _sum([scope.explained for scope in scopes])

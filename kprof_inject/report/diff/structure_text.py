@@ -10,7 +10,7 @@ from kprof_inject.analysis.structure.changes import Change
 from kprof_inject.capture.source_text import without_folders
 from kprof_inject.quantities import before_and_after, counted, listed, percent, short_time, signed_time, size_text
 from kprof_inject.report.diff.kernel_diff import KernelDiff
-from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Structure
+from kprof_inject.report.diff.structure import OUTSIDE, WHOLE, ChangedPart, ModuleChanges, Part, Structure
 
 _MOST_PLACES = 6
 
@@ -69,7 +69,7 @@ def _unlisted(differing: int) -> str:
     return f"none of the changes that diff looks for; the TTGIR differs in {lines}" if differing else ""
 
 
-def _all_in(part: str | None) -> str:
+def _all_in(part: Part | None) -> str:
     if part is None or part == WHOLE:
         return ""
     return f", all {part}" if part == OUTSIDE else f", all in {part}"
@@ -91,15 +91,15 @@ def _at(places: Sequence[str]) -> str:
 
 def _weighed(part: ChangedPart, structure: Structure, has_changed: bool) -> str:
     means = [
-        f"{scope.name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
+        f"{scope.distinct_name} {short_time(scope.mean_ns.a)} → {short_time(scope.mean_ns.b)}"
         for scope in part.scopes
         if scope.judged is not None and scope.judged.changed and scope.mean_ns.a and scope.mean_ns.b
     ]
     explained = [] if part.cta_change_ns is None else [f"{signed_time(part.cta_change_ns)} a CTA"]
-    is_all = has_changed and part.name == structure.only_part
-    if is_all and part.name == WHOLE:
+    is_all = has_changed and part.part == structure.only_part
+    if is_all and part.part == WHOLE:
         explained = ["all of the change, as the code is the same"]
-    elif explained and structure.everywhere and part.name != WHOLE:
+    elif explained and structure.everywhere and part.part != WHOLE:
         explained = [f"{explained[0]}, by this or by what changed in {WHOLE}"]
     elif is_all:
         shown = [f"records show {share} there" for share in explained]
@@ -149,13 +149,14 @@ def structure_json(structure: Structure | None, diff: KernelDiff) -> dict[str, A
         "net_cta_ns": diff.cta_change_ns,
         "everywhere": list(map(change_json, structure.everywhere)),
         "differing_lines": structure.differing_lines,
-        "only_part": structure.only_part,
+        "only_part": structure.only_part and structure.only_part.name,
     }
 
 
 def _part_json(part: ChangedPart) -> dict[str, Any]:
     return {
         "part": part.name,
+        "index": part.part.index,
         "explained": part.explained,
         "cta_change_ns": part.cta_change_ns,
         "loops": part.loops and {"a": part.loops[0].to_json(), "b": part.loops[1].to_json()},

@@ -130,12 +130,12 @@ def _scopes(diff: KernelDiff) -> Iterator[str]:
         yield f"[ ]: all scopes' intervals hold together with {100 * CONFIDENCE:.0f} % confidence"
     for scope in diff.scopes:
         if scope.note:
-            yield printable(f"{scope.name}: {scope.note}")
+            yield printable(f"{scope.distinct_name}: {scope.note}")
         yield from _tags(scope)
     for side, unmatched in (("A", diff.only_a), ("B", diff.only_b)):
         for one in unmatched:
             source = f" ({one.scope.short_source})" if one.scope.source else ""
-            yield printable(f"only in {side}: {one.scope.name}{source}: {one.why}")
+            yield printable(f"only in {side}: {one.scope.title}{source}: {one.why}")
 
 
 _MOST_TAG_VALUES = 8
@@ -145,7 +145,7 @@ def _tags(scope: ScopeChange) -> Iterator[str]:
     for name in dict.fromkeys(tag.name for tag in scope.tags):
         mine = [tag for tag in scope.tags if tag.name == name]
         medians = [f"{tag.value}: {_of_both(tag.p50_ns, short_time)}" for tag in mine]
-        yield printable(f"{scope.name} by {name}, p50: {listed(medians, _MOST_TAG_VALUES)}")
+        yield printable(f"{scope.distinct_name} by {name}, p50: {listed(medians, _MOST_TAG_VALUES)}")
 
 
 def _why_no_scope(diff: KernelDiff) -> str:
@@ -363,10 +363,15 @@ def _runs(runs: KernelRuns) -> dict[str, Any]:
 def _scope(scope: ScopeChange) -> dict[str, Any]:
     values = asdict(scope)
     judged = scope.judged.to_json() if scope.judged else {"verdict": None, "change": None, "change_in_cycles": None}
-    for name in ("index_a", "index_b", "judged"):
-        del values[name]
+    del values["judged"]
     return {**values, **judged}
 
 
 def _unmatched(one: Unmatched) -> dict[str, Any]:
-    return {"scope": one.scope.name, "kind": one.scope.kind, "source": one.scope.source, "why": one.why}
+    return {
+        "index": one.index,
+        "scope": one.scope.name,
+        "kind": one.scope.kind,
+        "source": one.scope.source,
+        "why": one.why,
+    }

@@ -115,7 +115,7 @@ def _by_scope(diff: KernelDiff) -> str:
     if scope is None or part < _MUCH:
         return ""
     how_much = "all" if part >= _ALL else f"most ({percent(part)})" if part >= _MOST else f"{percent(part)}"
-    return f": {printable(scope.name)} ({_how(scope)}) explains {how_much} of it"
+    return f": {printable(scope.distinct_name)} ({_how(scope)}) explains {how_much} of it"
 
 
 def _how(scope: ScopeChange) -> str:
@@ -246,7 +246,7 @@ def launch_counts(a: int, b: int) -> str:
 def changed_scopes(diff: KernelDiff) -> list[str]:
     """The scopes that are slower or faster, each with its change."""
     return [
-        f"{printable(scope.name)} {change_words(scope.judged.change)}"
+        f"{printable(scope.distinct_name)} {change_words(scope.judged.change)}"
         for scope in diff.every_scope
         if scope.judged and scope.judged.changed and scope.judged.change
     ]

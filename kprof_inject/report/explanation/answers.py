@@ -134,7 +134,7 @@ def _all_waits(report: LaunchReport, inside: Sequence[int], around: str) -> _Wai
     first = outermost(report.timeline.table, is_wait)
     waits = tuple(index for index in inside if first[index] == index and scopes[index].total_ns is not None)
     if waits:
-        return _Waits(waits, listed([scopes[index].scope for index in waits], _MOST_NAMES))
+        return _Waits(waits, listed([scopes[index].distinct_name for index in waits], _MOST_NAMES))
     return _Waits((), f"no wait in {around} was recorded; {_ADD_WAITS}")
 
 
@@ -159,7 +159,7 @@ def _waits_for_what(report: LaunchReport, inside: Sequence[int], what: str) -> _
         why = "; ".join(f"{operation}: {reason}" for operation, reason in report.in_flight.unpaired.items())
         return _Waits((), f"no recorded wait there is for {what}{f' ({why})' if why else ''}")
     blocked = float((groups["blocked_ns"] > 0).mean())
-    names = listed([scopes[index].scope for index in waits], _MOST_NAMES)
+    names = listed([scopes[index].distinct_name for index in waits], _MOST_NAMES)
     late = f"{percent(blocked)} of {counted(len(groups), 'group')} were still in flight when their wait began"
     return _Waits(waits, f"{names}, for {what}; {late}")
 
@@ -196,8 +196,8 @@ def _scopes_called(report: LaunchReport, name: str) -> tuple[int, ...]:
     """The scopes that the report shows by this name, all together, by index; of those within each other, the
     outermost."""
     table, scopes = report.timeline.table, report.summary.scopes
-    by_title = {index for index, scope in enumerate(scopes) if scope.title == name}
-    called = by_title or {index for index, scope in enumerate(scopes) if scope.scope == name}
+    called = {scope.index for scope in scopes if scope.scope == name}
+    called = called or {scope.index for scope in scopes if name in (scope.title, scope.distinct_name)}
     if not called:
         known = list(dict.fromkeys(scope.title for scope in scopes))
         there = f"there are scopes {listed(known, _MOST_NAMES)}" if known else "the launch has no scopes"

@@ -59,7 +59,7 @@ def explanation(reports: Sequence[LaunchReport], workspace: str = "") -> Explana
         records=_records(report.summary),
         clock=_clock(report),
         next=next_step(report, options),
-        findings=tuple(map(_finding, report.findings)),
+        findings=tuple(_finding(finding, report.summary) for finding in report.findings),
         waits=tuple(_waits(report)),
         places=tuple(_places(report)),
         scopes=tuple(_scopes(report.summary)),
@@ -147,10 +147,11 @@ def _clock(report: LaunchReport) -> Clock:
     )
 
 
-def _finding(finding: Finding) -> FindingEvidence:
+def _finding(finding: Finding, summary: LaunchSummary) -> FindingEvidence:
+    name = finding.scope if finding.index is None else summary.scopes[finding.index].distinct_name
     return FindingEvidence(
         rule=finding.rule,
-        scope=None if finding.scope is None else short_name(finding.scope),
+        scope=None if name is None else short_name(name),
         share=figure(finding.share),
         text=short_text(finding.sentence),
         advice=short_text(finding.advice),
@@ -173,7 +174,7 @@ def _waits(report: LaunchReport) -> Iterator[Wait]:
     for index in sorted(waits, key=lambda index: -(summary.scopes[index].share or 0.0)):
         scope = summary.scopes[index]
         yield Wait(
-            scope=short_name(scope.scope),
+            scope=short_name(scope.title),
             source=short_name(scope.source),
             share=figure(scope.share or 0.0),
             p50_ns=known_figure(scope.p50_ns),
@@ -186,7 +187,7 @@ def _places(report: LaunchReport) -> Iterator[Place]:
     for place in report.slopes.ranked if report.slopes else ():
         slope = place.response.slope if place.response else None
         yield Place(
-            scope=short_name(place.scope.name),
+            scope=short_name(place.name),
             slope=known_figure(slope.value if slope else None),
             slope_error=known_figure(slope.error if slope else None),
             spare_cycles=known_figure(place.spare_cycles),
@@ -210,14 +211,15 @@ def _scopes(summary: LaunchSummary) -> Iterator[ScopeTime]:
 def _roofs(report: LaunchReport) -> Iterator[RoofPart]:
     told = [roof for roof in report.speed_of_light.roofs if roof.part >= LEAST_ROOF]
     for roof in sorted(told, key=lambda roof: -roof.sm_cycles):
-        yield RoofPart(scope=short_name(roof.scope), unit=roof.unit, least_share=figure(roof.part))
+        name = short_name(report.summary.scopes[roof.index].distinct_name)
+        yield RoofPart(scope=name, unit=roof.unit, least_share=figure(roof.part))
 
 
 def _overlap(report: LaunchReport) -> Iterator[Overlap]:
     flights = report.flights.flights if report.flights else ()
     for flight in sorted(flights, key=lambda flight: -flight.blocked_ns):
         yield Overlap(
-            scope=short_name(flight.scope),
+            scope=short_name(report.summary.scopes[flight.index].distinct_name),
             work=flight.work,
             depth=flight.depth,
             groups=flight.groups,

@@ -174,7 +174,7 @@ def _scopes(report: LaunchReport) -> list[dict[str, Any]]:
     timeline, text = report.timeline, SourceText(sources_of(report.launch.kernel))
     return [
         {
-            "name": scope.name,
+            "name": mine.distinct_name,
             "kind": scope.kind,
             "source": without_folders(scope.source),
             "path": scope.source,

@@ -138,7 +138,6 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
     bear the index of their scope and the CTA that they are about, or None; ``doubts`` say what could not be judged, and
     why. ``slopes`` are the places of the kernel that were delayed, those that matter most first."""
     summary, trust = report.summary, trust_in(report)
-    index_of = {scope.scope: index for index, scope in reversed(list(enumerate(summary.scopes)))}
     return {
         "facts": facts(report.timeline, summary),
         "builds": build_rows(report.launch.kernel),
@@ -154,7 +153,7 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
             for one in advice_on(report)
         ],
         "roofs": [
-            {"scope": index_of[roof.scope], "unit": roof.unit, "part": roof.part}
+            {"scope": roof.index, "unit": roof.unit, "part": roof.part}
             for roof in report.speed_of_light.roofs
             if roof.part >= LEAST_ROOF
         ],
@@ -164,13 +163,13 @@ def launch_overview(report: LaunchReport) -> dict[str, Any]:
                 "share": finding.share,
                 "text": printable(finding.sentence),
                 "advice": printable(finding.advice),
-                "scope": None if finding.scope is None else index_of.get(finding.scope),
+                "scope": finding.index,
                 "cta": finding.figures.get("last_cta"),
             }
             for finding in report.findings
         ],
         "doubts": list(report.doubts),
-        "slopes": slope_rows(report.slopes, index_of) if report.slopes else [],
+        "slopes": slope_rows(report.slopes) if report.slopes else [],
         "slopes_say": MEANING,
         "notes": [printable(note) for note in all_notes(report)],
         "warp_time_ns": summary.warp_time_ns,

@@ -271,7 +271,7 @@ class ScopePictures:
 
 def _facts(scope: ScopeSummary, resolution_ns: float) -> dict[str, Any]:
     return {
-        "name": printable(scope.scope),
+        "name": printable(scope.distinct_name),
         "kind": scope.kind,
         "depth": scope.depth,
         "source": printable(scope.source),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, PlaceSlope
@@ -11,13 +10,13 @@ from kprof_inject.errors import printable
 from kprof_inject.report.slope_words import slack_text, slope_text
 
 
-def slope_rows(slopes: KernelSlopes, index_of: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Those that matter most first. ``scope`` is the index of the launch's scope of that name, None if it has none;
-    ``time`` and ``path`` are its shares of the warps' time and of the critical path."""
+def slope_rows(slopes: KernelSlopes) -> list[dict[str, Any]]:
+    """Those that matter most first. ``scope`` is the index of the same scope in the launch's table, None if it was not
+    recorded; ``time`` and ``path`` are its shares of the warps' time and of the critical path."""
     return [
         {
-            "name": printable(place.scope.name),
-            "scope": index_of.get(place.scope.name),
+            "name": printable(place.name),
+            "scope": place.index,
             "source": without_folders(place.scope.source),
             "lines": place.scope.lines,
             "slope": place.response.slope.value if place.response else None,
@@ -53,4 +52,4 @@ def slopes_by_line(slopes: KernelSlopes) -> dict[str, list[dict[str, Any]]]:
 
 
 def _said(place: PlaceSlope) -> str:
-    return printable(f"{place.scope.name}: {slope_text(place)}; slack {slack_text(place)}")
+    return printable(f"{place.name}: {slope_text(place)}; slack {slack_text(place)}")

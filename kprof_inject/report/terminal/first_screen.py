@@ -187,7 +187,7 @@ def _cta_bar(summary: LaunchSummary, console: Console) -> str:
 
 
 def _loops_name(summary: LaunchSummary, phases: Phases) -> str:
-    return summary.scopes[phases.first_loop].scope if phases.first_loop == phases.last_loop else "loops"
+    return summary.scopes[phases.first_loop].distinct_name if phases.first_loop == phases.last_loop else "loops"
 
 
 def _phase_shares(summary: LaunchSummary, phases: Phases) -> dict[str, float]:

@@ -52,7 +52,7 @@ def _headline(one: KernelSlopes) -> str:
 
 
 def _layouts(places: Sequence[PlaceSlope]) -> list[list[Column]]:
-    names = Column("place", [place.scope.name for place in places], name=True)
+    names = Column("place", [place.name for place in places], name=True)
     sources = Column("source", [without_folders(place.scope.source) for place in places], left=True)
     slopes = Column("slope", [slope_text(place) for place in places])
     bars = Column("", [_bar(place) for place in places], left=True)

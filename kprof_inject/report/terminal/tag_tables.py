@@ -46,7 +46,7 @@ def print_more_tags(summary: LaunchSummary, console: Console) -> None:
 
 
 def _tagged(summary: LaunchSummary) -> list[tuple[str, TagStatistics]]:
-    return [(scope.scope, tag) for scope in summary.scopes for tag in scope.tags]
+    return [(scope.distinct_name, tag) for scope in summary.scopes for tag in scope.tags]
 
 
 def _print_tag(scope: str, tag: TagStatistics, console: Console, room: Room) -> Room:

@@ -10,9 +10,12 @@ import pytest
 from buffers import Scope
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
-from kprof_inject.analysis.evaluation.executions import ExecutedKernel, executed_kernel
+from kprof_inject.analysis.evaluation import executions
+from kprof_inject.analysis.evaluation.executions import ExecutedKernel, evaluated, executed_kernel
 from kprof_inject.analysis.summary import summarise
 from kprof_inject.errors import KprofError
+from kprof_inject.ttgir.nodes import Module
+from kprof_inject.ttgir.parser import parse as real_parse
 
 TEXT = """\
 module {
@@ -109,3 +112,20 @@ def test_what_is_no_module_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(globals(), "TEXT", "nothing\n")
     with pytest.raises(KprofError):
         ran_on(tmp_path, 5, RECORDED, 6)
+
+
+def test_a_module_that_cannot_be_parsed_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def parse(text: str, file: str) -> Module:
+        tried.append(file)
+        return real_parse(text, file)
+
+    monkeypatch.setattr(executions, "parse", parse)
+    told = set()
+    for ctas in range(1, 9):
+        with pytest.raises(KprofError) as caught:
+            evaluated("module {", "torn.ttgir", (ctas, 1, 1), ())
+        told.add(str(caught.value))
+        assert len(caught.traceback) < 5, "each launch has its own"
+    assert (tried, len(told)) == (["torn.ttgir"], 1)

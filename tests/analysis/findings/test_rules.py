@@ -57,7 +57,7 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
     timeline = launched(tmp_path, Known(before_ns=900, iterations_ns=(1500, *(100,) * 19)))
     evidence = evidence_of(timeline)
     parts = {"ALU": 0.8, "tensor cores": 0.1}
-    light = SpeedOfLight((Roof("func", 1, 1000, NO_WORK, parts), Roof("loop[0]", 1, 900, NO_WORK, {"ALU": 0.95})))
+    light = SpeedOfLight((Roof(0, "func", 1, 1000, NO_WORK, parts), Roof(1, "loop[0]", 1, 900, NO_WORK, {"ALU": 0.95})))
     alone, beside = (
         {one.rule: one for said in judge_by_rules(replace(evidence, light=its)) for one in said.findings}
         for its in (evidence.light, light)
@@ -72,7 +72,7 @@ def test_no_more_can_be_won_than_the_busiest_unit_leaves(tmp_path: Path) -> None
 def test_the_json_form(tmp_path: Path) -> None:
     (finding,) = found_in(launched(tmp_path, Known(before_ns=3000)))
     read = json.loads(json.dumps(finding.to_json(), allow_nan=False))
-    assert set(read) == {"rule", "scope", "share", "text", "advice", "figures", "doubt"}
+    assert set(read) == {"rule", "scope", "index", "share", "text", "advice", "figures", "doubt"}
     assert read["rule"] == "prologue"
 
 

@@ -50,7 +50,7 @@ def test_one_that_adds_what_it_should(tmp_path: Path) -> None:
 
 def test_at_its_roof_a_loop_has_no_use_for_more(tmp_path: Path) -> None:
     plain = evidence(tmp_path)
-    light = replace(plain.light, roofs=(Roof("iter[0]", 9, 900, NO_WORK, {"tensor cores": 0.85}),))
+    light = replace(plain.light, roofs=(Roof(2, "iter[0]", 9, 900, NO_WORK, {"tensor cores": 0.85}),))
     assert not list(second_cta(replace(plain, light=light)))
 
 

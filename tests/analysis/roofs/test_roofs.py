@@ -127,7 +127,7 @@ def test_ctas_that_share_an_sm_share_its_units(tmp_path: Path) -> None:
 def test_no_unit_is_busy_for_more_than_all_of_the_time(flops: float, part: float, impossible: dict[str, float]) -> None:
     rates = rates_of("cuda:90")
     assert rates is not None
-    made = Roof.of("func", 1, 1000, Work(tensor_flops={"f16": int(flops * 4096 * 1000)}), rates)
+    made = Roof.of(0, "func", 1, 1000, Work(tensor_flops={"f16": int(flops * 4096 * 1000)}), rates)
     assert (made.parts["tensor cores"], dict(made.impossible)) == (
         pytest.approx(part, abs=1e-3),
         pytest.approx(impossible),

@@ -25,7 +25,7 @@ DURATION_NS = 10_000
 
 def roof(scope: str, sm_cycles: int = 1000, **parts: float) -> Roof:
     named = {name.replace("_", " "): part for name, part in parts.items()}
-    return Roof(scope, 1, sm_cycles, NO_WORK, {**dict.fromkeys(UNITS, 0.0), **named})
+    return Roof(int(scope != "func"), scope, 1, sm_cycles, NO_WORK, {**dict.fromkeys(UNITS, 0.0), **named})
 
 
 def dram(least: float, streamed: float | None, *, fits_l2: bool = False, unknown: float | None = None) -> DramBound:

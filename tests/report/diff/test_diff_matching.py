@@ -112,6 +112,25 @@ def test_the_name_alone_of_another_kind_is_no_match() -> None:
     assert matching.only_a[0].why == "in B this name is of kind op, not line"
 
 
+def loops_called_work(*labels: str) -> list[ScopeIdentity]:
+    loops = [replace(scope("work", "loop", 0, f"for {label} in x:"), label=label) for label in labels]
+    return [replace(KERNEL[0], label="func"), *loops]
+
+
+def test_scopes_that_share_a_name_match_by_their_sites() -> None:
+    a, b = loops_called_work("loop[0]", "loop[1]"), loops_called_work("loop[1]", "loop[2]")
+    matching = match_scopes(a, b)
+    assert [(match.a, match.b) for match in matching.matches] == [(0, 0), (2, 1)]
+    assert [one.why for one in matching.only_a] == ["B has 2 of this name, none of them at this site"]
+    edited = [b[0], *(replace(one, lines=(f"{one.lines[0]}  # edited",)) for one in b[1:])]
+    assert [(match.a, match.b) for match in match_scopes(a, edited).matches] == [(0, 0), (2, 1)]
+
+
+def test_a_name_that_one_loop_has_matches_it_wherever_it_went() -> None:
+    matching = match_scopes(loops_called_work("loop[0]"), loops_called_work("loop[1]"))
+    assert [(match.a, match.b) for match in matching.matches] == [(0, 0), (1, 1)]
+
+
 def test_without_texts_names_go() -> None:
     bare = [replace(one, lines=()) for one in KERNEL]
     assert len(match_scopes(bare, KERNEL).matches) == 4

@@ -13,7 +13,7 @@ from kprof_inject.analysis.structure.features import Line
 from kprof_inject.capture.schema import SOURCES_FILE
 from kprof_inject.report.diff.kernel_diff import KernelDiff, diff_captures
 from kprof_inject.report.diff.source_columns import SourceRow, source_parts
-from kprof_inject.report.diff.structure import ChangedPart, Structure
+from kprof_inject.report.diff.structure import ChangedPart, Part, Structure
 from kprof_inject.ttgir.locations import SourcePoint
 
 PATH = "/src/k.py"
@@ -51,7 +51,11 @@ def shown(row: SourceRow) -> tuple[str, str, tuple[str, ...]]:
 
 def test_lines_stand_beside_those_that_say_the_same(tmp_path: Path) -> None:
     structure = Structure(
-        (ChangedPart("loop[0]", (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None),),
+        (
+            ChangedPart(
+                Part("loop[0]", 1), (change_at(9, "wider", in_b=True), change_at(26, "gone", in_b=False)), (), None
+            ),
+        ),
         None,
         0,
     )

@@ -83,7 +83,7 @@ def test_the_verdict_is_that_of_the_terminal(tmp_path: Path) -> None:
 
 def test_findings_know_their_scope(tmp_path: Path) -> None:
     found = (
-        Finding("a", "loop[0]", 0.4, "slow\x1b[1m", "look", {}),
+        Finding("a", "loop[0]", 0.4, "slow\x1b[1m", "look", {}, index=1),
         Finding("b", None, 0.2, "tail", "look", {}),
         Finding("c", "gone", 0.1, "gone", "look", {}),
     )
