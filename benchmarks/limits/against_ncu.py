@@ -34,6 +34,13 @@ UNITS = {
     "instruction issue": "smsp__issue_active.avg.pct_of_peak_sustained_active",
 }
 # The part of the fp32 units that multiplies integers.
+# How many instructions of a warp, by the unit that executes them.
+INSTRUCTIONS = {
+    "special functions": "sm__inst_executed_pipe_xu.sum",
+    "fp32 units": "sm__inst_executed_pipe_fma.sum",
+    "ALU": "sm__inst_executed_pipe_alu.sum",
+    "instruction issue": "smsp__inst_executed.sum",
+}
 MULTIPLIER = "sm__pipe_fmaheavy_cycles_active.avg.pct_of_peak_sustained_active"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts.sum"
 WAVEFRONT_BYTES = 128
@@ -46,6 +53,7 @@ METRICS = [
     DURATION,
     ACTIVE_CYCLES,
     *UNITS.values(),
+    *INSTRUCTIONS.values(),
     MULTIPLIER,
     WAVEFRONTS,
     FROM_L2,
