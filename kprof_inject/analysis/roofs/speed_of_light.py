@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel, by_ctas
+from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.histograms import work_of_histograms
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
@@ -159,9 +160,10 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
 def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[Counted, Work]]:
     of_integers = work_with_integers(ran.module)
     of_histograms = work_of_histograms(ran.module, kernel.target, str(kernel.metadata.get("triton_version", "")))
+    computed = computed_shares(ran.module)
     for one in ran.operations:
         work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
-        work += of_histograms.get(one.operation, NO_WORK)
+        work = work * computed.get(one.operation, 1.0) + of_histograms.get(one.operation, NO_WORK)
         if work != NO_WORK:
             yield one, work
 
