@@ -30,6 +30,8 @@ _ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf", "math.fma")
 _BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
 _COMPARISON, _SELECT, _NARROWING, _WIDENING = "arith.cmpf", "arith.select", "arith.truncf", "arith.extf"
 _FROM_INTEGERS = ("arith.sitofp", "arith.uitofp")
+# A remainder needs the quotient.
+_QUOTIENTS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
 _DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
 # What gives values of 16 bits if it takes such.
 _KEEPS_WIDTH = (*_BOUNDS, _SELECT, "arith.negf", "math.absf")
@@ -76,12 +78,13 @@ class _Function:
         return distinct * (rule(self, leaf) if rule else 1.0)
 
     def _combined_share(self, operation: Operation, nodes: Sequence[int]) -> float:
-        """All of what a reduction takes has to vary; bounds of values of 16 bits are computed in pairs."""
+        """Nothing is certain if some of what is combined does not vary, as the weights of a mean; bounds of values of
+        16 bits are computed in pairs."""
         taken = types_of(operation)[:1]
         values = [one for node in nodes for one in self._graph.operands[node]]
         if not taken or not values:
             return 1.0
-        if not any(_covers(self._of_data[value], taken[0].shape) for value in values):
+        if not all(_covers(self._of_data[value] | self._of_index[value], taken[0].shape) for value in values):
             return 0.0
         return _PAIRED if any(self._is_narrow(value) for value in values) else 1.0
 
@@ -191,6 +194,8 @@ class _Function:
         operands = [self._origin(value) for value in leaf.values]
         if operation.name in _DIVISIONS and len(operands) > 1:
             return ("reciprocal", operands[1], id(operation.block))
+        if operation.name in _QUOTIENTS:
+            return ("quotient", *operands, id(operation.block))
         if operation.name == _COMPARISON:
             return (operation.name, *sorted(operands), id(operation.block))
         types = types_of(operation)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.evaluation.accesses import AccessForm
+from kprof_inject.analysis.evaluation.accesses import Access
 from kprof_inject.analysis.evaluation.executions import Counted
 from kprof_inject.analysis.evaluation.footprints import Ranges, union
 from kprof_inject.analysis.evaluation.grids import CTA, Part
+from kprof_inject.analysis.structure.layouts import access_bits
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.types import types_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,16 @@ _SECTOR_BYTES = 32
 class Traffic:
     """Of a launch; each operation is asked once for the bytes that it touches."""
 
-    def __init__(self, operations: Sequence[Counted], timeline: Timeline) -> None:
-        """Of all operations of its kernel, in the order of the text."""
+    def __init__(self, operations: Sequence[Counted], timeline: Timeline, aliases: Mapping[str, str]) -> None:
+        """Of all operations of its kernel, in the order of the text. ``aliases`` are the module's."""
         self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
+        self._passing = {
+            number
+            for number, (_, _, one) in enumerate(self._accesses)
+            if one.form.passes_by_l1 and not (one.operation.name in _COPIES and _is_cached(one, aliases))
+        }
 
     @cached_property
     def _sm_of_cta(self) -> Part | None:
@@ -80,31 +88,41 @@ class Traffic:
         return self._touched[key]
 
     def l2_bytes(self, first: int, last: int) -> int:
-        """What comes to the SMs at least by what stands in these lines: what passes by an SM's L1 each time, and what
-        is kept there once to each SM that asks for it."""
+        """What comes to the SMs at least by what stands in these lines: what passes by an SM's L1 in each execution,
+        and what is kept there once to each SM that asks for it."""
         passing = sum(
-            one.requested_bytes(times) or 0
-            for line, times, one in self._accesses
-            if first <= line <= last and one.form.reads and one.form.passes_by_l1
+            self._distinct_bytes[number]
+            for number in self._passing
+            if first <= self._accesses[number][0] <= last and self._accesses[number][2].form.reads
         )
         return passing + self._kept(last) - self._kept(first - 1)
 
     def l1_bytes(self, first: int, last: int) -> int:
         """What goes between the L1 and registers by what stands in these lines."""
         return sum(
-            one.requested_bytes(times) or 0
-            for line, times, one in self._accesses
-            if first <= line <= last and one.form.by_registers and one.is_spread
+            distinct_bytes
+            for (line, _, one), distinct_bytes in zip(self._accesses, self._distinct_bytes, strict=True)
+            if first <= line <= last and one.form.by_registers
         )
+
+    @cached_property
+    def _distinct_bytes(self) -> list[int]:
+        return [one.distinct_bytes(times) for _, times, one in self._accesses]
 
     def _kept(self, last: int) -> int:
         """What the L1s of all SMs have got when the operations up to this line are done."""
         ranges = (
             self._of(number, by_sm=True)
             for number, (line, _, one) in enumerate(self._accesses)
-            if line <= last and _is_kept(one.form)
+            if line <= last and self._is_kept(number)
         )
         return union(one for one in ranges if one is not None).size_bytes
+
+    def _is_kept(self, number: int) -> bool:
+        """Whether what is read may stay in an SM's L1."""
+        form = self._accesses[number][2].form
+        is_copy = self._accesses[number][2].operation.name in _COPIES
+        return form.reads and (form.by_registers or is_copy) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int) -> DramBound | None:
         """None where the device's memory is unknown. ``l1_bytes`` is the size of an SM's L1 and shared memory."""
@@ -128,8 +146,8 @@ class Traffic:
         found = [self._streamed(number) for number in range(len(self._accesses))]
         again = [
             number
-            for number, (_, _, one) in enumerate(self._accesses)
-            if _is_kept(one.form) and self._of(number, by_sm=False) is not None
+            for number in range(len(self._accesses))
+            if self._is_kept(number) and self._of(number, by_sm=False) is not None
         ]
         if None in found:
             return None
@@ -161,6 +179,16 @@ class Traffic:
         return union(one for one in ranges if one is not None)
 
 
-def _is_kept(form: AccessForm) -> bool:
-    """Whether what is read stays in an SM's L1."""
-    return form.reads and form.by_registers and not form.passes_by_l1
+_COPIES = ("ttg.async_copy_global_to_local",)
+_CONTIGUITY = re.compile(r"\bcontiguity = (\d+)")
+# ``cp.async`` passes by the L1 where a thread copies 16 bytes; fewer it can only copy through it (PTX ISA, "cp.async").
+_BYPASS_BITS = 128
+
+
+def _is_cached(copy: Access, aliases: Mapping[str, str]) -> bool:
+    """Whether the L1 may keep what threads copy to shared memory."""
+    found = _CONTIGUITY.search(copy.operation.tail)
+    if found:
+        return int(found[1]) * 8 * copy.element_bytes < _BYPASS_BITS
+    types = types_of(copy.operation)
+    return not types or (access_bits(types[0], aliases) or 0) < _BYPASS_BITS

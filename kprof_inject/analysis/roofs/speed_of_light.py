@@ -115,7 +115,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
-    traffic = Traffic(ran.operations, timeline)
+    traffic = Traffic(ran.operations, timeline, ran.module.aliases)
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
         tuple(_roofs(timeline.table, times, rates, working, traffic)),
