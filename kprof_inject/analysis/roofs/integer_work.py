@@ -23,6 +23,7 @@ from kprof_inject.ttgir.values import Leaf, ValueGraph
 _LOGIC, _PRODUCT = Work(logic=1), Work(integer_multiplications=1)
 _WORD_BITS = 32
 
+_EXTENSIONS = ("arith.extsi", "arith.extui")
 _BITWISE = ("arith.andi", "arith.ori", "arith.xori")
 _BOUNDS = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 _RIGHT_SHIFTS = ("arith.shrsi", "arith.shrui")
@@ -74,7 +75,16 @@ class _Function:
         computed = types[0] if leaf.operation.name == "arith.cmpi" else types[-1]
         if not computed.shape or not computed.element.startswith("i") or computed.bits == 1:
             return NO_WORK
-        return count(self, leaf) * (computed.elements * min(computed.bits / _WORD_BITS, 1))
+        bits = min(computed.bits, self._significant_bits(leaf), _WORD_BITS)
+        return count(self, leaf) * (computed.elements * bits / _WORD_BITS)
+
+    def _significant_bits(self, leaf: Leaf) -> int:
+        """The size of what the operands were extended from: narrow integers may be computed in pairs."""
+        made = [one for one in map(self._made_by, leaf.values) if not (one and one.operation.traits.is_constant)]
+        sizes = [
+            types_of(one.operation)[0].bits if one and one.operation.name in _EXTENSIONS else _WORD_BITS for one in made
+        ]
+        return max(sizes, default=_WORD_BITS)
 
     def bitwise(self, leaf: Leaf) -> Work:
         """None where a word is rotated, or bits are taken from a known place; and what a reduction combined may be
@@ -98,8 +108,10 @@ class _Function:
         return NO_WORK if (by is not None and by % 8 == 0) or self._is_merged(leaf) else _LOGIC
 
     def product(self, leaf: Leaf) -> Work:
-        """By a constant of a few bits, it may be shifts and sums."""
-        return NO_WORK if any(map(_has_few_bits, map(self._constant, leaf.values))) else _PRODUCT
+        """By a constant of a few bits, it may be shifts and sums; of a single bit, a choice."""
+        made = [one for one in map(self._made_by, leaf.values) if one and one.operation.name == "arith.andi"]
+        is_bit = any(_is_power_of_two(self._constant(value)) for one in made for value in one.values)
+        return NO_WORK if is_bit or any(map(_has_few_bits, map(self._constant, leaf.values))) else _PRODUCT
 
     def upper_half(self, _: Leaf) -> Work:
         return Work(integer_multiplications=1, upper_halves=1)
@@ -110,7 +122,7 @@ class _Function:
     def comparison(self, leaf: Leaf) -> Work:
         """Of what was a predicate, or of bits that were combined, none."""
         made = [one.operation.name for one in map(self._made_by, leaf.values) if one]
-        is_part = any(name in ("arith.extui", "arith.extsi", *_BITWISE, *_SHIFTS) for name in made)
+        is_part = any(name in (*_EXTENSIONS, *_BITWISE, *_SHIFTS) for name in made)
         return NO_WORK if is_part or self._is_merged(leaf) else _LOGIC
 
     def _is_merged(self, leaf: Leaf) -> bool:

@@ -75,6 +75,9 @@ def limit_of(
     longer = _longer(overhead)
     if longer < 1:
         light = replace(light, roofs=tuple(roof.slowed(longer) for roof in light.roofs))
+    if longer != 1 and light.resident_cycles > whole.sm_cycles:
+        # What records cost is of the time in which CTAs are on the SMs, and they write out their records in it, too.
+        whole = whole.slowed(whole.sm_cycles / light.resident_cycles)
     parts = {unit: min(longer * part, 1.0) for unit, part in {**whole.parts, **_of_dram(summary, light)}.items()}
     judged = _Judged(summary, light, whole, parts, device_sms, longer)
     return judged.without_records(_limit(judged))

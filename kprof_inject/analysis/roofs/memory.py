@@ -16,6 +16,7 @@ from kprof_inject.analysis.evaluation.footprints import Ranges, union
 from kprof_inject.analysis.evaluation.grids import CTA, Part
 from kprof_inject.analysis.structure.layouts import access_bits
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.types import types_of
 
 
@@ -65,7 +66,7 @@ class Traffic:
         self._passing = {
             number
             for number, (_, _, one) in enumerate(self._accesses)
-            if one.form.passes_by_l1 and not (one.operation.name in _COPIES and _is_cached(one, aliases))
+            if passes_by_l1(one, aliases)
         }
 
     @cached_property
@@ -121,7 +122,7 @@ class Traffic:
     def _is_kept(self, number: int) -> bool:
         """Whether what is read may stay in an SM's L1."""
         form = self._accesses[number][2].form
-        is_copy = self._accesses[number][2].operation.name in _COPIES
+        is_copy = self._accesses[number][2].operation.name == _COPY
         return form.reads and (form.by_registers or is_copy) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int) -> DramBound | None:
@@ -179,16 +180,23 @@ class Traffic:
         return union(one for one in ranges if one is not None)
 
 
-_COPIES = ("ttg.async_copy_global_to_local",)
+_COPY = "ttg.async_copy_global_to_local"
 _CONTIGUITY = re.compile(r"\bcontiguity = (\d+)")
 # ``cp.async`` passes by the L1 where a thread copies 16 bytes; fewer it can only copy through it (PTX ISA, "cp.async").
 _BYPASS_BITS = 128
+_UNALIGNED = re.compile(r"%[\w$.-]+: i\d+\b(?! *\{[^}]*tt\.divisibility)")
 
 
-def _is_cached(copy: Access, aliases: Mapping[str, str]) -> bool:
-    """Whether the L1 may keep what threads copy to shared memory."""
-    found = _CONTIGUITY.search(copy.operation.tail)
+def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
+    """Whether what is read certainly comes from the L2. What a thread copies at once stands in the module, or is what
+    its layout says if all integers that an address may be made of are aligned."""
+    copy = access.operation
+    if not access.form.passes_by_l1 or copy.name != _COPY:
+        return access.form.passes_by_l1
+    found = _CONTIGUITY.search(copy.tail)
     if found:
-        return int(found[1]) * 8 * copy.element_bytes < _BYPASS_BITS
-    types = types_of(copy.operation)
-    return not types or (access_bits(types[0], aliases) or 0) < _BYPASS_BITS
+        return int(found[1]) * 8 * access.element_bytes >= _BYPASS_BITS
+    types = types_of(copy)
+    function = next((one for one in copy.ancestors() if one.name == FUNCTION), None)
+    is_aligned = function is not None and not _UNALIGNED.search(function.tail)
+    return is_aligned and bool(types) and (access_bits(types[0], aliases) or 0) >= _BYPASS_BITS

@@ -87,6 +87,8 @@ class SpeedOfLight:
     dram: DramBound | None = None
     atomics: int = 0
     """How many operations of the module are atomic."""
+    resident_cycles: int = 0
+    """In how many cycles CTAs were on the SMs, with those in which they write out records; 0 where no timer tells."""
     exchanges: float = 0
     """What part of the launch shared memory would be busy for if all that threads exchange went through it."""
 
@@ -127,6 +129,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
         missing,
         traffic.dram_bound(rates.l1_bytes),
         sum(one.operation.traits.is_atomic for one in ran.operations),
+        _resident_cycles(timeline),
         _exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
     )
 
@@ -159,6 +162,12 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     found = _Time(len(timeline.ctas), cycles_with_ctas(timeline.ctas, timeline.clock.clock_hz))
     scopes = enumerate(timeline.table.scopes)
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
+
+
+def _resident_cycles(timeline: Timeline) -> int:
+    if timeline.clock.source != ClockSource.FITTED:
+        return 0
+    return cycles_with_ctas(timeline.ctas, timeline.clock.clock_hz, end="post_final_ns")
 
 
 def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[Counted, Work]]:
