@@ -84,7 +84,9 @@ class Ran:
 
     def accesses(self) -> list[tuple[Access, list[tuple[int, int]]]]:
         """Each with the CTAs and addresses of all elements that it touched."""
-        return [(access, [place for each in by_execution for place in each]) for access, by_execution in self.executions()]
+        return [
+            (access, [place for each in by_execution for place in each]) for access, by_execution in self.executions()
+        ]
 
     def executions(self) -> list[tuple[Access, list[list[tuple[int, int]]]]]:
         """The same of each execution by itself."""

@@ -1,4 +1,4 @@
-"""C = A @ B.T in Gluon for Hopper, without partitions: all warps copy tiles ahead through TMA, and multiply by wgmma."""
+"""C = A @ B.T in Gluon for Hopper, without partitions: all warps copy tiles ahead by TMA, and multiply by wgmma."""
 
 from collections.abc import Callable
 

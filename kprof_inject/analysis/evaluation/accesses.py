@@ -85,8 +85,10 @@ class Access:
 
     def distinct_bytes(self, times: int | None) -> int:
         """What the executions ask for at least, each address of an execution once; 0 where that is unknown."""
-        requested_bytes = self.requested_bytes(times)
-        if requested_bytes is None or self.address is None:
+        requested_bytes = self.requested_bytes(times) or 0
+        if self.form.is_descriptors:
+            return requested_bytes
+        if self.address is None:
             return 0
         with suppress(TooLarge):
             return requested_bytes // most_repeats(self.address, self.shape)

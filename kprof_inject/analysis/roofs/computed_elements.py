@@ -1,8 +1,7 @@
 """What part of an operation's elements the machine code certainly computes.
 
-TTGIR names an operation for each element of a tensor; LLVM and ptxas leave some of them out, or do two by one
-instruction. What follows was read from the SASS that Triton 3.5 to 3.9 make for sm_80, sm_90 and sm_100, and from LLVM's
-InstCombine; ``tests/analysis/roofs/test_machine_code.py`` compiles kernels and compares.
+An operation of TTGIR computes each element of a tensor; LLVM (InstCombine) and ptxas leave some of them out, or compute
+two by one instruction. ``tests/analysis/roofs/test_machine_code.py`` compiles kernels and compares.
 
 * Elements that are equal by how they are made (a splat, a broadcast) are computed once for each thread.
 * What is computed of 16 bits, and only used in 16 bits, is computed in pairs.
@@ -255,7 +254,8 @@ class _Function:
     def bound(self, leaf: Leaf) -> float:
         """Several are one instruction on newer devices; one at 0 or 1 may be part of arithmetic or of a conversion."""
         if self._is_used_by(leaf, *_BOUNDS) or (
-            self._has_constant(leaf, _END) and (leaf.operation.name == "tt.clampf" or self._is_used_by(leaf, _NARROWING))
+            self._has_constant(leaf, _END)
+            and (leaf.operation.name == "tt.clampf" or self._is_used_by(leaf, _NARROWING))
         ):
             return 0.0
         made = [self._made_by(value) for value in leaf.values]

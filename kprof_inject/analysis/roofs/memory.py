@@ -63,11 +63,7 @@ class Traffic:
         self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
-        self._passing = {
-            number
-            for number, (_, _, one) in enumerate(self._accesses)
-            if passes_by_l1(one, aliases)
-        }
+        self._passing = {number for number, (_, _, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
 
     @cached_property
     def _sm_of_cta(self) -> Part | None:

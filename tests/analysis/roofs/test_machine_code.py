@@ -43,7 +43,9 @@ def kernel(x_ptr, y_ptr, out_ptr, n):
 # The units of sm_90, by the instructions that nothing else executes. ALU and FMA share moves; the FMA unit multiplies.
 UNITS = {
     "special": re.compile(r"MUFU"),
-    "logic": re.compile(r"IADD3|LOP3|SHF|ISETP|VIMNMX|VIADD|F?SEL\b|FMNMX|FSETP|PRMT|LEA|SGXT|HMNMX2|HSETP2|HSET2|IABS|F2FP"),
+    "logic": re.compile(
+        r"IADD3|LOP3|SHF|ISETP|VIMNMX|VIADD|F?SEL\b|FMNMX|FSETP|PRMT|LEA|SGXT|HMNMX2|HSETP2|HSET2|IABS|F2FP"
+    ),
     "fp32": re.compile(r"F(ADD|MUL|FMA)|H(ADD|MUL|FMA)2|IMAD"),
     "integer_multiplications": re.compile(r"IMAD(?!\.(MOV|SHL|IADD|X|U32)\b)"),
     "issue": re.compile(r""),
@@ -168,7 +170,16 @@ def test_copies_pass_by_the_l1_where_they_have_16_bytes(tmp_path: Path, is_align
 
 
 _OF_ONE = (
-    *("tl.exp({})", "tl.exp2({})", "tl.sqrt({})", "tl.rsqrt({})", "tl.sigmoid({})", "(-{})", "tl.abs({})", "tl.log({})"),
+    *(
+        "tl.exp({})",
+        "tl.exp2({})",
+        "tl.sqrt({})",
+        "tl.rsqrt({})",
+        "tl.sigmoid({})",
+        "(-{})",
+        "tl.abs({})",
+        "tl.log({})",
+    ),
     *("tl.maximum({}, 0.0)", "tl.minimum({}, 1.0)", "tl.clamp({}, 0.0, 1.0)", "tl.clamp({}, -1.0, 2.0)", "({} * 2.0)"),
     *("({} * 0.7)", "({} + 1.0)", "(1.0 / {})", "(1.0 - {})", "({} / 3.0)", "({} * 1.0)", "tl.floor({})", "tl.erf({})"),
     *("({}).to(tl.float16).to(tl.float32)", "({}).to(tl.bfloat16).to(tl.float32)", "(({}) > 0.5).to(tl.float32)"),
