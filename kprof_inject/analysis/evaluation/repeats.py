@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from kprof_inject.analysis.evaluation.grids import GridAxis, Part, Sum, dimension
 
 
-def most_repeats(address: Sum, shape: Sequence[int]) -> int:
-    """The largest number of elements of a tensor that share an address, in any execution. Raises ``TooLarge``."""
-    axes = {dimension(number): size for number, size in enumerate(shape)}
+def most_repeats(address: Sum, shape: Sequence[int], along: int | None = None) -> int:
+    """Return the largest number of elements of a tensor that share an address, in any execution. With ``along``, of
+    elements that only differ in this dimension. Raises ``TooLarge``."""
+    axes = {dimension(number): size for number, size in enumerate(shape) if along in (None, number)}
     groups = [_Group.of(parts, axes) for parts in _by_dimensions(address.parts, axes)]
     unused = prod(size for axis, size in axes.items() if all(axis not in part.axes for part in address.parts))
     span = 0
@@ -39,8 +40,8 @@ class _Group:
         inside = prod(size for axis, size in joint.sizes.items() if axis in axes)
         # What a tensor repeats has one element here.
         repeated = prod(axes[axis] for axis in joint.axes if axis in axes) // max(inside, 1)
-        # Dimensions of the tensor are the last axes of a part.
-        values = np.sort(joint.values.reshape(-1, inside), axis=1)
+        order = sorted(range(len(joint.axes)), key=lambda place: joint.axes[place] in axes)
+        values = np.sort(joint.values.transpose(order).reshape(-1, inside), axis=1)
         differences = np.diff(values, axis=1)
         positive = differences[differences > 0]
         span = int((values[:, -1] - values[:, 0]).max(initial=0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -13,8 +14,9 @@ import numpy as np
 from kprof_inject.analysis.evaluation.accesses import Access
 from kprof_inject.analysis.evaluation.executions import Counted
 from kprof_inject.analysis.evaluation.footprints import Ranges, union
-from kprof_inject.analysis.evaluation.grids import CTA, Part
-from kprof_inject.analysis.structure.layouts import access_bits
+from kprof_inject.analysis.evaluation.grids import CTA, Part, TooLarge
+from kprof_inject.analysis.evaluation.repeats import most_repeats
+from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.types import types_of
@@ -63,6 +65,7 @@ class Traffic:
         self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
+        self._aliases = aliases
         self._passing = {number for number, (_, _, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
 
     @cached_property
@@ -104,7 +107,12 @@ class Traffic:
 
     @cached_property
     def _distinct_bytes(self) -> list[int]:
-        return [one.distinct_bytes(times) for _, times, one in self._accesses]
+        return [
+            _copied_bytes(one, times, self._aliases)
+            if number in self._passing and one.operation.name == _COPY
+            else one.distinct_bytes(times)
+            for number, (_, times, one) in enumerate(self._accesses)
+        ]
 
     def _kept(self, last: int) -> int:
         """What the L1s of all SMs have got when the operations up to this line are done."""
@@ -196,3 +204,23 @@ def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
     function = next((one for one in copy.ancestors() if one.name == FUNCTION), None)
     is_aligned = function is not None and not _UNALIGNED.search(function.tail)
     return is_aligned and bool(types) and (access_bits(types[0], aliases) or 0) >= _BYPASS_BITS
+
+
+# The L2 gets a request for each quarter of a warp, whose lanes copy 128 bytes: of two that copy the same, both are
+# requested (int4 weights, of which eight rows copy the same words: Nsight Compute counts all of them on an H100).
+_LANES_AT_ONCE = 8
+
+
+def _copied_bytes(copy: Access, times: int | None, aliases: Mapping[str, str]) -> int:
+    """What copies that pass by the L1 ask the L2 for. If their addresses are unknown, those in a row are different."""
+    copied = types_of(copy.operation)[0]
+    row = lanes_dimension(copied, aliases)
+    lanes = lanes_and_warps_along(copied, row, aliases) if row is not None else None
+    rows = max(_LANES_AT_ONCE // lanes[0], 1) if lanes else _LANES_AT_ONCE
+    requested_bytes = copy.requested_bytes(times) or 0
+    if copy.address is None:
+        return requested_bytes // rows
+    with suppress(TooLarge):
+        in_a_row = rows * most_repeats(copy.address, copy.shape, row)
+        return requested_bytes // min(in_a_row, most_repeats(copy.address, copy.shape), _LANES_AT_ONCE)
+    return requested_bytes // _LANES_AT_ONCE

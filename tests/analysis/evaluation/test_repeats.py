@@ -37,6 +37,11 @@ def test_repeats(parts: tuple[Part, ...], repeats: int) -> None:
     assert most_repeats(Sum(parts), (16, 4)) == repeats
 
 
+def test_repeats_along_one_dimension() -> None:
+    address = Sum((along(ROWS, COLUMNS, np.add.outer(np.arange(16) // 8, np.arange(4) // 2)),))
+    assert [most_repeats(address, (16, 4), dimension) for dimension in (0, 1)] == [8, 2]
+
+
 OFFSETS = st.lists(st.integers(-3, 40), min_size=4, max_size=4)
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from timelines import cta_rows, made_timeline
 
 from kprof_inject.analysis.evaluation.accesses import Access
-from kprof_inject.analysis.evaluation.executions import Counted
+from kprof_inject.analysis.evaluation.executions import Counted, evaluated
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
 from kprof_inject.timeline.timeline import Timeline
 
@@ -119,6 +119,52 @@ def test_no_more_is_moved_than_loops_count(timeline: Timeline, kernel: Kernel) -
     # Each byte belongs to one line.
     assert sum(traffic.l2_bytes(line, line) for line in range(1, lines + 1)) == found
     assert_least(traffic.dram_bound(L1_BYTES), ran)
+
+
+COPY = """
+#rows = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>
+module {
+  tt.func public @k(%p: !tt.ptr<i32>) {
+    %c8 = arith.constant dense<8> : tensor<16xi32>
+    %many = arith.constant dense<WRAP> : tensor<64xi32>
+    %r = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %s = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+    %rows = arith.divsi %r, %c8 : tensor<16xi32>
+    %columns = arith.remsi %s, %many : tensor<64xi32>
+    %a = tt.expand_dims %rows {axis = 1 : i32} : tensor<16xi32> -> tensor<16x1xi32>
+    %b = tt.expand_dims %columns {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+    %t = tt.splat %p : !tt.ptr<i32> -> tensor<16x64x!tt.ptr<i32>, #rows>
+    %x = tt.broadcast %a : tensor<16x1xi32> -> tensor<16x64xi32>
+    %y = tt.broadcast %b : tensor<1x64xi32> -> tensor<16x64xi32>
+    %c64 = arith.constant dense<64> : tensor<16x64xi32>
+    %z = arith.muli %x, %c64 : tensor<16x64xi32>
+    %o = arith.addi %z, %y : tensor<16x64xi32>
+    %q = tt.addptr %t, %o : tensor<16x64x!tt.ptr<i32>, #rows>, tensor<16x64xi32>
+    %m = ttg.local_alloc : () -> !ttg.memdesc<16x64xi32, #s, #smem, mutable>
+    %k = ttg.async_copy_global_to_local %q, %m {contiguity = WIDTH : i32} : tensor<16x64x!tt.ptr<i32>, #rows> -> \
+<16x64xi32, #s, #smem, mutable>
+    tt.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrap", "width", "l2_bytes"),
+    [
+        # Eight rows copy the same words, each by lanes that are served by themselves.
+        (64, 4, 16 * 64 * 4),
+        # Lanes of a row copy the same words, perhaps by one request.
+        (16, 4, 16 * 64 * 4 // 4),
+        # What passes through the L1 comes to the SM once.
+        (64, 2, 2 * 64 * 4),
+    ],
+)
+def test_copies_by_threads(timeline: Timeline, wrap: int, width: int, l2_bytes: int) -> None:
+    text = COPY.replace("WRAP", str(wrap)).replace("WIDTH", str(width))
+    ran = evaluated(text, "kernel.ttgir", (1, 1, 1), (4096,))
+    launched = replace(timeline, launch=replace(timeline.launch, grid=(1, 1, 1)))
+    assert Traffic(ran.operations, launched, ran.module.aliases).l2_bytes(1, text.count("\n")) == l2_bytes
 
 
 LINES = """
