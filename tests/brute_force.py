@@ -84,6 +84,12 @@ class Ran:
 
     def accesses(self) -> list[tuple[Access, list[tuple[int, int]]]]:
         """Each with the CTAs and addresses of all elements that it touched."""
+        return [
+            (access, [place for each in by_execution for place in each]) for access, by_execution in self.executions()
+        ]
+
+    def executions(self) -> list[tuple[Access, list[list[tuple[int, int]]]]]:
+        """The same of each execution by itself."""
         reckoned = [(one, access_of(one)) for one in self.found]
         return [(access, _touched(self.happened[one.operation], access)) for one, access in reckoned if access]
 
@@ -358,14 +364,14 @@ _RESULTS: dict[str, Callable[..., Any]] = {
 _MASK_PLACES = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "ttg.async_copy_global_to_local": 2}
 
 
-def _touched(executions: Sequence[Execution], access: Access) -> list[tuple[int, int]]:
-    """The CTA and the address of each element."""
+def _touched(executions: Sequence[Execution], access: Access) -> list[list[tuple[int, int]]]:
+    """The CTA and the address of each element, by execution."""
     text = access.operation.tail
     found = []
     for places, operands in executions:
         reach = _of_block if isinstance(operands[0], Block) else _of_pointers
         reach = _of_buffer if ".buffer_" in access.operation.name else reach
-        found += [(places[CTA], int(address)) for address in reach(access.operation.name, text, operands)]
+        found.append([(places[CTA], int(address)) for address in reach(access.operation.name, text, operands)])
     return found
 
 

@@ -9,6 +9,7 @@ Sizes are such that every SM of an H100 or H200 has work, unless the name says o
 import argparse
 import functools
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 import triton
 import triton.language as tl
+from foreign_kernels import FOREIGN
 
 
 @triton.jit
@@ -570,7 +572,14 @@ KERNELS: dict[str, Callable[[], Launch]] = {
     "hash": lambda: _hash(1 << 22, 100),
     "clip": lambda: _clip(1 << 22, 200),
     "unpack": lambda: _unpack(1 << 24),
+    **FOREIGN,
 }
+
+
+def kernel_names() -> set[str]:
+    """All kernels that are written here."""
+    files = [*Path(__file__).parent.glob("*kernels.py"), *Path(__file__).parent.glob("gluon_*.py")]
+    return {name for file in files for name in re.findall(r"^def (\w+_kernel)\(", file.read_text(), re.MULTILINE)}
 
 
 def main() -> None:

@@ -30,10 +30,10 @@ class SmCycles:
         return found
 
 
-def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float) -> int:
+def cycles_with_ctas(ctas: NDArray[np.void], clock_hz: float, end: str = "pre_final_ns") -> int:
     """In how many cycles SMs had a CTA that was at work, by the timers of the CTAs (``CTA_COLUMNS``): summed over the
-    SMs. Needs no record."""
-    ends_ns = np.maximum(ctas["pre_final_ns"], ctas["init_ns"])
+    SMs. Needs no record. With ``post_final_ns`` as the end, CTAs also write out their records."""
+    ends_ns = np.maximum(ctas[end], ctas["init_ns"])
     spans = _merged(np.stack([ctas["sm"].astype(np.int64), ctas["init_ns"], ends_ns], axis=1))
     return round(int((spans[:, 2] - spans[:, 1]).sum()) * clock_hz / 1e9)
 

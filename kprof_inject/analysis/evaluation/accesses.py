@@ -14,6 +14,7 @@ from kprof_inject.analysis.evaluation.footprints import Ranges, touched
 from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension
 from kprof_inject.analysis.evaluation.integer_operations import bytes_of
 from kprof_inject.analysis.evaluation.predicates import asks_for_iteration
+from kprof_inject.analysis.evaluation.repeats import most_repeats
 from kprof_inject.analysis.evaluation.values import Descriptor, Value
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
@@ -88,11 +89,16 @@ class Access:
     is_for_each_iteration: bool = False
     """Of its loop: it accesses all elements for each iteration that there is, some iterations ahead of it."""
 
-    @property
-    def is_spread(self) -> bool:
-        """No two elements of an execution have the same address, as far as that shows."""
-        axes = self.address.axes if self.address else frozenset()
-        return all(dimension(number) in axes for number, size in enumerate(self.shape) if size > 1)
+    def distinct_bytes(self, times: int | None) -> int:
+        """What the executions ask for at least, each address of an execution once; 0 where that is unknown."""
+        requested_bytes = self.requested_bytes(times) or 0
+        if self.form.is_descriptors:
+            return requested_bytes
+        if self.address is None:
+            return 0
+        with suppress(TooLarge):
+            return requested_bytes // most_repeats(self.address, self.shape)
+        return 0
 
     @property
     def whole_bytes(self) -> int:

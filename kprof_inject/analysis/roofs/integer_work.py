@@ -2,9 +2,10 @@
 floats, or made of random numbers.
 
 Addresses and masks are not in it: much of them the compiler computes once for several elements. Of the rest it merges
-what one instruction does: three operands in bitwise logic, a sum and its minimum, a product and a sum, a shift and a
-sum, the two shifts of a rotation; and it takes bits out of a word by one. So of operations that may be merged, one is
-counted. What they become was read from the machine code that Triton 3.6 makes for sm_90.
+what one instruction does: three operands in bitwise logic, a test of bits, a sum and its minimum, a product and a sum,
+a shift and a sum, the two shifts of a rotation; it takes bits out of a word by one, and lets a predicate choose. So of
+operations that may be merged, one is counted, and of words of 64 bits one half. What they become was read from the
+machine code that Triton makes for sm_90 (``tests/analysis/roofs/test_machine_code.py``).
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from kprof_inject.ttgir.values import Leaf, ValueGraph
 _LOGIC, _PRODUCT = Work(logic=1), Work(integer_multiplications=1)
 _WORD_BITS = 32
 
+_EXTENSIONS = ("arith.extsi", "arith.extui")
 _BITWISE = ("arith.andi", "arith.ori", "arith.xori")
 _BOUNDS = ("arith.minsi", "arith.minui", "arith.maxsi", "arith.maxui")
 _RIGHT_SHIFTS = ("arith.shrsi", "arith.shrui")
 _SHIFTS = ("arith.shli", *_RIGHT_SHIFTS)
+# All bits, a half or a byte of a word.
+_SIMPLE = (-1, 0xFF, 0xFFFF, 0xFF00, 0xFF0000, -0x1000000, -0x10000)
 _DIVISIONS = (
     *("arith.divsi", "arith.divui", "arith.remsi", "arith.remui"),
     *("arith.ceildivsi", "arith.ceildivui", "arith.floordivsi"),
@@ -34,7 +38,10 @@ _DIVISIONS = (
 _MERGED_BY: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_BITWISE, _BITWISE),
     **dict.fromkeys(_BOUNDS, _BOUNDS),
-    "arith.cmpi": ("arith.select",),
+    # A range is one comparison; and bits are tested by what combines them.
+    "arith.cmpi": _BITWISE,
+    # Bits are taken from their place.
+    **dict.fromkeys(_RIGHT_SHIFTS, ("arith.cmpi", "arith.trunci")),
 }
 
 
@@ -68,16 +75,29 @@ class _Function:
         computed = types[0] if leaf.operation.name == "arith.cmpi" else types[-1]
         if not computed.shape or not computed.element.startswith("i") or computed.bits == 1:
             return NO_WORK
-        return count(self, leaf) * (computed.elements * computed.bits / _WORD_BITS)
+        bits = min(computed.bits, self._significant_bits(leaf), _WORD_BITS)
+        return count(self, leaf) * (computed.elements * bits / _WORD_BITS)
+
+    def _significant_bits(self, leaf: Leaf) -> int:
+        """The size of what the operands were extended from: narrow integers may be computed in pairs."""
+        made = [one for one in map(self._made_by, leaf.values) if not (one and one.operation.traits.is_constant)]
+        sizes = [
+            types_of(one.operation)[0].bits if one and one.operation.name in _EXTENSIONS else _WORD_BITS for one in made
+        ]
+        return max(sizes, default=_WORD_BITS)
 
     def bitwise(self, leaf: Leaf) -> Work:
         """None where a word is rotated, or bits are taken from a known place; and what a reduction combined may be
-        undone."""
+        undone. Whole bytes can be taken from where they are, a complement is part of what uses it, and bits behind
+        others may be joined by a sum."""
         shifts = [one for value in leaf.values if (one := self._made_by(value)) and one.operation.name in _SHIFTS]
         is_rotation = len(shifts) == len(leaf.values)
         takes_bits = leaf.operation.name == "arith.andi" and any(self._constant(one.values[-1]) for one in shifts)
+        joins = leaf.operation.name == "arith.ori" and any(one.operation.name == "arith.shli" for one in shifts)
         is_undone = any(self._origin(value) in self._combined for value in leaf.values)
-        return NO_WORK if is_rotation or takes_bits or is_undone or self._is_merged(leaf) else _LOGIC
+        is_simple = any(self._constant(value) in _SIMPLE for value in leaf.values)
+        is_none = is_rotation or takes_bits or joins or is_undone or is_simple
+        return NO_WORK if is_none or self._is_merged(leaf) else _LOGIC
 
     def bound(self, leaf: Leaf) -> Work:
         return NO_WORK if self._is_merged(leaf) else _LOGIC
@@ -85,11 +105,13 @@ class _Function:
     def shift(self, leaf: Leaf) -> Work:
         """Of whole bytes, none: they can be taken from where they are."""
         by = self._constant(leaf.values[-1])
-        return NO_WORK if by is not None and by % 8 == 0 else _LOGIC
+        return NO_WORK if (by is not None and by % 8 == 0) or self._is_merged(leaf) else _LOGIC
 
     def product(self, leaf: Leaf) -> Work:
-        """By powers of two, it is a shift."""
-        return NO_WORK if any(map(_is_power_of_two, map(self._constant, leaf.values))) else _PRODUCT
+        """By a constant of a few bits, it may be shifts and sums; of a single bit, a choice."""
+        made = [one for one in map(self._made_by, leaf.values) if one and one.operation.name == "arith.andi"]
+        is_bit = any(_is_power_of_two(self._constant(value)) for one in made for value in one.values)
+        return NO_WORK if is_bit or any(map(_has_few_bits, map(self._constant, leaf.values))) else _PRODUCT
 
     def upper_half(self, _: Leaf) -> Work:
         return Work(integer_multiplications=1, upper_halves=1)
@@ -98,12 +120,10 @@ class _Function:
         return NO_WORK if _is_power_of_two(self._constant(leaf.values[-1])) else _PRODUCT
 
     def comparison(self, leaf: Leaf) -> Work:
-        """Of what was a predicate, none."""
-        was_predicate = any(one and one.operation.name == "arith.extui" for one in map(self._made_by, leaf.values))
-        return NO_WORK if was_predicate or self._is_merged(leaf) else _LOGIC
-
-    def choice(self, _: Leaf) -> Work:
-        return _LOGIC
+        """Of what was a predicate, or of bits that were combined, none."""
+        made = [one.operation.name for one in map(self._made_by, leaf.values) if one]
+        is_part = any(name in (*_EXTENSIONS, *_BITWISE, *_SHIFTS) for name in made)
+        return NO_WORK if is_part or self._is_merged(leaf) else _LOGIC
 
     def _is_merged(self, leaf: Leaf) -> bool:
         uses = self.graph.uses[leaf.node]
@@ -127,6 +147,11 @@ class _Function:
         return constant_of(made.operation) if made else None
 
 
+def _has_few_bits(number: int | None) -> bool:
+    """Whether a number is a sum or a difference of two powers of two."""
+    return number is not None and (number ^ 3 * number).bit_count() <= 2
+
+
 def _is_power_of_two(number: int | None) -> bool:
     return number is not None and abs(number).bit_count() <= 1
 
@@ -139,5 +164,4 @@ _COUNTS: Mapping[str, Callable[[_Function, Leaf], Work]] = {
     "tt.mulhiui": _Function.upper_half,
     **dict.fromkeys(_DIVISIONS, _Function.division),
     "arith.cmpi": _Function.comparison,
-    "arith.select": _Function.choice,
 }

@@ -73,6 +73,11 @@ def limit_of(
             return Limit(_IDLE, (), f"{idle}; what limits those that have one is not known: {why}", {})
         return Limit(_NOT_KNOWN, (), why, {}, is_known=False)
     longer = _longer(overhead)
+    if longer < 1:
+        light = replace(light, roofs=tuple(roof.slowed(longer) for roof in light.roofs))
+    if longer != 1 and light.resident_cycles > whole.sm_cycles:
+        # What records cost is of the time in which CTAs are on the SMs, and they write out their records in it, too.
+        whole = whole.slowed(whole.sm_cycles / light.resident_cycles)
     parts = {unit: min(longer * part, 1.0) for unit, part in {**whole.parts, **_of_dram(summary, light)}.items()}
     judged = _Judged(summary, light, whole, parts, device_sms, longer)
     return judged.without_records(_limit(judged))
@@ -97,7 +102,8 @@ class _Judged:
     parts: Mapping[str, float]
     device_sms: int | None
     longer: float
-    """How many times as long as without records the launch takes, at least; 1 where that is little, or not known."""
+    """How many times as long as without records the launch takes, at least; 1 where that is little, or not known. Less
+    than 1 if records make it faster, as they may where they change the order in which CTAs come to the L2."""
 
     @property
     def busiest(self) -> list[str]:
@@ -117,13 +123,23 @@ class _Judged:
         """Says so, where parts are of the time without records."""
         if self.longer == 1:
             return limit
+        if self.longer < 1:
+            if self.longer > 1 - _NOTABLE_COST_PERCENT / 100:
+                return limit
+            gain = percent(1 / self.longer - 1)
+            text = f"{limit.text}; without records the launch takes up to {gain} longer, which is taken into account"
+            return replace(limit, text=text)
         cost = f"the {percent(self.longer - 1)} that recording adds, at least, are left out"
         return replace(limit, text=f"{limit.text}; {cost}")
 
 
 def _longer(overhead: Overhead | None) -> float:
-    low_percent = overhead.low_percent if overhead else 0.0
-    return 1 + low_percent / 100 if low_percent > _NOTABLE_COST_PERCENT else 1.0
+    """Parts are lower bounds: so of the interval, it is the lower end."""
+    if overhead is None:
+        return 1.0
+    is_faster = overhead.is_measurable and overhead.percent < 0
+    is_slower = overhead.low_percent > _NOTABLE_COST_PERCENT
+    return max(1 + overhead.low_percent / 100, 0.0) if is_faster or is_slower else 1.0
 
 
 def _of_dram(summary: LaunchSummary, light: SpeedOfLight) -> dict[str, float]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from kprof_inject.analysis.evaluation.accesses import AccessForm
+from kprof_inject.analysis.evaluation.accesses import Access
 from kprof_inject.analysis.evaluation.executions import Counted
 from kprof_inject.analysis.evaluation.footprints import Ranges, union
-from kprof_inject.analysis.evaluation.grids import CTA, Part
+from kprof_inject.analysis.evaluation.grids import CTA, Part, TooLarge
+from kprof_inject.analysis.evaluation.repeats import most_repeats
+from kprof_inject.analysis.structure.layouts import access_bits, lanes_and_warps_along, lanes_dimension
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.types import types_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +60,13 @@ _SECTOR_BYTES = 32
 class Traffic:
     """Of a launch; each operation is asked once for the bytes that it touches."""
 
-    def __init__(self, operations: Sequence[Counted], timeline: Timeline) -> None:
-        """Of all operations of its kernel, in the order of the text."""
+    def __init__(self, operations: Sequence[Counted], timeline: Timeline, aliases: Mapping[str, str]) -> None:
+        """Of all operations of its kernel, in the order of the text. ``aliases`` are the module's."""
         self._accesses = [(one.line, one.times, one.access) for one in operations if one.access is not None]
         self._timeline = timeline
         self._touched: dict[tuple[int, bool], Ranges | None] = {}
+        self._aliases = aliases
+        self._passing = {number for number, (_, _, one) in enumerate(self._accesses) if passes_by_l1(one, aliases)}
 
     @cached_property
     def _sm_of_cta(self) -> Part | None:
@@ -80,31 +88,46 @@ class Traffic:
         return self._touched[key]
 
     def l2_bytes(self, first: int, last: int) -> int:
-        """What comes to the SMs at least by what stands in these lines: what passes by an SM's L1 each time, and what
-        is kept there once to each SM that asks for it."""
+        """What comes to the SMs at least by what stands in these lines: what passes by an SM's L1 in each execution,
+        and what is kept there once to each SM that asks for it."""
         passing = sum(
-            one.requested_bytes(times) or 0
-            for line, times, one in self._accesses
-            if first <= line <= last and one.form.reads and one.form.passes_by_l1
+            self._distinct_bytes[number]
+            for number in self._passing
+            if first <= self._accesses[number][0] <= last and self._accesses[number][2].form.reads
         )
         return passing + self._kept(last) - self._kept(first - 1)
 
     def l1_bytes(self, first: int, last: int) -> int:
         """What goes between the L1 and registers by what stands in these lines."""
         return sum(
-            one.requested_bytes(times) or 0
-            for line, times, one in self._accesses
-            if first <= line <= last and one.form.by_registers and one.is_spread
+            distinct_bytes
+            for (line, _, one), distinct_bytes in zip(self._accesses, self._distinct_bytes, strict=True)
+            if first <= line <= last and one.form.by_registers
         )
+
+    @cached_property
+    def _distinct_bytes(self) -> list[int]:
+        return [
+            _copied_bytes(one, times, self._aliases)
+            if number in self._passing and one.operation.name == _COPY
+            else one.distinct_bytes(times)
+            for number, (_, times, one) in enumerate(self._accesses)
+        ]
 
     def _kept(self, last: int) -> int:
         """What the L1s of all SMs have got when the operations up to this line are done."""
         ranges = (
             self._of(number, by_sm=True)
             for number, (line, _, one) in enumerate(self._accesses)
-            if line <= last and _is_kept(one.form)
+            if line <= last and self._is_kept(number)
         )
         return union(one for one in ranges if one is not None).size_bytes
+
+    def _is_kept(self, number: int) -> bool:
+        """Whether what is read may stay in an SM's L1."""
+        form = self._accesses[number][2].form
+        is_copy = self._accesses[number][2].operation.name == _COPY
+        return form.reads and (form.by_registers or is_copy) and not form.writes and number not in self._passing
 
     def dram_bound(self, l1_bytes: int) -> DramBound | None:
         """None where the device's memory is unknown. ``l1_bytes`` is the size of an SM's L1 and shared memory."""
@@ -128,8 +151,8 @@ class Traffic:
         found = [self._streamed(number) for number in range(len(self._accesses))]
         again = [
             number
-            for number, (_, _, one) in enumerate(self._accesses)
-            if _is_kept(one.form) and self._of(number, by_sm=False) is not None
+            for number in range(len(self._accesses))
+            if self._is_kept(number) and self._of(number, by_sm=False) is not None
         ]
         if None in found:
             return None
@@ -161,6 +184,43 @@ class Traffic:
         return union(one for one in ranges if one is not None)
 
 
-def _is_kept(form: AccessForm) -> bool:
-    """Whether what is read stays in an SM's L1."""
-    return form.reads and form.by_registers and not form.passes_by_l1
+_COPY = "ttg.async_copy_global_to_local"
+_CONTIGUITY = re.compile(r"\bcontiguity = (\d+)")
+# ``cp.async`` passes by the L1 where a thread copies 16 bytes; fewer it can only copy through it (PTX ISA, "cp.async").
+_BYPASS_BITS = 128
+_UNALIGNED = re.compile(r"%[\w$.-]+: i\d+\b(?! *\{[^}]*tt\.divisibility)")
+
+
+def passes_by_l1(access: Access, aliases: Mapping[str, str]) -> bool:
+    """Whether what is read certainly comes from the L2. What a thread copies at once stands in the module, or is what
+    its layout says if all integers that an address may be made of are aligned."""
+    copy = access.operation
+    if not access.form.passes_by_l1 or copy.name != _COPY:
+        return access.form.passes_by_l1
+    found = _CONTIGUITY.search(copy.tail)
+    if found:
+        return int(found[1]) * 8 * access.element_bytes >= _BYPASS_BITS
+    types = types_of(copy)
+    function = next((one for one in copy.ancestors() if one.name == FUNCTION), None)
+    is_aligned = function is not None and not _UNALIGNED.search(function.tail)
+    return is_aligned and bool(types) and (access_bits(types[0], aliases) or 0) >= _BYPASS_BITS
+
+
+# The L2 gets a request for each quarter of a warp, whose lanes copy 128 bytes: of two that copy the same, both are
+# requested (int4 weights, of which eight rows copy the same words: Nsight Compute counts all of them on an H100).
+_LANES_AT_ONCE = 8
+
+
+def _copied_bytes(copy: Access, times: int | None, aliases: Mapping[str, str]) -> int:
+    """What copies that pass by the L1 ask the L2 for. If their addresses are unknown, those in a row are different."""
+    copied = types_of(copy.operation)[0]
+    row = lanes_dimension(copied, aliases)
+    lanes = lanes_and_warps_along(copied, row, aliases) if row is not None else None
+    rows = max(_LANES_AT_ONCE // lanes[0], 1) if lanes else _LANES_AT_ONCE
+    requested_bytes = copy.requested_bytes(times) or 0
+    if copy.address is None:
+        return requested_bytes // rows
+    with suppress(TooLarge):
+        in_a_row = rows * most_repeats(copy.address, copy.shape, row)
+        return requested_bytes // min(in_a_row, most_repeats(copy.address, copy.shape), _LANES_AT_ONCE)
+    return requested_bytes // _LANES_AT_ONCE

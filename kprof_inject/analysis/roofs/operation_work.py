@@ -20,9 +20,8 @@ from kprof_inject.ttgir.values import definition_of, operand_names
 # Each element takes one instruction of the special function unit, whatever else it takes: PTX ISA, "Floating Point
 # Instructions" (ex2.approx, lg2.approx, rsqrt.approx, sqrt.approx, and the reciprocal in a division), to which Triton
 # lowers these of f32.
-_SPECIAL = """
-    math.exp math.exp2 math.log math.log2 math.rsqrt math.sqrt tt.precise_sqrt
-"""
+# Logarithms are polynomials.
+_SPECIAL = "math.exp math.exp2 math.rsqrt math.sqrt tt.precise_sqrt"
 _BOUND = Work(logic=1)
 _OF_ELEMENT = {
     **dict.fromkeys(_SPECIAL.split(), Work(special=1)),
@@ -32,7 +31,7 @@ _OF_ELEMENT = {
     "math.fma": Work(multiplications=1, additions=1),
     **dict.fromkeys(("arith.extf", "arith.sitofp", "arith.uitofp"), Work(conversions=1)),
     **dict.fromkeys(
-        ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf", "arith.select"),
+        ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.cmpf"),
         _BOUND,
     ),
     "tt.clampf": _BOUND,

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from kprof_inject.analysis.evaluation.executions import Counted, ExecutedKernel, by_ctas
+from kprof_inject.analysis.roofs.computed_elements import computed_shares
 from kprof_inject.analysis.roofs.histograms import work_of_histograms
 from kprof_inject.analysis.roofs.integer_work import work_with_integers
 from kprof_inject.analysis.roofs.memory import DramBound, Traffic
@@ -65,6 +66,10 @@ class Roof:
     def part(self) -> float:
         return self.parts[self.unit]
 
+    def slowed(self, longer: float) -> Roof:
+        """The same in a launch of which this one takes ``longer`` times the time."""
+        return replace(self, parts={unit: longer * part for unit, part in self.parts.items()})
+
     def without(self, unit: str) -> Roof:
         """As if the unit had nothing to do."""
         return replace(self, parts={**self.parts, unit: 0.0})
@@ -85,6 +90,8 @@ class SpeedOfLight:
     dram: DramBound | None = None
     atomics: int = 0
     """How many operations of the module are atomic."""
+    resident_cycles: int = 0
+    """In how many cycles CTAs were on the SMs, with those in which they write out records; 0 where no timer tells."""
     exchanges: float = 0
     """What part of the launch shared memory would be busy for if all that threads exchange went through it."""
 
@@ -117,7 +124,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
         return SpeedOfLight((), missing=missing)
     if isinstance(ran, Unjudged):
         return SpeedOfLight((), missing=ran)
-    traffic = Traffic(ran.operations, timeline)
+    traffic = Traffic(ran.operations, timeline, ran.module.aliases)
     working = list(_working(ran, timeline.launch.kernel))
     return SpeedOfLight(
         tuple(_roofs(timeline.table, times, rates, working, traffic)),
@@ -125,6 +132,7 @@ def speed_of_light(timeline: Timeline, summary: LaunchSummary, ran: ExecutedKern
         missing,
         traffic.dram_bound(rates.l1_bytes),
         sum(one.operation.traits.is_atomic for one in ran.operations),
+        _resident_cycles(timeline),
         _exchanges(ran, rates, max((one.sm_cycles for one in times.values()), default=0)),
     )
 
@@ -159,12 +167,19 @@ def _by_timer(timeline: Timeline) -> dict[int, _Time]:
     return {index: found for index, scope in scopes if scope.kind == ScopeKind.FUNCTION and scope.parent < 0}
 
 
+def _resident_cycles(timeline: Timeline) -> int:
+    if timeline.clock.source != ClockSource.FITTED:
+        return 0
+    return cycles_with_ctas(timeline.ctas, timeline.clock.clock_hz, end="post_final_ns")
+
+
 def _working(ran: ExecutedKernel, kernel: Kernel) -> Iterator[tuple[Counted, Work]]:
     of_integers = work_with_integers(ran.module)
     of_histograms = work_of_histograms(ran.module, kernel.target, str(kernel.metadata.get("triton_version", "")))
+    computed = computed_shares(ran.module)
     for one in ran.operations:
         work = work_of(one.operation, ran.module.aliases) + of_integers.get(one.operation, NO_WORK)
-        work += of_histograms.get(one.operation, NO_WORK)
+        work = work * computed.get(one.operation, 1.0) + of_histograms.get(one.operation, NO_WORK)
         if work != NO_WORK:
             yield one, work
 

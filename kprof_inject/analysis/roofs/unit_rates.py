@@ -43,6 +43,8 @@ class UnitRates:
     shared_bytes: int = 128
     l2_bytes: int = 64
     issue: int = 128
+    packed_floats: int = 1
+    """How many floats of 32 bits an instruction may add or multiply: PTX ISA, "add.f32x2", from sm_100 on."""
     l1_bytes: int = 0
     """The size of an SM's L1 and shared memory together."""
 
@@ -54,7 +56,9 @@ class UnitRates:
             for element, flops in work.tensor_flops.items()
             if element in self.tensor_flops
         )
-        fp32 = max(work.multiplications, work.additions) + work.integer_multiplications
+        floats = max(work.multiplications, work.additions)
+        fp32 = floats + work.integer_multiplications
+        others = work.integer_multiplications + work.special + work.logic + work.conversions
         return {
             TENSOR: sum(tensor),
             SPECIAL: work.special / self.special,
@@ -62,7 +66,7 @@ class UnitRates:
             # was active for 93 % of the time, and these are 91.
             FP32: max(fp32 / self.fp32, (work.integer_multiplications + work.upper_halves) / self.integers),
             ALU: work.logic / self.integers,
-            ISSUE: (fp32 + work.special + work.logic + work.conversions) / self.issue,
+            ISSUE: (floats / self.packed_floats + others) / self.issue,
             SHARED: work.shared_bytes / self.shared_bytes + work.conflict_cycles,
             L2: work.l2_bytes / self.l2_bytes,
         }
@@ -77,8 +81,10 @@ _RATES = {
     "cuda:86": UnitRates(_tensor(1024, tf32=512), 16, 128, l1_bytes=128 << 10),
     "cuda:89": UnitRates(_tensor(1024, tf32=512, f8=2048), 16, 128, l1_bytes=128 << 10),
     "cuda:90": UnitRates(_tensor(4096, tf32=2048, f64=256, f8=8192), 16, 128, l1_bytes=256 << 10),
-    "cuda:100": UnitRates(_tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, 128, l1_bytes=256 << 10),
-    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, 128, l1_bytes=128 << 10),
+    "cuda:100": UnitRates(
+        _tensor(8192, tf32=4096, f64=128, f8=16384, f4=32768), 16, 128, 128, packed_floats=2, l1_bytes=256 << 10
+    ),
+    "cuda:120": UnitRates(_tensor(1024, tf32=512, f8=2048, f4=4096), 16, 128, 128, packed_floats=2, l1_bytes=128 << 10),
     "hip:gfx942": UnitRates(_tensor(2048, tf32=1024, f32=256, f64=256, f8=4096), 16, 128),
     "hip:gfx950": UnitRates(_tensor(4096, f32=256, f64=128, f8=8192, f4=16384), 16, 128),
 }

@@ -199,3 +199,9 @@ def test_rates_are_those_of_the_data_sheets(target: str, sms: int, ghz: float, t
     rates = rates_of(target)
     assert rates is not None
     assert rates.tensor_flops["f16"] * sms * ghz * 1e9 == pytest.approx(teraflops * 1e12, rel=0.01)
+
+
+def test_newer_devices_issue_an_instruction_for_two_floats() -> None:
+    work = Work(multiplications=256, additions=128, special=128)
+    issued = {target: rates_of(target).cycles(work)["instruction issue"] for target in ("cuda:90", "cuda:100")}  # type: ignore[union-attr]
+    assert issued == {"cuda:90": 3, "cuda:100": 2}

@@ -1,0 +1,361 @@
+"""What part of an operation's elements the machine code certainly computes.
+
+An operation of TTGIR computes each element of a tensor; LLVM (InstCombine) and ptxas leave some of them out, or compute
+two by one instruction. ``tests/analysis/roofs/test_machine_code.py`` compiles kernels and compares.
+
+* Elements that are equal by how they are made (a splat, a broadcast) are computed once for each thread.
+* What is computed of 16 bits, and only used in 16 bits, is computed in pairs.
+* What a select takes is computed under a predicate, which may be false for all lanes of a warp.
+* What only a branch uses is computed in the branch.
+* A comparison, a bound or a conversion merges with its neighbours: see ``_RULES``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
+
+from kprof_inject.ttgir.dialect import FUNCTION
+from kprof_inject.ttgir.nodes import Module, Operation
+from kprof_inject.ttgir.types import PrintedType, types_of
+from kprof_inject.ttgir.values import Leaf, ValueGraph
+
+_PAIRED = 0.5
+_ALL_DIMENSIONS = -1
+
+_ARITHMETIC = ("arith.mulf", "arith.addf", "arith.subf", "math.fma")
+_BOUNDS = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "tt.clampf")
+_COMPARISON, _SELECT, _NARROWING, _WIDENING = "arith.cmpf", "arith.select", "arith.truncf", "arith.extf"
+_FROM_INTEGERS = ("arith.sitofp", "arith.uitofp")
+# A remainder needs the quotient.
+_QUOTIENTS = ("arith.divsi", "arith.divui", "arith.remsi", "arith.remui")
+_DIVISIONS = ("arith.divf", "tt.approx_divf", "tt.precise_divf")
+# What gives values of 16 bits if it takes such.
+_KEEPS_WIDTH = (*_BOUNDS, _SELECT, "arith.negf", "math.absf")
+_HALF_BITS = 16
+
+
+def computed_shares(module: Module) -> Mapping[Operation, float]:
+    """The part of each operation of which not all elements are certain."""
+    shares: dict[Operation, float] = {}
+    for function in module.walk():
+        if function.name == FUNCTION:
+            shares |= _Function(ValueGraph(module, function)).shares()
+    return shares
+
+
+class _Function:
+    def __init__(self, graph: ValueGraph) -> None:
+        self._graph = graph
+        self._leaf_of = {leaf.node: leaf for leaf in graph.leaves}
+        self._combined = [(one, nodes) for one, nodes in graph.results if one.traits.combines_elements]
+        self._of_data, self._of_index = self._varying()
+
+    def shares(self) -> dict[Operation, float]:
+        found: dict[Operation, float] = {}
+        seen: set[tuple[object, ...]] = set()
+        for leaf in self._graph.leaves:
+            if leaf.operation.traits.is_arithmetic and not leaf.operation.traits.is_constant:
+                share = self._share(leaf)
+                if key := self._key(leaf):
+                    share = 0.0 if key in seen else share
+                    seen.add(key)
+                if share < 1:
+                    found[leaf.operation] = share
+        for operation, nodes in self._combined:
+            if (share := self._combined_share(operation, nodes)) < 1:
+                found[operation] = share
+        return found
+
+    def _share(self, leaf: Leaf) -> float:
+        distinct = self._distinct(leaf)
+        if not distinct or self._is_predicated(leaf):
+            return 0.0
+        rule = _RULES.get(leaf.operation.name)
+        return distinct * (rule(self, leaf) if rule else 1.0)
+
+    def _combined_share(self, operation: Operation, nodes: Sequence[int]) -> float:
+        """Nothing is certain if some of what is combined does not vary, as the weights of a mean; bounds of values of
+        16 bits are computed in pairs."""
+        taken = types_of(operation)[:1]
+        values = [one for node in nodes for one in self._graph.operands[node]]
+        if not taken or not values:
+            return 1.0
+        if not all(_covers(self._of_data[value] | self._of_index[value], taken[0].shape) for value in values):
+            return 0.0
+        return _PAIRED if any(self._is_narrow(value) for value in values) else 1.0
+
+    # ---- which elements differ ---------------------------------------------------------------------------------
+
+    def _varying(self) -> tuple[list[int], list[int]]:
+        """Along which dimensions the elements of each node differ, as bits: because they come from data, or because
+        they are computed from the element's place. In loops, until nothing changes."""
+        size = len(self._graph.operands)
+        data, index = [0] * size, [0] * size
+        axes = {node: one for one, nodes in self._combined for node in nodes}
+        changed = True
+        while changed:
+            changed = False
+            for node in range(size):
+                new = self._varying_at(node, data, index, axes.get(node))
+                if new != (data[node], index[node]):
+                    data[node], index[node] = new
+                    changed = True
+        return data, index
+
+    def _varying_at(
+        self, node: int, data: Sequence[int], index: Sequence[int], combined: Operation | None
+    ) -> tuple[int, int]:
+        leaf = self._leaf_of.get(node)
+        operands = leaf.values if leaf else self._graph.operands[node]
+        if leaf is None and not operands:
+            return _ALL_DIMENSIONS, 0
+        of_data = _joined(data[one] for one in operands)
+        of_index = _joined(index[one] for one in operands)
+        if leaf is None:
+            axis = _AXIS.search(combined.tail) if combined is not None and combined.name == "tt.reduce" else None
+            return (_without(of_data, int(axis[1])), _without(of_index, int(axis[1]))) if axis else (of_data, of_index)
+        operation = leaf.operation
+        name, traits = operation.name, operation.traits
+        if traits.is_constant or name == "tt.splat":
+            return 0, 0
+        if name == "tt.make_range":
+            return 0, 1
+        if name in _OF_PLACE:
+            return _OF_PLACE[name](operation, of_data), _OF_PLACE[name](operation, of_index)
+        if name in ("arith.cmpi", _COMPARISON):
+            # Comparisons of neighbouring places mostly agree.
+            return of_data, 0
+        if name in _FROM_INTEGERS and _is_bit(types_of(operation)[:1]):
+            return of_data, 0
+        if name == _SELECT:
+            return of_data, _joined(index[one] for one in operands[1:])
+        if traits.is_random:
+            return of_data | of_index, of_index
+        if traits.is_arithmetic or traits.is_foreign or name in ("tt.addptr", "tt.bitcast"):
+            return of_data, of_index
+        return _ALL_DIMENSIONS, 0
+
+    def _distinct(self, leaf: Leaf) -> float:
+        types = types_of(leaf.operation)
+        if not types:
+            return 1.0
+        # Of a division, the reciprocal counts.
+        taken = leaf.values[1:] if leaf.operation.name in _DIVISIONS else leaf.values
+        varying = _joined(self._of_data[one] | self._of_index[one] for one in taken or [leaf.node])
+        share = 1.0
+        for dimension, size in enumerate(types[-1].shape):
+            share /= 1 if varying >> dimension & 1 else size
+        return share
+
+    # ---- what uses a value -------------------------------------------------------------------------------------
+
+    def _users(self, node: int) -> list[Leaf] | None:
+        """The operations that use a value, however it is laid out; None if it leaves its block otherwise."""
+        users: list[Leaf] = []
+        for use in self._graph.uses[node]:
+            leaf = self._leaf_of.get(use)
+            if leaf is None:
+                return None
+            if leaf.operation.traits.keeps_elements:
+                further = self._users(use)
+                if further is None:
+                    return None
+                users += further
+            else:
+                users.append(leaf)
+        return users
+
+    def _is_predicated(self, leaf: Leaf) -> bool:
+        users = self._users(leaf.node)
+        if not users:
+            return False
+        if leaf.operation.name not in (_COMPARISON, "arith.cmpi") and all(
+            one.operation.name == _SELECT for one in users
+        ):
+            return True
+        around = {id(one) for one in leaf.operation.ancestors()}
+        return all(
+            any(one.traits.regions == "branch" and id(one) not in around for one in user.operation.ancestors())
+            for user in users
+        )
+
+    def _is_used_by(self, leaf: Leaf, *names: str) -> bool:
+        users = self._users(leaf.node)
+        return bool(users) and all(user.operation.name in names for user in users or ())
+
+    def _key(self, leaf: Leaf) -> tuple[object, ...] | None:
+        """The same for operations that one instruction may do: the same of the same, in another layout; a comparison
+        and its opposite; the reciprocal of a divisor."""
+        operation = leaf.operation
+        operands = [self._origin(value) for value in leaf.values]
+        if operation.name in _DIVISIONS and len(operands) > 1:
+            return ("reciprocal", operands[1], id(operation.block))
+        if operation.name in _QUOTIENTS:
+            return ("quotient", *operands, id(operation.block))
+        if operation.name == _COMPARISON:
+            return (operation.name, *sorted(operands), id(operation.block))
+        types = types_of(operation)
+        if not operands or not types or "{" in operation.tail:
+            return None
+        return (operation.name, *operands, types[-1].element, types[-1].shape, id(operation.block))
+
+    def _origin(self, node: int) -> int:
+        """Of a value that was laid out otherwise, the one that was computed."""
+        while (leaf := self._leaf_of.get(node)) is not None and leaf.values:
+            if not leaf.operation.traits.keeps_elements and leaf.operation.name != "tt.splat":
+                break
+            node = leaf.values[0]
+        return node
+
+    def _made_by(self, node: int) -> Leaf | None:
+        return self._leaf_of.get(self._origin(node))
+
+    # ---- what neighbours do to an operation --------------------------------------------------------------------
+
+    def _is_narrow(self, node: int, depth: int = 8) -> bool:
+        """Whether a value has 16 bits, whatever its type."""
+        made = self._made_by(node)
+        if made is None or not depth:
+            return False
+        if made.operation.name == _WIDENING:
+            types = types_of(made.operation)
+            return bool(types) and types[0].bits == _HALF_BITS
+        return made.operation.name in _KEEPS_WIDTH and self._all_narrow(made, depth - 1)
+
+    def _all_narrow(self, leaf: Leaf, depth: int = 8) -> bool:
+        values = leaf.values[1:] if leaf.operation.name == _SELECT else leaf.values
+        others = [one for one in values if not self._is_constant(one)]
+        return bool(others) and all(self._is_narrow(one, depth) for one in others)
+
+    def _is_constant(self, node: int) -> bool:
+        made = self._made_by(node)
+        return made is not None and made.operation.traits.is_constant
+
+    def _has_constant(self, leaf: Leaf, values: re.Pattern[str]) -> bool:
+        made = [self._made_by(value) for value in leaf.values]
+        return any(one and one.operation.traits.is_constant and values.search(one.operation.tail) for one in made)
+
+    def _is_from_integers(self, node: int) -> bool:
+        made = self._made_by(node)
+        return made is not None and made.operation.name in _FROM_INTEGERS
+
+    def arithmetic(self, leaf: Leaf) -> float:
+        """With 1 or 0, it may be none; of integers, it may be done before they are converted."""
+        neutral = _ONE if leaf.operation.name == "arith.mulf" else _ZERO
+        if leaf.operation.name != "math.fma" and self._has_constant(leaf, neutral):
+            return 0.0
+        if all(self._is_from_integers(one) or self._is_constant(one) for one in leaf.values):
+            return 0.0
+        return _PAIRED if self._all_narrow(leaf) and self._is_used_by(leaf, _NARROWING) else 1.0
+
+    def bound(self, leaf: Leaf) -> float:
+        """Several are one instruction on newer devices; one at 0 or 1 may be part of arithmetic or of a conversion."""
+        if self._is_used_by(leaf, *_BOUNDS) or (
+            self._has_constant(leaf, _END)
+            and (leaf.operation.name == "tt.clampf" or self._is_used_by(leaf, _NARROWING))
+        ):
+            return 0.0
+        made = [self._made_by(value) for value in leaf.values]
+        if self._has_constant(leaf, _END) and any(one and one.operation.name in _BOUNDS for one in made):
+            return 0.0
+        return _PAIRED if self._all_narrow(leaf) else 1.0
+
+    def comparison(self, leaf: Leaf) -> float:
+        """Of what was an integer, it is one of integers."""
+        if any(map(self._is_from_integers, leaf.values)):
+            return 0.0
+        return _PAIRED if self._all_narrow(leaf) else 1.0
+
+    def widening(self, leaf: Leaf) -> float:
+        """None where all is done in 16 bits."""
+        users = self._users(leaf.node)
+        narrow = users and all(
+            user.operation.name in (_SELECT, _NARROWING)
+            or (user.operation.name in (*_BOUNDS, _COMPARISON) and self._all_narrow(user))
+            or (user.operation.name in _ARITHMETIC and self.arithmetic(user) < 1)
+            for user in users
+        )
+        return 0.0 if narrow else 1.0
+
+    def from_integers(self, leaf: Leaf) -> float:
+        """Of a bit, it is a choice; and arithmetic may be done before."""
+        types = types_of(leaf.operation)
+        made = self._made_by(leaf.values[0]) if leaf.values else None
+        was_extended = made is not None and made.operation.name in ("arith.extui", "arith.extsi")
+        if _is_bit(types[:1]) or (made and was_extended and _is_bit(types_of(made.operation)[:1])):
+            return 0.0
+        users = self._users(leaf.node)
+        merged = users and all(
+            user.operation.name in (_SELECT, _COMPARISON)
+            or (user.operation.name in _ARITHMETIC and not self.arithmetic(user))
+            for user in users
+        )
+        return 0.0 if merged else 1.0
+
+
+_RULES: Mapping[str, Callable[[_Function, Leaf], float]] = {
+    **dict.fromkeys(_ARITHMETIC, _Function.arithmetic),
+    **dict.fromkeys(_BOUNDS, _Function.bound),
+    _COMPARISON: _Function.comparison,
+    _WIDENING: _Function.widening,
+    **dict.fromkeys(_FROM_INTEGERS, _Function.from_integers),
+}
+
+_ZERO = re.compile(r"-?\b0\.0+e\+00\b")
+_ONE = re.compile(r"-?\b1\.0+e\+00\b")
+_END = re.compile(r"-?\b[01]\.0+e\+00\b")
+_AXIS = re.compile(r"\baxis = (\d+)")
+_ORDER = re.compile(r"\border = array<i32: ([\d, ]+)>")
+
+
+def _joined(bits: Iterable[int]) -> int:
+    return reduce(or_, bits, 0)
+
+
+def _is_bit(types: Sequence[PrintedType]) -> bool:
+    return bool(types) and types[0].bits == 1
+
+
+def _covers(bits: int, shape: Sequence[int]) -> bool:
+    return all(size == 1 or bits >> dimension & 1 for dimension, size in enumerate(shape))
+
+
+def _without(bits: int, axis: int) -> int:
+    low = bits & ((1 << axis) - 1)
+    return low | (bits >> (axis + 1) << axis)
+
+
+def _expanded(operation: Operation, bits: int) -> int:
+    axis = _AXIS.search(operation.tail)
+    place = int(axis[1]) if axis else 0
+    return (bits & ((1 << place) - 1)) | (bits >> place << (place + 1))
+
+
+def _transposed(operation: Operation, bits: int) -> int:
+    order = _ORDER.search(operation.tail)
+    if order is None:
+        return _reshaped(operation, bits)
+    return _joined((bits >> int(old) & 1) << new for new, old in enumerate(order[1].split(",")))
+
+
+def _reshaped(operation: Operation, bits: int) -> int:
+    """All or nothing: which elements are equal is not followed."""
+    types = types_of(operation)
+    return _ALL_DIMENSIONS if types and _covers(bits, types[0].shape) else 0
+
+
+def _kept(_: Operation, bits: int) -> int:
+    return bits
+
+
+# Along which dimensions what an operation gives differs, by those of what it takes.
+_OF_PLACE: Mapping[str, Callable[[Operation, int], int]] = {
+    "tt.expand_dims": _expanded,
+    "tt.broadcast": _kept,
+    "ttg.convert_layout": _kept,
+    "tt.trans": _transposed,
+    **dict.fromkeys(("tt.reshape", "tt.join", "tt.split", "tt.cat"), _reshaped),
+}
