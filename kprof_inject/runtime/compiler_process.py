@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -215,7 +216,8 @@ class CompilerProcess:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, str(self._written)), daemon=True)
-        process.start()
+        with _safe_path():
+            process.start()
         theirs.close()  # or its end would stay open when the child is gone
         self._child = process, ours
         return self._child
@@ -232,6 +234,27 @@ class CompilerProcess:
                 os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.join()
+
+
+_SAFE_PATH = "PYTHONSAFEPATH"
+_starting = threading.Lock()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Have a Python that is started here import nothing from the current folder: it may be one that the user received.
+
+    ``multiprocessing`` starts it with ``-c``, and takes neither options nor an environment for it."""
+    with _starting:
+        before = os.environ.get(_SAFE_PATH)
+        os.environ[_SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SAFE_PATH]
+            else:
+                os.environ[_SAFE_PATH] = before
 
 
 def _serve(connection: Connection, written: str) -> None:

@@ -167,7 +167,7 @@ def hook() -> Iterator[CheckResult]:
         session = Session("dump", str(workspace.folder), str(workspace.new_reports_folder("dump")))
         session.write()
         ended = subprocess.run(
-            [sys.executable, "-c", _PROGRAM],
+            [sys.executable, "-P", "-c", _PROGRAM],
             env=program_environment(dict(os.environ), session.path, workspace.cache_folder("dump")),
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import triton
 from command_line import CommandLine
 from golden import fixture_id, installed_fixtures, read
+from programs.child import run_child
 
 
 def fixture(kernel: str) -> str:
@@ -238,3 +240,14 @@ def test_a_file_with_other_line_ends(kprof: CommandLine) -> None:
     kprof.write("no_last_end.ttgir", SOFTMAX.rstrip("\n"))
     ended = kprof("check", "crlf.ttgir", "no_last_end.ttgir")
     assert (ended.exit_code, ended.stderr) == (0, "")
+
+
+def test_nothing_is_imported_from_the_folder_that_a_file_was_received_in(tmp_path: Path) -> None:
+    """Python starts children with the current folder on its path, before its own library."""
+    (tmp_path / "pickle.py").write_text("print('imported'); raise SystemExit(3)\n")
+    (tmp_path / "selectors.py").write_text("print('imported'); raise SystemExit(3)\n")
+    (tmp_path / "kernel.ttgir").write_text(SOFTMAX)
+    command = Path(sys.executable).with_name("kprof-inject")
+    ended = run_child([command, "check", "kernel.ttgir"], tmp_path)
+    assert ended.exit_code == 0, ended
+    assert "imported" not in ended.stdout + ended.stderr
