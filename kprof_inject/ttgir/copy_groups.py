@@ -14,7 +14,7 @@ from kprof_inject.ttgir.dialect import COMMIT_GROUP
 from kprof_inject.ttgir.nodes import Module, Operation
 
 _WAIT = "ttg.async_wait"
-_NUMBER = re.compile(r"\bnum = (\d+)\b")
+_NUMBER = re.compile(r"\bnum = (\d{1,10})\b")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
+from kprof_inject.quantities import counted
 from kprof_inject.ttgir.dialect import FUNCTION
 from kprof_inject.ttgir.grammar import GAP, after_gap, file_parser, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
+from kprof_inject.ttgir.strings import STRING
 
 # What a file consists of, in a diagnostic's words.
 _WORDS = {
@@ -74,6 +76,12 @@ def _readable() -> re.Pattern[str]:
 MAX_NESTING = 600
 """How deep operations may be nested; real kernels need a dozen. It lets those who walk a module do so recursively."""
 
+MAX_DIGITS = 300
+"""How many digits a number may have, outside of strings; real ones have twenty. Longer ones are no floats."""
+
+MAX_UNLISTED_RESULTS = 16
+"""How many results an operation may have without listing a type for each: ``tt.split`` prints one type for two."""
+
 # The terminal HEAD of the grammar; its first group begins where the operation does.
 _HEAD = re.compile(GAP.pattern + r"((?:%[^=]*+=)?+)" + GAP.pattern + r'"?+([\w$.-]++)"?+')
 _CLAUSE_WORD = re.compile(GAP.pattern + r"\}?" + GAP.pattern + r"([a-z]+[0-9]*)")
@@ -93,7 +101,8 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
         raise syntax_error(error, complete, file) from None
     module = Module(file, text, operations, aliases)
     _check_nesting(module)
-    if not any(operation.name == FUNCTION for operation in module.walk()):
+    _check_numbers(module)
+    if not _check_operations(module):
         raise KprofError("there is no tt.func in this file", where=Position.at_offset(file, text, 0), hint=GIVE_TTGIR)
     return module
 
@@ -231,3 +240,46 @@ def _check_nesting(module: Module) -> None:
             for child in block.operations
             if child.regions
         ]
+
+
+_NUMBER_OR_STRING = re.compile(rf"(?P<number>[0-9]{{{MAX_DIGITS},}})|{STRING}")
+_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS}}}")
+
+
+def _check_numbers(module: Module) -> None:
+    if _LONG_NUMBER.search(module.text):
+        for found in _NUMBER_OR_STRING.finditer(module.text):
+            if found["number"]:
+                raise KprofError(
+                    f"a number has more than {MAX_DIGITS} digits",
+                    where=module.position(found.start()),
+                    hint=GIVE_TTGIR,
+                )
+
+
+_RESULT_COUNT = re.compile(r":([0-9]+)")
+
+
+def _check_operations(module: Module) -> bool:
+    """Return whether there is a function. Raises ``KprofError`` for a loop without its regions, and for more results
+    than an operation lists types: what reads a module makes a name for each."""
+    has_function = False
+    for operation in module.walk():
+        has_function = has_function or operation.name == FUNCTION
+        wanted, regions = _REGIONS_OF_LOOPS.get(operation.name), len(operation.regions)
+        if wanted is not None and regions != wanted:
+            found = f"{counted(regions, 'region')} instead of {wanted}" if regions else "no body"
+            raise KprofError(f"this loop has {found}", where=module.position(operation.start), hint=GIVE_TTGIR)
+        if ":" in operation.results:
+            results = sum(int(count) for count in _RESULT_COUNT.findall(operation.results))
+            listed = 1 + operation.tail.count(",") + operation.closing.count(",")
+            if results > max(listed, MAX_UNLISTED_RESULTS):
+                raise KprofError(
+                    f"{operation.name} cannot have {results} results: it lists no more than {listed} types",
+                    where=module.position(operation.start),
+                    hint=GIVE_TTGIR,
+                )
+    return has_function
+
+
+_REGIONS_OF_LOOPS = {"scf.for": 1, "scf.while": 2}
