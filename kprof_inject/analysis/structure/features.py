@@ -19,6 +19,7 @@ from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.select.python_source import is_library
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import Chain, LocationTable, SourcePoint
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
 
@@ -167,7 +168,7 @@ class _FunctionFeatures:
         depths = [0 if loop is None else self._loops[loop].count(".") + 1 for loop in loops]
         place = depths.index(max(depths))
         loop = loops[place]
-        facts = _FACTS_OF[key[0]](self._module, operations[place])
+        facts = _facts(key[0], self._module, operations[place])
         if key[0] == Kind.LOAD and loop is not None:
             ahead = iterations_ahead(loop, operations[place], operations)
             facts |= {} if ahead is None else {AHEAD: ahead}
@@ -255,3 +256,8 @@ _FACTS_OF: Mapping[Kind, Callable[[Module, Operation], _MutableFacts]] = {
     Kind.SHARED: _nothing,
     Kind.FENCE: _nothing,
 }
+
+
+@if_misfit({})
+def _facts(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
+    return _FACTS_OF[kind](module, operation)

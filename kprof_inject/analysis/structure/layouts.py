@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.types import PrintedType, bits_of
 
 MOST_ACCESS_BITS = 128
@@ -17,7 +18,7 @@ MOST_ACCESS_BITS = 128
 
 _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
-_NUMBERS = r"\[([\d, -]*)\]"
+_NUMBERS = r"\[(-?\d+(?:, -?\d+)*)\]"
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
 _FIRST_LANE_BASIS = re.compile(rf"lane = \[{_NUMBERS}")
 _WARPS = re.compile(rf"warpsPerCTA = {_NUMBERS}")
@@ -25,6 +26,8 @@ _PER_THREAD = re.compile(rf"sizePerThread = {_NUMBERS}")
 _ORDER = re.compile(rf"\border = {_NUMBERS}")
 _SPLIT = re.compile(r"\b(?:CTA|CGA)\w* = ")
 _REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
+# A layout's numbers are positive; larger ones are damage.
+_MOST = 1 << 20
 _BASIS = re.compile(_NUMBERS)
 _INSTRUCTION = re.compile(r"#ttg\.(nvidia_mma|amd_mfma|amd_wmma)<\{(.*)\}>")
 _MAJOR = re.compile(r"\bversion(?:Major)? = (\d+)")
@@ -61,9 +64,15 @@ def blocked_of(layout: str) -> Blocked | None:
     if not layout.startswith("#ttg.blocked") or _SPLIT.search(layout):
         return None
     numbers = [tuple(int(number) for number in one[1].split(",")) for one in found if one]
-    return Blocked(*numbers) if len(numbers) == len(found) else None
+    if len(numbers) < len(found):
+        return None
+    blocked = Blocked(*numbers)
+    sizes = (*blocked.elements, *blocked.lanes, *blocked.warps)
+    fits = sorted(blocked.order) == [*range(blocked.rank)] and len(sizes) == 3 * blocked.rank
+    return blocked if fits and all(0 < size <= _MOST for size in sizes) else None
 
 
+@if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     """How many bits of global memory a thread accesses at once, where a tensor (of pointers, or of what they lead to)
     is spread by this layout; None if the layout does not tell. The addresses may allow less."""
@@ -107,6 +116,7 @@ def _linear_in_a_row(layout: str) -> int | None:
     return max(runs)
 
 
+@if_misfit(None)
 def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     """Along which dimension of a tensor the neighbouring threads of a warp lie: the addresses that a warp accesses at
     once. None if it has no second dimension, or the layout does not tell."""
@@ -122,6 +132,7 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
     return next((dim for dim in map(int, order[1].split(",")) if threads[dim] > 1), None)
 
 
+@if_misfit(None)
 def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
     """How many lanes of a warp, and how many warps, have elements that differ along a dimension alone. None if the
     layout does not tell."""
