@@ -13,7 +13,8 @@ MISFITS = (ArithmeticError, LookupError, TypeError, ValueError)
 """What reading such an operation raises: an operand is missing, a list is too short, a size is 0 or negative."""
 
 _Parameters = ParamSpec("_Parameters")
-_Known, _Unknown = TypeVar("_Known"), TypeVar("_Unknown")
+_Known = TypeVar("_Known")
+_Unknown = TypeVar("_Unknown")
 
 
 def if_misfit(

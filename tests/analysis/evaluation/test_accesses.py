@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from brute_force import Kernel, assert_bytes_right, assert_right, run
 
 from kprof_inject.analysis.evaluation import grids
 from kprof_inject.analysis.evaluation.accesses import Access
+from kprof_inject.analysis.evaluation.executions import evaluated
 from kprof_inject.analysis.evaluation.grids import CTA, Part
 
 CONSTANTS = "".join(f"    %c{number} = arith.constant {number} : i32\n" for number in (-2, 0, 1, 2, 3, 4, 6, 8))
@@ -271,3 +273,21 @@ def test_what_a_loop_copies_ahead_is_copied_for_each_iteration() -> None:
     assert (iterations, copied, len(touched[2])) == (6, 6 * 4, 4)
     assert (copy.places, copy.requested_bytes(None), copy.requested_bytes(iterations)) == (None, None, 4 * copied)
     assert [one.requested_bytes(4) for one in (*before, masked)] == [None] * 3
+
+
+@pytest.mark.parametrize("line", BUFFERS.strip().splitlines()[-5:])
+def test_in_a_function_that_is_called_no_address_is_known(line: str) -> None:
+    """Nobody knows what it is called with."""
+    helper = f"  tt.func private @helper(%p: !tt.ptr<f16>, %c8: i32) {{\n{BUFFERS}    tt.return\n  }}\n"
+    kernel = "  tt.func public @k(%p: !tt.ptr<f16>) {\n    tt.call @helper(%p) : () -> ()\n    tt.return\n  }\n"
+    text = f"module {{\n{kernel}{helper}}}\n"
+    name = re.search(r"amdg\w*\.\w+", line)
+    assert name is not None
+    found = [one.access for one in evaluated(text, "k", (4, 1, 1), ()).operations if one.operation.name == name[0]]
+    assert found
+    for access in found:
+        assert access is not None and (access.address, access.places, access.requested_bytes(None)) == (
+            None,
+            None,
+            None,
+        )
