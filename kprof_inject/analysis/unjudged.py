@@ -31,7 +31,7 @@ class Unjudged:
 
 
 class Unevaluated(KprofError):
-    """What a kernel executed could not be computed from its module."""
+    """An evaluation of a kernel's module that failed."""
 
 
 CHECK_MODULE = "kprof-inject check FILE.ttgir tells whether Triton accepts it"

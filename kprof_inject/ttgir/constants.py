@@ -12,7 +12,7 @@ _VALUE = re.compile(
     r"\s*(?:\(\) <\{value = |\{[^{}]*\} )?(?P<dense>dense<)?(?P<value>-?\d+|true|false)(?(dense)>)(?![\w.])"
 )
 # Triton has no wider integers.
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_MIN_VALUE, _MAX_VALUE = -(1 << 63), (1 << 63) - 1
 
 
 def constant_of(operation: Operation) -> int | None:
@@ -24,4 +24,4 @@ def constant_of(operation: Operation) -> int | None:
     if found["value"] in ("true", "false"):
         return found["value"] == "true"
     value = int(found["value"])
-    return value if _LEAST <= value <= _MOST else None
+    return value if _MIN_VALUE <= value <= _MAX_VALUE else None

@@ -172,7 +172,7 @@ def parse_location(text: str) -> Location:
 
 
 # MLIR has 32 bits for a line and for a column.
-_MOST_DIGITS = 10
+_MAX_DIGITS = 10
 
 
 @cache
@@ -197,7 +197,7 @@ class _Builder(Transformer[Token, Any]):
 
     def position(self, children: list[Token]) -> Location:
         file, line, column = children[:3]
-        if max(len(line), len(column)) > _MOST_DIGITS:
+        if max(len(line), len(column)) > _MAX_DIGITS:
             return Unknown()
         return SourcePoint(unquote(file), int(line), int(column))
 

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 MISFITS = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What reading such an operation raises: an operand is missing, a list is too short, a size is 0 or negative."""
+"""Exceptions that reading such an operation raises: an operand is missing, a list too short, a size 0 or negative."""
 
 _Parameters = ParamSpec("_Parameters")
 _Known = TypeVar("_Known")
@@ -20,7 +20,7 @@ _Unknown = TypeVar("_Unknown")
 def if_misfit(
     unknown: _Unknown,
 ) -> Callable[[Callable[_Parameters, _Known]], Callable[_Parameters, _Known | _Unknown]]:
-    """Have a function that reads one operation, or one of its types, return ``unknown`` where nothing fits."""
+    """Make a function that reads an operation, or one of its types, return ``unknown`` if it does not fit."""
 
     def guarded(read: Callable[_Parameters, _Known]) -> Callable[_Parameters, _Known | _Unknown]:
         @wraps(read)

@@ -77,10 +77,10 @@ MAX_NESTING = 600
 """How deep operations may be nested; real kernels need a dozen. It lets those who walk a module do so recursively."""
 
 MAX_DIGITS = 300
-"""How many digits a number may have, outside of strings; real ones have twenty. Longer ones are no floats."""
+"""Maximum number of digits outside of strings: longer numbers overflow floats, and Triton prints about twenty."""
 
 MAX_UNLISTED_RESULTS = 16
-"""How many results an operation may have without listing a type for each: ``tt.split`` prints one type for two."""
+"""Maximum number of results without a type for each: ``tt.split`` prints one type for two results."""
 
 # The terminal HEAD of the grammar; its first group begins where the operation does.
 _HEAD = re.compile(GAP.pattern + r"((?:%[^=]*+=)?+)" + GAP.pattern + r'"?+([\w$.-]++)"?+')
@@ -243,15 +243,16 @@ def _check_nesting(module: Module) -> None:
 
 
 _NUMBER_OR_STRING = re.compile(rf"(?P<number>[0-9]{{{MAX_DIGITS},}})|{STRING}")
-_LONG_NUMBER = re.compile(rf"[0-9]{{{MAX_DIGITS}}}")
 
 
 def _check_numbers(module: Module) -> None:
-    if _LONG_NUMBER.search(module.text):
-        for found in _NUMBER_OR_STRING.finditer(module.text):
+    text, part = module.text, MAX_DIGITS // 2
+    # Such a number fills a part of the text; to search all of it takes a tenth of the time that parsing does.
+    if any(text[start : start + part].isdecimal() for start in range(0, len(text), part)):
+        for found in _NUMBER_OR_STRING.finditer(text):
             if found["number"]:
                 raise KprofError(
-                    f"a number has more than {MAX_DIGITS} digits",
+                    f"a number has {MAX_DIGITS} digits or more",
                     where=module.position(found.start()),
                     hint=GIVE_TTGIR,
                 )

@@ -40,8 +40,8 @@ from kprof_inject.select.selectors import parse_selectors
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.ttgir.parser import parse
 
-MOST_SECONDS = 10
-MOST_MEGABYTES = 1 << 10
+MAX_SECONDS = 10
+MAX_MEGABYTES = 1 << 10
 
 SELECTORS = (
     ("func", "loop", "iter"),
@@ -210,14 +210,14 @@ class TooSlow(Exception):
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
-        raise TooSlow(f"it takes more than {MOST_SECONDS} s")
+        raise TooSlow(f"it takes more than {MAX_SECONDS} s")
 
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most_bytes = pages * resource.getpagesize() + (MOST_MEGABYTES << 20)
+    most_bytes = pages * resource.getpagesize() + (MAX_MEGABYTES << 20)
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     before = signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, hard))
-    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
     try:
         yield
     finally:

@@ -141,6 +141,8 @@ def change_terminator(module: Module, chance: Random) -> str:
 def change_region(module: Module, chance: Random) -> str:
     """One is empty, or that of another operation; or an operation has one more, or lost one."""
     nests = [one for one in _operations(module) if one.regions]
+    if not nests:
+        return module.text
     one, other = chance.choice(nests), chance.choice(nests)
     region, its = chance.choice(one.regions), chance.choice(other.regions)
     text, how = module.text, chance.choice(("empty", "other", "lost", "more", "no else"))

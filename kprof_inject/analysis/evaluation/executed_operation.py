@@ -26,7 +26,7 @@ class Executed:
 
     @classmethod
     def unknown(cls, operation: Operation) -> Executed:
-        """One of which only the text is known: of a function that is called, and of what is nested too deep."""
+        """Make an operation of which only the text is known: in a function that is called, or nested too deep."""
         return cls(operation, (None,) * len(operand_names(operation)), {}, None)
 
     @property

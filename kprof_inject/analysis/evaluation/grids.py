@@ -81,7 +81,7 @@ def joined(compute: Callable[..., Array], *parts: Part) -> Part:
 
 
 def counting(axis: GridAxis, size: int, first: int = 0) -> Part:
-    """Integers that go up by one along an axis. Raises ``TooLarge``."""
+    """Make integers that increase by one along an axis. Raises ``TooLarge``."""
     if size > MOST_ELEMENTS:
         raise TooLarge
     return Part((axis,), np.arange(first, first + size))

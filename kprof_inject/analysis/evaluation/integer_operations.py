@@ -20,8 +20,8 @@ Give = Callable[[Operation, Sequence[Value]], Value]
 
 
 def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
-    """What an operation gives that has one result. Raises ``TooLarge``, and ``MISFITS`` if the operands are not such as
-    the operation takes."""
+    """Compute the result of an operation that has one. Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit
+    the operation."""
     give = _OPERATIONS.get(operation.name)
     if give is None:
         return None

@@ -61,7 +61,7 @@ def is_settled(value: Value) -> bool:
 
 
 def size_of(value: Value) -> int:
-    """How many elements its arrays have, together."""
+    """Count the elements of a value's arrays."""
     if isinstance(value, Sum):
         return sum(part.values.size for part in value.parts)
     return sum(part.values.size for part in value.factors) if isinstance(value, Mask) else 0

@@ -61,8 +61,8 @@ _MOST_DEPTH = 40
 # A loop's body is gone through twice or three times, to find out how its values change, and so is each loop in it: how
 # often in all, only this bounds. Operations, and elements of what they give in thousands: about a second, or for large
 # modules so often each operation.
-_MOST_TAKEN = 1 << 17
-_MOST_TAKEN_EACH = 32
+_MAX_TAKEN = 1 << 17
+_MAX_TAKEN_EACH = 32
 # A loop is gone through one by one where nothing else tells how its values change.
 _MOST_STEPS = 1 << 12
 # Operations of all these steps: about half a second.
@@ -95,7 +95,7 @@ class _Walk:
         self._values: dict[str, Value] = {}
         self._depth = 0
         self._taken = 0
-        self._most_taken = max(_MOST_TAKEN, _MOST_TAKEN_EACH * module.text.count("\n"))
+        self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
 
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         names = argument_names(self._module, function)
@@ -143,7 +143,7 @@ class _Walk:
         """Returns what a terminator passes on."""
         self._taken += 1
         if operation.regions and not operation.traits.combines_elements:
-            if self._depth >= _MOST_DEPTH or self._taken > self._most_taken:
+            if self._depth >= _MOST_DEPTH or self._taken > self._max_taken:
                 unknown = [Executed.unknown(one) for one in operation.walk() if not one.traits.is_terminator]
                 self.found += unknown
                 self._taken += len(unknown)
@@ -171,7 +171,7 @@ class _Walk:
 
     @if_misfit(None)
     def _value(self, operation: Operation, operands: Sequence[Value]) -> Value:
-        """None where it would be too large, or if the operands are not such as the operation takes."""
+        """Return None if the value would be too large, or if the operands do not fit the operation."""
         with suppress(TooLarge):
             return self._known_value(operation, operands)
         return None
@@ -295,8 +295,8 @@ class _Walk:
         return ()
 
     def _while(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        """What the condition passes on is given to the body, and is what the loop gives in the end; what the body
-        passes on is given to the block of the condition. The two may be of different numbers and types."""
+        """Go through a loop with a condition. The condition passes values to the body and to the loop's results, the
+        body to the block of the condition: these may differ in number and type."""
         before, after = operation.regions
         names, initial = self._begins_with(operation)
         given = argument_names(self._module, after)
@@ -308,7 +308,7 @@ class _Walk:
         return steps.results
 
     def _begins_with(self, loop: Operation) -> tuple[Sequence[str], Sequence[Value]]:
-        """The arguments of the block of a loop's condition, and what it is given at first."""
+        """Return the arguments of the block with a loop's condition, and their first values."""
         names = bound_names(loop)
         operands = operand_names(loop)
         if names:
@@ -343,7 +343,7 @@ class _Walk:
         if len(before.blocks) != 1 or len(after.blocks) != 1:
             return None
         steps = Steps()
-        while len(steps) < _MOST_STEPS and self._taken < self._most_taken:
+        while len(steps) < _MOST_STEPS and self._taken < self._max_taken:
             condition, *passed = self._passed(before, dict(zip(names, values, strict=True)), None)
             if not isinstance(condition, Mask) or condition.is_least or not is_settled(condition):
                 return None

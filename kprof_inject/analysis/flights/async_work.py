@@ -175,7 +175,7 @@ def _barrier_place(operation: Operation) -> int | None:
 
 
 def _barrier(one: Counted) -> Value:
-    """None, too, where it is missing."""
+    """Return the barrier that an operation tells; None if it is unknown, or missing."""
     place, operands = _barrier_place(one.operation), one.executed.operands
     return operands[place] if place is not None and -len(operands) <= place < len(operands) else None
 

@@ -42,7 +42,7 @@ _OF_ELEMENT = {
 
 @if_misfit(NO_WORK)
 def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
-    """Of one execution by a CTA. ``aliases`` are the module's. None of an operation whose types do not fit it."""
+    """Of one execution by a CTA. ``aliases`` are the module's. No work if an operation's types do not fit it."""
     if operation.name in _OF_ELEMENT:
         result = next(reversed(types_of(operation)), None)
         # Each thread computes a scalar, which is next to nothing.

@@ -27,7 +27,7 @@ _ORDER = re.compile(rf"\border = {_NUMBERS}")
 _SPLIT = re.compile(r"\b(?:CTA|CGA)\w* = ")
 _REGISTER_BASES = re.compile(r"register = \[((?:\[[^\]]*\](?:, )?)*)\]")
 # A layout's numbers are positive; larger ones are damage.
-_MOST = 1 << 20
+_MAX_SIZE = 1 << 20
 _BASIS = re.compile(_NUMBERS)
 _INSTRUCTION = re.compile(r"#ttg\.(nvidia_mma|amd_mfma|amd_wmma)<\{(.*)\}>")
 _MAJOR = re.compile(r"\bversion(?:Major)? = (\d+)")
@@ -68,8 +68,8 @@ def blocked_of(layout: str) -> Blocked | None:
         return None
     blocked = Blocked(*numbers)
     sizes = (*blocked.elements, *blocked.lanes, *blocked.warps)
-    fits = sorted(blocked.order) == [*range(blocked.rank)] and len(sizes) == 3 * blocked.rank
-    return blocked if fits and all(0 < size <= _MOST for size in sizes) else None
+    fits = sorted(blocked.order) == [*range(blocked.rank)] and blocked.rank == len(blocked.lanes) == len(blocked.warps)
+    return blocked if fits and all(0 < size <= _MAX_SIZE for size in sizes) else None
 
 
 @if_misfit(None)
