@@ -17,7 +17,7 @@ from kprof_inject.analysis.flights.recorded import recorded_in_flight
 from kprof_inject.analysis.roofs.limits import Limit, limit_of
 from kprof_inject.analysis.roofs.speed_of_light import SpeedOfLight, speed_of_light
 from kprof_inject.analysis.summary import LaunchSummary, summarise
-from kprof_inject.analysis.unjudged import Unjudged
+from kprof_inject.analysis.unjudged import CHECK_MODULE, Unevaluated, Unjudged, evaluating
 from kprof_inject.capture.experiments import ExperimentRecord
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
@@ -103,6 +103,23 @@ def report_on(
     ``captured`` are all launches of its capture, the same sequence for each of them."""
     summary = summarise(timeline)
     ran = _ran(timeline, summary)
+    if not isinstance(ran, Unjudged):
+        try:
+            with evaluating():
+                return _report(timeline, summary, ran, experiments, captured)
+        except Unevaluated as error:
+            ran = _unjudged(error)
+    return _report(timeline, summary, ran, experiments, captured)
+
+
+def _report(
+    timeline: Timeline,
+    summary: LaunchSummary,
+    ran: ExecutedKernel | Unjudged,
+    experiments: Sequence[ExperimentRecord],
+    captured: Sequence[Launch],
+) -> LaunchReport:
+    """``ran`` is what the launch executed, or why nobody knows."""
     light = speed_of_light(timeline, summary, ran)
     executed = None if isinstance(ran, Unjudged) else ran
     slopes = _slopes(timeline, summary, executed, experiments)
@@ -138,4 +155,10 @@ def _ran(timeline: Timeline, summary: LaunchSummary) -> ExecutedKernel | Unjudge
         # Where records were lost, they do not tell how many iterations there were.
         return executed_kernel(timeline.launch, None if timeline.records_lost else summary)
     except KprofError as error:
-        return Unjudged(f"the kernel's module cannot be read: {error.what}", "")
+        return _unjudged(error)
+
+
+def _unjudged(error: KprofError) -> Unjudged:
+    if isinstance(error, Unevaluated):
+        return Unjudged(error.what, CHECK_MODULE)
+    return Unjudged(f"the kernel's module cannot be read: {error.what}", "")

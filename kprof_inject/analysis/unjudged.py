@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted, numbered, percent
 from kprof_inject.timeline.timeline import Timeline
 
@@ -25,6 +28,26 @@ class Unjudged:
 
     def __str__(self) -> str:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
+
+
+class Unevaluated(KprofError):
+    """An evaluation of a kernel's module that failed."""
+
+
+CHECK_MODULE = "kprof-inject check FILE.ttgir tells whether Triton accepts it"
+
+
+@contextmanager
+def evaluating() -> Iterator[None]:
+    """Raise ``Unevaluated`` for whatever a module that no compiler made, or a fault of ours, causes: one kernel is not
+    judged, and the report has all others."""
+    try:
+        yield
+    except KprofError:
+        raise
+    except Exception as error:  # no list of what may be wrong with a module is complete
+        what = f"the kernel's module cannot be evaluated ({type(error).__name__}: {error})"
+        raise Unevaluated(what, hint=CHECK_MODULE) from error
 
 
 # A smaller share would round to nothing.

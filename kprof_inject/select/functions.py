@@ -13,7 +13,7 @@ from kprof_inject.capture.scopes import ScopeKind
 from kprof_inject.errors import KprofError
 from kprof_inject.select.anchors import integer_work, is_anchor, is_integer_arithmetic
 from kprof_inject.select.sites import Found, InsertPoint, Missed, Site
-from kprof_inject.ttgir.dialect import FUNCTION, LOOPS, PARTITIONS, WARP_SPECIALIZE
+from kprof_inject.ttgir.dialect import FUNCTION, PARTITIONS, WARP_SPECIALIZE
 from kprof_inject.ttgir.locations import Chain, LocationTable
 from kprof_inject.ttgir.nodes import Module, Operation, Region
 from kprof_inject.ttgir.strings import STRING, SYMBOL, symbol_name, unquote
@@ -198,7 +198,7 @@ class Function:
             operation = pending.pop()
             found.append(operation)
             inside = [child for region in operation.regions for block in region.blocks for child in block.operations]
-            pending += [child for child in reversed(inside) if child.regions or child.name in LOOPS]
+            pending += [child for child in reversed(inside) if child.regions]
         return tuple(found[1:])
 
     def loops(self) -> Iterator[Loop]:
@@ -208,8 +208,6 @@ class Function:
         for operation in self._nests:
             if not operation.traits.is_loop:
                 continue
-            if not operation.regions:
-                raise KprofError("this loop has no body", where=self._module.position(operation.start))
             outer = next((owner for owner in operation.owners() if owner.traits.is_loop), None)
             paths[operation] = (*paths[outer], inside[outer])
             inside[outer] += 1

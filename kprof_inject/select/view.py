@@ -31,9 +31,9 @@ from kprof_inject.ttgir.nodes import Module, Region
 # regions too; the warps of the other partitions wait from the kernel's start until their region is reached.
 
 _DEFAULT = 0
-_DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d+)')
-_GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: ([\d, ]+)>")
-_CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d+)\)[^"\n]*\{[ \t\r]*(?://[^\n]*)?\n')
+_DEFAULT_WARPS = re.compile(r'"ttg\.num-warps" = (\d{1,9})\b')
+_GENERIC_WARPS = re.compile(r"\bpartitionNumWarps = array<i32: (\d{1,9}(?:, \d{1,9})*)>")
+_CLAUSE_WARPS = re.compile(r'\bnum_warps\((\d{1,9})\)[^"\n]*\{[ \t\r]*(?://[^\n]*)?\n')
 
 
 @dataclass(frozen=True, slots=True)

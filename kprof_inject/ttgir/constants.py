@@ -11,6 +11,8 @@ from kprof_inject.ttgir.nodes import Operation
 _VALUE = re.compile(
     r"\s*(?:\(\) <\{value = |\{[^{}]*\} )?(?P<dense>dense<)?(?P<value>-?\d+|true|false)(?(dense)>)(?![\w.])"
 )
+# Triton has no wider integers.
+_MIN_VALUE, _MAX_VALUE = -(1 << 63), (1 << 63) - 1
 
 
 def constant_of(operation: Operation) -> int | None:
@@ -19,4 +21,7 @@ def constant_of(operation: Operation) -> int | None:
     found = _VALUE.match(operation.tail) if operation.traits.is_constant else None
     if found is None:
         return None
-    return found["value"] == "true" if found["value"] in ("true", "false") else int(found["value"])
+    if found["value"] in ("true", "false"):
+        return found["value"] == "true"
+    value = int(found["value"])
+    return value if _MIN_VALUE <= value <= _MAX_VALUE else None

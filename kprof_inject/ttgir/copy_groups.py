@@ -18,7 +18,7 @@ _TDM = "amdg.async_tdm_"
 _WAITS = ("ttg.async_wait", "amdg.async_wait")
 _TDM_WAITS = ("amdg.async_tdm_wait", "amdg.async_tdm_intrinsic_wait")
 # How many groups may be under way. What counts instructions instead keeps the number of groups in an attribute.
-_NUMBER = re.compile(r'\b(?:ttg\.num_(?:commit_groups|tdm_ops)"?|num) = (\d+)|\b(?:count|num_inst) = (0)\b')
+_NUMBER = re.compile(r'\b(?:ttg\.num_(?:commit_groups|tdm_ops)"?|num) = (\d{1,10})|\b(?:count|num_inst) = (0)\b')
 
 
 @dataclass(frozen=True, slots=True)

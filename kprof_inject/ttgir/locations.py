@@ -171,6 +171,10 @@ def parse_location(text: str) -> Location:
     return parsed
 
 
+# MLIR has 32 bits for a line and for a column.
+_MAX_DIGITS = 10
+
+
 @cache
 def _location_parser() -> Any:
     return open_grammar("location", lexer="contextual", transformer=_Builder(visit_tokens=False))
@@ -191,8 +195,10 @@ class _Builder(Transformer[Token, Any]):
     def reference(self, children: list[Token]) -> Alias:
         return Alias(children[0].value)
 
-    def position(self, children: list[Token]) -> SourcePoint:
+    def position(self, children: list[Token]) -> Location:
         file, line, column = children[:3]
+        if max(len(line), len(column)) > _MAX_DIGITS:
+            return Unknown()
         return SourcePoint(unquote(file), int(line), int(column))
 
     def named(self, children: list[Any]) -> Named:

@@ -11,10 +11,11 @@ from lark import Token, Transformer
 from lark.exceptions import UnexpectedInput
 
 from kprof_inject.errors import KprofError, Position
-from kprof_inject.quantities import listed
+from kprof_inject.quantities import counted, listed
 from kprof_inject.ttgir.dialect import FUNCTION, MODULES
 from kprof_inject.ttgir.grammar import GAP, after_gap, file_parser, open_grammar
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region, link
+from kprof_inject.ttgir.strings import STRING
 
 # What a file consists of, in a diagnostic's words.
 _WORDS = {
@@ -75,6 +76,12 @@ def _readable() -> re.Pattern[str]:
 MAX_NESTING = 600
 """How deep operations may be nested; real kernels need a dozen. It lets those who walk a module do so recursively."""
 
+MAX_DIGITS = 300
+"""Maximum number of digits outside of strings: longer numbers overflow floats, and Triton prints about twenty."""
+
+MAX_UNLISTED_RESULTS = 16
+"""Maximum number of results without a type for each: ``tt.split`` prints one type for two results."""
+
 # The terminal HEAD of the grammar; its first group begins where the operation does.
 _HEAD = re.compile(GAP.pattern + r"((?:%[^=]*+=)?+)" + GAP.pattern + r'"?+([\w$.-]++)"?+')
 _CLAUSE_WORD = re.compile(GAP.pattern + r"\}?" + GAP.pattern + r"([a-z]+[0-9]*)")
@@ -94,7 +101,8 @@ def parse(text: str, file: str = "<ttgir>") -> Module:
         raise syntax_error(error, complete, file) from None
     module = Module(file, text, operations, aliases)
     _check_nesting(module)
-    if not any(operation.name == FUNCTION for operation in module.walk()):
+    _check_numbers(module)
+    if not _check_operations(module):
         raise KprofError("there is no tt.func in this file", where=Position.at_offset(file, text, 0), hint=GIVE_TTGIR)
     _check_is_one_kernel(module)
     return module
@@ -251,3 +259,47 @@ def _check_nesting(module: Module) -> None:
             for child in block.operations
             if child.regions
         ]
+
+
+_NUMBER_OR_STRING = re.compile(rf"(?P<number>[0-9]{{{MAX_DIGITS},}})|{STRING}")
+
+
+def _check_numbers(module: Module) -> None:
+    text, part = module.text, MAX_DIGITS // 2
+    # Such a number fills a part of the text; to search all of it takes a tenth of the time that parsing does.
+    if any(text[start : start + part].isdecimal() for start in range(0, len(text), part)):
+        for found in _NUMBER_OR_STRING.finditer(text):
+            if found["number"]:
+                raise KprofError(
+                    f"a number has {MAX_DIGITS} digits or more",
+                    where=module.position(found.start()),
+                    hint=GIVE_TTGIR,
+                )
+
+
+_RESULT_COUNT = re.compile(r":([0-9]+)")
+
+
+def _check_operations(module: Module) -> bool:
+    """Return whether there is a function. Raises ``KprofError`` for a loop without its regions, and for more results
+    than an operation lists types: what reads a module makes a name for each."""
+    has_function = False
+    for operation in module.walk():
+        has_function = has_function or operation.name == FUNCTION
+        wanted, regions = _REGIONS_OF_LOOPS.get(operation.name), len(operation.regions)
+        if wanted is not None and regions != wanted:
+            found = f"{counted(regions, 'region')} instead of {wanted}" if regions else "no body"
+            raise KprofError(f"this loop has {found}", where=module.position(operation.start), hint=GIVE_TTGIR)
+        if ":" in operation.results:
+            results = sum(int(count) for count in _RESULT_COUNT.findall(operation.results))
+            listed = 1 + operation.tail.count(",") + operation.closing.count(",")
+            if results > max(listed, MAX_UNLISTED_RESULTS):
+                raise KprofError(
+                    f"{operation.name} cannot have {results} results: it lists no more than {listed} types",
+                    where=module.position(operation.start),
+                    hint=GIVE_TTGIR,
+                )
+    return has_function
+
+
+_REGIONS_OF_LOOPS = {"scf.for": 1, "scf.while": 2}

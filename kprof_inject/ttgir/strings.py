@@ -27,7 +27,7 @@ def quote(text: str) -> str:
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 """Matches a string with its quotes."""
 
-POINT = rf"(?P<file>{STRING}):(?P<line>[0-9]+):(?P<column>[0-9]+)"
+POINT = rf"(?P<file>{STRING}):(?P<line>[0-9]{{1,10}}):(?P<column>[0-9]{{1,10}})(?![0-9])"
 """Matches a line of a source file as a location has it."""
 
 SYMBOL = rf"{STRING}|[\w$.-]+"

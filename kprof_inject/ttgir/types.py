@@ -20,6 +20,9 @@ _POINTEE = re.compile(r"!tt\.ptr<([^,<>]+)")
 # f16, bf16, f8E4M3FN, i1: the first number is the width.
 _WIDTH = re.compile(r"[a-z]+(\d+)")
 _POINTER_BITS = 64
+# Triton's verifier refuses tensors of more than 2^20 elements; a piece of memory has some of these, for each stage.
+_MAX_ELEMENTS = 1 << 31
+_MAX_WIDTH_DIGITS = 4
 
 _OPEN, _CLOSE = "([{<", ")]}>"
 
@@ -60,14 +63,16 @@ class PrintedType:
 def bits_of(element: str) -> int:
     """The size of an element that is no pointer; 0 if its name does not tell."""
     found = _WIDTH.match(element)
-    return int(found[1]) if found else 0
+    return int(found[1]) if found and len(found[1]) <= _MAX_WIDTH_DIGITS else 0
 
 
 def types_of(operation: Operation) -> tuple[PrintedType, ...]:
     """Those that an operation is printed with, operands' before results', as far as they are of these kinds. Some
-    operations print a type of their operands that stands for all of them, or leave out what their name says."""
+    operations print a type of their operands that stands for all of them, or leave out what their name says. Empty
+    if one has a size that no type of Triton's has: the file is damaged."""
     text = operation.closing or operation.tail
-    return tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
+    types = tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
+    return types if all(0 < one.elements <= _MAX_ELEMENTS for one in types) else ()
 
 
 # ``tt.dot_scaled`` prints the type of a scale behind that of what it scales.

@@ -11,11 +11,12 @@ import numpy as np
 
 from kprof_inject.analysis.evaluation.executed_operation import Executed
 from kprof_inject.analysis.evaluation.footprints import Ranges, touched
-from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension
+from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, counting, dimension
 from kprof_inject.analysis.evaluation.integer_operations import bytes_of
 from kprof_inject.analysis.evaluation.predicates import asks_for_iteration
 from kprof_inject.analysis.evaluation.repeats import most_repeats
 from kprof_inject.analysis.evaluation.values import Descriptor, Value
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
 from kprof_inject.ttgir.values import names_in
@@ -141,12 +142,7 @@ def access_of(one: Executed) -> Access | None:
     # Of a buffer, the data's type comes last, behind what its pointer leads to.
     pointed = types[-1 if form.is_buffer else 0] if types else PrintedType("", (), "i8")
     shape = pointed.shape
-    address, mask = None, None
-    if form.is_known:
-        if form.is_buffer:
-            address, mask = _in_buffer(one, bytes_of(pointed.element))
-        else:
-            address, mask = _in_tensor(one, shape) if form.is_descriptors else _at_pointers(one)
+    address, mask = _place_of(one, form, pointed) if form.is_known else (None, None)
     sizes = {**one.sizes, **{dimension(number): size for number, size in enumerate(shape)}}
     is_whole = mask is not None and not mask.factors
     places = None
@@ -167,6 +163,14 @@ def access_of(one: Executed) -> Access | None:
         is_whole,
         mask is None and _is_for_each_iteration(one.operation),
     )
+
+
+@if_misfit((None, None))
+def _place_of(one: Executed, form: AccessForm, pointed: PrintedType) -> tuple[Sum | None, Mask | None]:
+    """Return the address and the mask of an access, each None if it is unknown."""
+    if form.is_buffer:
+        return _in_buffer(one, bytes_of(pointed.element))
+    return _in_tensor(one, pointed.shape) if form.is_descriptors else _at_pointers(one)
 
 
 _CACHE = re.compile(r"\bcacheModifier = (\w+)")
@@ -242,8 +246,8 @@ def _in_tensor(one: Executed, shape: tuple[int, ...]) -> tuple[Sum | None, Mask 
     ):
         if not isinstance(coordinate, Sum) or size is None or stride is None or len(shape) != rank:
             return None, None
-        place = coordinate + Sum((Part((dimension(number),), np.arange(shape[number])),))
         with suppress(TooLarge):
+            place = coordinate + Sum((counting(dimension(number), shape[number]),))
             inside = compared(np.less, place, size) & compared(np.greater_equal, place, Sum.integer(0))
             mask = mask & inside if mask is not None else None
             address = address + place * stride if address is not None else None

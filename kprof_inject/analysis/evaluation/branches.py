@@ -72,7 +72,8 @@ def _conditions(block: Block, count: int, values: Mapping[str, Value]) -> Sequen
         return [ALWAYS] * count
     branch = block.operations[-1]
     known = branch.name == "cf.cond_br" and count == 2
-    return both_ways(values.get(operand_names(branch)[0])) if known else [None] * count
+    names = operand_names(branch)
+    return both_ways(values.get(names[0])) if known and names else [None] * count
 
 
 def both_ways(condition: Value) -> tuple[Condition, Condition]:

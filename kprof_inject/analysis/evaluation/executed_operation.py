@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kprof_inject.analysis.evaluation.grids import ALWAYS, GridAxis, Mask, TooLarge
 from kprof_inject.analysis.evaluation.values import Value
 from kprof_inject.ttgir.nodes import Operation
+from kprof_inject.ttgir.values import operand_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class Executed:
     sizes: Mapping[GridAxis, int]
     when: Mask | None
     predicate: Mask | None = ALWAYS
+
+    @classmethod
+    def unknown(cls, operation: Operation) -> Executed:
+        """Make an operation of which only the text is known: in a function that is called, or nested too deep."""
+        return cls(operation, (None,) * len(operand_names(operation)), {}, None)
 
     @property
     def is_predicated(self) -> bool:

@@ -12,6 +12,7 @@ from kprof_inject.analysis.evaluation.grids import loop_axis
 from kprof_inject.analysis.evaluation.predicates import asks_for_iteration, predicate_of
 from kprof_inject.analysis.evaluation.walk import Grid, executed
 from kprof_inject.analysis.summary import LaunchSummary
+from kprof_inject.analysis.unjudged import evaluating
 from kprof_inject.capture.model import Launch
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
 from kprof_inject.capture.source_text import ttgir_of
@@ -67,8 +68,8 @@ class ExecutedKernel:
 
 
 def executed_kernel(launch: Launch, summary: LaunchSummary | None = None) -> ExecutedKernel:
-    """Raises ``KprofError`` if the module cannot be read. Without a ``summary``, iterations that were recorded are not
-    counted."""
+    """Raises ``KprofError`` if the module cannot be read, or evaluated. Without a ``summary``, iterations that were
+    recorded are not counted."""
     ran = evaluated(ttgir_of(launch.kernel), str(launch.kernel.folder), launch.grid, launch.arguments)
     recorded = _recorded(ran.module, launch.kernel.scopes, summary) if summary else {}
     if not recorded:
@@ -87,17 +88,23 @@ def _parsed(text: str, file: str) -> Module | KprofError:
 
 @lru_cache(maxsize=2)  # and many have the same arguments
 def evaluated(text: str, file: str, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
-    """The same of any launch, as far as its arguments tell. Raises ``KprofError`` if the module cannot be read."""
+    """The same of any launch, as far as its arguments tell. Raises ``KprofError`` if the module cannot be read, or
+    evaluated."""
     module = _parsed(text, file)
     if isinstance(module, KprofError):
         raise module.with_traceback(None)
+    with evaluating():
+        return _evaluated(module, grid, arguments)
+
+
+def _evaluated(module: Module, grid: Grid, arguments: tuple[int | None, ...]) -> ExecutedKernel:
     entry = entry_function(module)
     found: list[Executed] = []
     for function in (one for one in module.walk() if one.name == FUNCTION):
         if function is entry:
             found += executed(module, function, grid, arguments)
         else:
-            found += [Executed(one, (), {}, None) for one in function.walk() if one is not function]
+            found += [Executed.unknown(one) for one in function.walk() if one is not function]
     lines = module.line_numbers([one.operation.start for one in found])
     return ExecutedKernel(module, tuple(map(Counted.of, lines, found)))
 

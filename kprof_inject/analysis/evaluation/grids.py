@@ -80,6 +80,13 @@ def joined(compute: Callable[..., Array], *parts: Part) -> Part:
     return Part(axes, np.broadcast_to(values, [sizes[axis] for axis in axes]))
 
 
+def counting(axis: GridAxis, size: int, first: int = 0) -> Part:
+    """Make integers that increase by one along an axis. Raises ``TooLarge``."""
+    if size > MOST_ELEMENTS:
+        raise TooLarge
+    return Part((axis,), np.arange(first, first + size))
+
+
 def constant(value: int | bool) -> Part:
     return Part((), np.array(value))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, TooLarge, compared, dimension, joined, where
+from kprof_inject.analysis.evaluation.grids import Mask, Part, Sum, compared, counting, dimension, joined, where
 from kprof_inject.analysis.evaluation.values import OPEN, OPEN_MASK, Slot, Value, is_settled
 from kprof_inject.ttgir.constants import constant_of
 from kprof_inject.ttgir.nodes import Operation
@@ -20,17 +20,14 @@ Give = Callable[[Operation, Sequence[Value]], Value]
 
 
 def value_of(operation: Operation, operands: Sequence[Value]) -> Value:
-    """What an operation gives that has one result."""
+    """Compute the result of an operation that has one. Raises ``TooLarge``, and ``MISFITS`` if the operands do not fit
+    the operation."""
     give = _OPERATIONS.get(operation.name)
     if give is None:
         return None
     if operation.name not in _LINEAR and not all(map(is_settled, operands)):
         return OPEN_MASK if operation.name == "arith.cmpi" else OPEN
-    try:
-        with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
-            return give(operation, operands)
-    except TooLarge:
-        return None
+    return give(operation, operands)
 
 
 def _of_constant(operation: Operation, _: Sequence[Value]) -> Value:
@@ -45,7 +42,10 @@ _RANGE = re.compile(r"\b(start|end) = (-?\d+)")
 
 def _of_range(operation: Operation, _: Sequence[Value]) -> Value:
     ends = {name: int(value) for name, value in _RANGE.findall(operation.tail)}
-    return Sum((Part((dimension(0),), np.arange(ends.get("start", 0), ends.get("end", 0))),))
+    (result,), first = types_of(operation), ends.get("start", 0)
+    if result.shape != (ends["end"] - first,):
+        return None
+    return Sum((counting(dimension(0), *result.shape, first),))
 
 
 def _same(_: Operation, operands: Sequence[Value]) -> Value:

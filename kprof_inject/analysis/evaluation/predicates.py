@@ -11,7 +11,7 @@ from kprof_inject.ttgir.values import bound_names, definition_of, names_in, oper
 # groups of operands stand before it.
 _PLACES = {"ttng.tc_gen5_mma": (4, 5), "ttng.tc_gen5_mma_scaled": (6, 7)}
 _BRACKETS = re.compile(r"\[[^\]]*\]")
-_GROUP_SIZES = re.compile(r"\boperandSegmentSizes = array<i32: ([\d, ]+)>")
+_GROUP_SIZES = re.compile(r"\boperandSegmentSizes = array<i32: (\d{1,9}(?:, \d{1,9})*)>")
 
 
 def predicate_of(operation: Operation) -> str | None:
@@ -32,7 +32,8 @@ def asks_for_iteration(bit: str, user: Operation) -> bool:
     loop = next((owner for owner in user.owners() if owner.traits.is_loop), None)
     made = definition_of(bit, user)
     if made is not None and made.name == "tt.splat":
-        made = definition_of(operand_names(made)[0], made)
+        names = operand_names(made)
+        made = definition_of(names[0], made) if names else None
     if loop is None or made is None or made.name != "arith.cmpi":
         return False
     return operand_names(made)[:1] == bound_names(loop)[:1]

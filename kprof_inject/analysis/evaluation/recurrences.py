@@ -16,6 +16,7 @@ from kprof_inject.analysis.evaluation.grids import (
     Part,
     Sum,
     TooLarge,
+    counting,
     joined,
     where,
 )
@@ -37,7 +38,8 @@ class CountedLoop:
 
     @property
     def places(self) -> Sum:
-        return Sum((Part((self.axis,), np.arange(self.most)),))
+        """Raises ``TooLarge``."""
+        return Sum((counting(self.axis, self.most),))
 
     @property
     def is_even(self) -> bool:
@@ -53,11 +55,13 @@ class CountedLoop:
 
 class Changes:
     """How the values change that a loop hands from iteration to iteration. ``values`` are those in all iterations;
-    ``open`` are those of which nothing is known yet."""
+    ``open`` are those of which nothing is known yet. Raises ``TooLarge``."""
 
     def __init__(self, loop: CountedLoop, initial: Sequence[Value]) -> None:
         self.loop = loop
         self.initial = initial
+        if len(initial) > _MOST_CARRIED:
+            raise TooLarge
         self._first_symbol = loop.axis.number * _MOST_CARRIED
         self.symbols: list[Value] = [
             symbol(self._first_symbol + place) if isinstance(value, Sum) else None

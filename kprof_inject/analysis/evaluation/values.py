@@ -58,3 +58,10 @@ def is_settled(value: Value) -> bool:
     if isinstance(value, Mask):
         return not any(is_symbol(axis) for part in value.factors for axis in part.axes)
     return is_settled(value.index) if isinstance(value, Slot) else True
+
+
+def size_of(value: Value) -> int:
+    """Count the elements of a value's arrays."""
+    if isinstance(value, Sum):
+        return sum(part.values.size for part in value.parts)
+    return sum(part.values.size for part in value.factors) if isinstance(value, Mask) else 0

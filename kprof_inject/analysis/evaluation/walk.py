@@ -7,7 +7,7 @@ found out first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import prod
 
@@ -30,6 +30,7 @@ from kprof_inject.analysis.evaluation.grids import (
     Part,
     Sum,
     TooLarge,
+    counting,
     joined,
     loop_axis,
 )
@@ -43,8 +44,9 @@ from kprof_inject.analysis.evaluation.recurrences import (
     stacked,
 )
 from kprof_inject.analysis.evaluation.steps import Rounds, Steps
-from kprof_inject.analysis.evaluation.values import Descriptor, Value, is_settled
+from kprof_inject.analysis.evaluation.values import Descriptor, Value, is_settled, size_of
 from kprof_inject.ttgir.dialect import PARTITIONS, WARP_SPECIALIZE
+from kprof_inject.ttgir.misfits import MISFITS, if_misfit
 from kprof_inject.ttgir.nodes import Block, Module, Operation, Region
 from kprof_inject.ttgir.values import (
     argument_names,
@@ -56,6 +58,11 @@ from kprof_inject.ttgir.values import (
 )
 
 _MOST_DEPTH = 40
+# A loop's body is gone through twice or three times, to find out how its values change, and so is each loop in it: how
+# often in all, only this bounds. Operations, and elements of what they give in thousands: about a second, or for large
+# modules so often each operation.
+_MAX_TAKEN = 1 << 17
+_MAX_TAKEN_EACH = 32
 # A loop is gone through one by one where nothing else tells how its values change.
 _MOST_STEPS = 1 << 12
 # Operations of all these steps: about half a second.
@@ -69,7 +76,8 @@ def executed(module: Module, function: Operation, grid: Grid, arguments: Sequenc
     """All operations of a function but those that hold others, in the order of the text. ``arguments`` are its own, as
     a capture has them; empty if they are unknown."""
     walk = _Walk(module, grid)
-    walk.function(function, arguments)
+    with np.errstate(all="ignore"):  # integers of random numbers and the like overflow
+        walk.function(function, arguments)
     return walk.found
 
 
@@ -86,6 +94,8 @@ class _Walk:
         self._grid = grid
         self._values: dict[str, Value] = {}
         self._depth = 0
+        self._taken = 0
+        self._max_taken = max(_MAX_TAKEN, _MAX_TAKEN_EACH * module.text.count("\n"))
 
     def function(self, function: Operation, arguments: Sequence[int | None]) -> None:
         names = argument_names(self._module, function)
@@ -131,11 +141,16 @@ class _Walk:
 
     def _take(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         """Returns what a terminator passes on."""
+        self._taken += 1
         if operation.regions and not operation.traits.combines_elements:
-            if self._depth < _MOST_DEPTH:
-                self._depth += 1
-                self._nest(operation, when, sizes)
-                self._depth -= 1
+            if self._depth >= _MOST_DEPTH or self._taken > self._max_taken:
+                unknown = [Executed.unknown(one) for one in operation.walk() if not one.traits.is_terminator]
+                self.found += unknown
+                self._taken += len(unknown)
+                return []
+            self._depth += 1
+            self._nest(operation, when, sizes)
+            self._depth -= 1
             return []
         operands = [self._values.get(name) for name in operand_names(operation)]
         if operation.traits.is_terminator:
@@ -143,16 +158,25 @@ class _Walk:
         self.found.append(Executed(operation, tuple(operands), sizes, when, self._predicate(operation)))
         names = result_names(operation)
         if len(names) == 1:
-            self._values[names[0]] = self._value(operation, operands)
+            self._values[names[0]] = value = self._value(operation, operands)
+            self._taken += size_of(value) // 1024
         self._create(operation, operands)
         return []
 
+    @if_misfit(None)
     def _predicate(self, operation: Operation) -> Mask | None:
         name = predicate_of(operation)
         value = ALWAYS if name is None else self._values.get(name)
         return value if isinstance(value, Mask) else None
 
+    @if_misfit(None)
     def _value(self, operation: Operation, operands: Sequence[Value]) -> Value:
+        """Return None if the value would be too large, or if the operands do not fit the operation."""
+        with suppress(TooLarge):
+            return self._known_value(operation, operands)
+        return None
+
+    def _known_value(self, operation: Operation, operands: Sequence[Value]) -> Value:
         if operation.name in ("tt.get_program_id", "tt.get_num_programs"):
             found = _WHICH.match(operation.tail)
             return self._of_grid(operation.name, "xyz".index(found[1])) if found else None
@@ -166,28 +190,22 @@ class _Walk:
         size = self._grid[which]
         if name == "tt.get_num_programs" or size == 1:
             return Sum.integer(size if name == "tt.get_num_programs" else 0)
-        programs = np.arange(prod(self._grid)) // prod(self._grid[:which]) % size
+        programs = counting(CTA, prod(self._grid)).values // prod(self._grid[:which]) % size
         return Sum((Part((CTA,), programs),))
 
+    @if_misfit(None)
     def _create(self, operation: Operation, operands: Sequence[Value]) -> None:
         """A descriptor in memory: its operation gives no value, and names dimensions from the innermost."""
         if operation.name == "ttng.tensormap_create":
             self._values[descriptor_at(operand_names(operation)[0])] = descriptor_in_memory(operation, operands)
 
     def _nest(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
-        results: Sequence[Value] = ()
-        if operation.name == "scf.for":
-            with suppress(TooLarge):
-                results = self._for(operation, when, sizes)
-        elif operation.name == "scf.if":
-            results = self._if(operation, when, sizes)
-        elif operation.name == "scf.while":
-            with suppress(TooLarge):
-                results = self._while(operation, when, sizes)
-        elif operation.name in (WARP_SPECIALIZE, PARTITIONS):
-            self._partitions(operation, when, sizes)
-        else:
-            self._unknown(operation, sizes)
+        begun = len(self.found)
+        try:
+            results = _NESTS.get(operation.name, _Walk._unknown)(self, operation, when, sizes)
+        except (TooLarge, *MISFITS):
+            del self.found[begun:]
+            results = self._unknown(operation, when, sizes)
         for name, value in zip(result_names(operation), results, strict=False):
             self._values[name] = value
 
@@ -206,7 +224,7 @@ class _Walk:
     def _rewritten(self, loop: Operation) -> dict[str, Value]:
         """The memory in which a loop makes descriptors anew: what an iteration finds there, nobody knows."""
         inside = (one for one in loop.walk() if one.name == "ttng.tensormap_create")
-        return dict.fromkeys(descriptor_at(operand_names(one)[0]) for one in inside)
+        return {descriptor_at(name): None for one in inside for name in operand_names(one)[:1]}
 
     @contextmanager
     def _in_secret(self) -> Iterator[None]:
@@ -217,12 +235,13 @@ class _Walk:
         finally:
             self.found = found
 
-    def _partitions(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> None:
+    def _partitions(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
         captured = [self._values.get(name) for name in operand_names(operation)]
         for region in operation.regions:
             names = argument_names(self._module, region)
             with self._names(dict(zip(names, captured, strict=False))):
                 self._region(region, when, sizes)
+        return ()
 
     def _if(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> list[Value]:
         names = operand_names(operation)
@@ -267,24 +286,36 @@ class _Walk:
             passed = self._region(body, when & loop.when() if when else None, inside)
         return changes.results(passed)
 
-    def _unknown(self, operation: Operation, sizes: Mapping[GridAxis, int]) -> None:
+    def _unknown(self, operation: Operation, _: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
         """Nobody knows whether its regions are executed, or with what."""
+        bound = bound_names(operation)
         for region in operation.regions:
-            with self._names(dict.fromkeys(argument_names(self._module, region))):
+            with self._names(dict.fromkeys([*bound, *argument_names(self._module, region)])):
                 self._region(region, None, sizes)
+        return ()
 
     def _while(self, operation: Operation, when: Mask | None, sizes: Mapping[GridAxis, int]) -> Sequence[Value]:
-        steps = None
-        with suppress(TooLarge):
-            steps = self._steps(operation) if when is not None else None
-        if steps is None:
-            self._unknown(operation, sizes)
-            return ()
+        """Go through a loop with a condition. The condition passes values to the body and to the loop's results, the
+        body to the block of the condition: these may differ in number and type."""
         before, after = operation.regions
-        self._goes_round(operation, before, bound_names(operation), steps.checks(loop_axis(before.end)), when, sizes)
-        inside = steps.inside(loop_axis(operation.start))
-        self._goes_round(operation, after, argument_names(self._module, after), inside, when, sizes)
+        names, initial = self._begins_with(operation)
+        given = argument_names(self._module, after)
+        steps = self._steps(before, after, names, initial, given) if when is not None else None
+        if steps is None:
+            return self._unknown(operation, when, sizes)
+        self._goes_round(operation, before, names, steps.checks(loop_axis(before.end)), when, sizes)
+        self._goes_round(operation, after, given, steps.inside(loop_axis(operation.start)), when, sizes)
         return steps.results
+
+    def _begins_with(self, loop: Operation) -> tuple[Sequence[str], Sequence[Value]]:
+        """Return the arguments of the block with a loop's condition, and their first values."""
+        names = bound_names(loop)
+        operands = operand_names(loop)
+        if names:
+            operands = operands[1::2]
+        else:  # the generic form has them in a label
+            names = argument_names(self._module, loop.regions[0])
+        return names, [self._values.get(name) for name in operands]
 
     def _goes_round(
         self,
@@ -304,31 +335,31 @@ class _Walk:
         with self._names({**self._rewritten(operation), **dict(zip(names, rounds.values, strict=True))}):
             self._region(region, in_round, {**sizes, loop.axis: loop.most})
 
-    def _steps(self, operation: Operation) -> Steps | None:
-        """Go through a loop with a condition one by one; None if that is not known of all iterations."""
-        before, after = operation.regions
+    def _steps(
+        self, before: Region, after: Region, names: Sequence[str], values: Sequence[Value], given: Sequence[str]
+    ) -> Steps | None:
+        """Go through a loop with a condition one by one, from the first ``values`` on; None if that is not known of all
+        iterations. Raises ``TooLarge``, and ``MISFITS`` if the regions pass on more or less than each other takes."""
         if len(before.blocks) != 1 or len(after.blocks) != 1:
             return None
-        names, given = bound_names(operation), argument_names(self._module, after)
-        if not names and operand_names(operation):
-            return None  # the generic form
-        values = [self._values.get(name) for name in operand_names(operation)[1::2]]
         steps = Steps()
-        while len(steps) < _MOST_STEPS:
-            condition, *passed = self._passed(before, dict(zip(names, values, strict=True)), ())
+        while len(steps) < _MOST_STEPS and self._taken < self._max_taken:
+            condition, *passed = self._passed(before, dict(zip(names, values, strict=True)), None)
             if not isinstance(condition, Mask) or condition.is_least or not is_settled(condition):
                 return None
             if not steps.take(values, condition, passed):
                 return steps
-            values = self._passed(after, dict(zip(given, passed, strict=True)), passed)
+            values = self._passed(after, dict(zip(given, passed, strict=True)), values)
         return None
 
-    def _passed(self, region: Region, given: Mapping[str, Value], before: Sequence[Value]) -> list[Value]:
+    def _passed(self, region: Region, given: Mapping[str, Value], before: Sequence[Value] | None) -> list[Value]:
         """What the end of a block passes on, as far as scalars and addresses make it. Where nothing was known
-        ``before``, nothing is asked."""
+        ``before``, nothing is asked. Raises ``ValueError`` if it passes on another number than it was."""
         operations = region.blocks[0].operations
         names = operand_names(operations[-1]) if operations else []
-        asked = [name for place, name in enumerate(names) if not before or before[place] is not None]
+        asked = names
+        if before is not None:
+            asked = [name for name, value in zip(names, before, strict=True) if value is not None]
         with self._in_secret(), self._names(given):
             for one in makers_of(operations, asked):
                 self._take(one, None, {})
@@ -371,3 +402,11 @@ class _Walk:
                 return
         for place, values in found.items():
             changes.values[place] = stacked(values, loop.axis)
+
+
+_NESTS: Mapping[str, Callable[[_Walk, Operation, Mask | None, Mapping[GridAxis, int]], Sequence[Value]]] = {
+    "scf.for": _Walk._for,
+    "scf.if": _Walk._if,
+    "scf.while": _Walk._while,
+    **dict.fromkeys((WARP_SPECIALIZE, PARTITIONS), _Walk._partitions),
+}

@@ -63,8 +63,8 @@ class AsyncWork:
     """The names of operations that tell a barrier of which nobody knows which it is."""
 
 
-_NUMBER = re.compile(r"\b(?:num|pendings) = (\d+)\b")
-_COUNT = re.compile(r"^\s*%[\w$.-]+, (\d+)\b")
+_NUMBER = re.compile(r"\b(?:num|pendings) = (\d{1,10})\b")
+_COUNT = re.compile(r"^\s*%[\w$.-]+, (\d{1,10})\b")
 _IS_ASYNC = re.compile(r"\bisAsync = true\b")
 _TMA_COPIES = ("ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather")
 _TMA_STORES = ("ttng.async_tma_copy_local_to_global", "ttng.async_tma_scatter", "ttng.async_tma_reduce")
@@ -121,9 +121,7 @@ def _count_in(operation: Operation) -> int:
 
 def _unnamed(operations: Sequence[Counted]) -> Iterator[str]:
     for one in operations:
-        place = _barrier_place(one.operation)
-        operands = one.executed.operands
-        if place is not None and operands and not isinstance(operands[place], Slot):
+        if _barrier_place(one.operation) is not None and not isinstance(_barrier(one), Slot):
             yield one.operation.name
 
 
@@ -151,13 +149,11 @@ def _telling(operations: Sequence[Counted]) -> Iterator[Issue]:
     groups: dict[tuple[int, str], list[Counted]] = {}
     for one in operations:
         place = _barrier_place(one.operation)
-        names = operand_names(one.operation) if place is not None else []
-        if place is not None and isinstance(one.executed.operands[place], Slot):
-            groups.setdefault((id(one.operation.block), names[place]), []).append(one)
+        if place is not None and isinstance(_barrier(one), Slot):
+            groups.setdefault((id(one.operation.block), operand_names(one.operation)[place]), []).append(one)
     for members in groups.values():
         first = members[0]
-        place = _barrier_place(first.operation)
-        slot = first.executed.operands[place] if place is not None else None
+        place, slot = _barrier_place(first.operation), _barrier(first)
         work = COPIES if first.operation.name in _TMA_COPIES else DOTS
         predicate = first.executed.operands[-1] if place == _BEFORE_PREDICATE else None
         if isinstance(predicate, Mask) and first.executed.predicate is not None:
@@ -178,16 +174,22 @@ def _barrier_place(operation: Operation) -> int | None:
     return None
 
 
+def _barrier(one: Counted) -> Value:
+    """Return the barrier that an operation tells; None if it is unknown, or missing."""
+    place, operands = _barrier_place(one.operation), one.executed.operands
+    return operands[place] if place is not None and -len(operands) <= place < len(operands) else None
+
+
 def _await(one: Counted, told: dict[Operation, str]) -> Await | None:
     operation, operands = one.operation, one.executed.operands
     if operation.name in _WAITS:
         found = _NUMBER.search(operation.tail)
         return Await(one, _WAITS[operation.name], int(found[1]) if found else 0, None, None, None)
-    if operation.name != BARRIER_WAIT or not operands:
+    if operation.name != BARRIER_WAIT or len(operands) < 2:
         return None
     slot = operands[0]
     if not isinstance(slot, Slot) or slot.allocation not in told:
         return None
     # What the wait is for stands behind, and is nothing that it is told.
     given = len(names_in(operation.tail.partition(" deps ")[0].partition(" : ")[0]))
-    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if given > 2 else None)
+    return Await(one, told[slot.allocation], 0, slot, operands[1], operands[2] if 2 < given <= len(operands) else None)

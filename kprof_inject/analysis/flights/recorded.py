@@ -11,13 +11,17 @@ from kprof_inject.timeline.timeline import Timeline
 
 
 def recorded_in_flight(timeline: Timeline) -> InFlight | None:
-    """None if nothing of the kind was recorded, or the module cannot be read. Asks for the records alone."""
+    """None if nothing of the kind was recorded, or the module cannot be read or evaluated. Asks for the records
+    alone."""
     if not any(map(starts_async, timeline.table.scopes)):
         return None
     from kprof_inject.analysis.evaluation.executions import executed_kernel
     from kprof_inject.analysis.flights.in_flight import in_flight
+    from kprof_inject.analysis.unjudged import evaluating
 
     try:
-        return in_flight(timeline, executed_kernel(timeline.launch))
+        ran = executed_kernel(timeline.launch)
+        with evaluating():
+            return in_flight(timeline, ran)
     except KprofError:
         return None

@@ -13,6 +13,7 @@ from operator import add
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.analysis.structure.banks import SIDES, conflict_cycles
 from kprof_inject.analysis.structure.layouts import lanes_and_warps_along
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, bits_of, factors_of, types_of
 from kprof_inject.ttgir.values import definition_of, operand_names
@@ -38,8 +39,9 @@ _OF_ELEMENT = {
 }
 
 
+@if_misfit(NO_WORK)
 def work_of(operation: Operation, aliases: Mapping[str, str]) -> Work:
-    """Of one execution by a CTA. ``aliases`` are the module's."""
+    """Of one execution by a CTA. ``aliases`` are the module's. No work if an operation's types do not fit it."""
     if operation.name in _OF_ELEMENT:
         result = next(reversed(types_of(operation)), None)
         # Each thread computes a scalar, which is next to nothing.
@@ -205,6 +207,7 @@ def _resolved(layout: str, aliases: Mapping[str, str]) -> str:
 _LANES = 4
 
 
+@if_misfit(0)
 def exchanged_bytes(operation: Operation, aliases: Mapping[str, str]) -> float:
     """What threads would put into shared memory and take out of it, if all of it went that way that may: to change a
     layout, or to combine elements of several threads."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kprof_inject.analysis.structure.layouts import MOST_ACCESS_BITS, Blocked, blocked_of, layout_of
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Operation
 from kprof_inject.ttgir.types import PrintedType, types_of
 
@@ -40,6 +41,7 @@ SIDES: dict[str, tuple[int, int]] = {
 }
 
 
+@if_misfit(0)
 def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
     """How many cycles more than its bytes need shared memory takes for an access by all warps of a CTA: accesses of a
     warp want words of the same bank, or are narrower than the banks. 0 where that does not show: of layouts for other
@@ -49,7 +51,9 @@ def conflict_cycles(operation: Operation, aliases: Mapping[str, str]) -> int:
         return 0
     threads, memory = (types[place] for place in SIDES[operation.name])
     blocked = blocked_of(layout_of(threads, aliases))
-    if blocked is None or prod(blocked.lanes) != _LANES or memory.elements > _MOST_ELEMENTS or memory.bits % 8:
+    if blocked is None or prod(blocked.lanes) != _LANES or memory.bits < 8 or memory.bits % 8:
+        return 0
+    if max(memory.elements, prod(blocked.elements) * _LANES * prod(blocked.warps)) > _MOST_ELEMENTS:
         return 0
     if (allocated := _ALLOCATED.search(memory.rest)) and not f"x{allocated[1]}".endswith(_sizes(memory)):
         return 0  # a part of something larger, whose rows are as long as that
@@ -66,6 +70,7 @@ def least_cycles(operation: Operation) -> int:
     return _least_cycles(memory.shape, memory.bits // 8)
 
 
+@if_misfit(False)
 def turns_around(operation: Operation, aliases: Mapping[str, str]) -> bool:
     """Whether neighbours in the threads' tensor are none in memory, and the other way round."""
     types = types_of(operation)
@@ -154,9 +159,10 @@ def _offsets(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_
 
 
 _NUMBER = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|elementBitWidth) = (\d+)")
-_ORDER = re.compile(r"\border = \[([\d, ]+)\]")
+_ORDER = re.compile(r"\border = \[(\d+(?:, \d+)*)\]")
 _TRANSPOSED = "transposed = true"
 _CHUNK_BYTES = 16
+_WIDTHS_BYTES = (32, 64, 128)
 _WIDEST_BYTES = 128
 _WIDTHS_BYTES = (32, 64, _WIDEST_BYTES)
 # Split between CTAs, or with a layout of its own for 4 bits.
@@ -173,7 +179,7 @@ def _fastest_dimension(memory: str) -> int | None:
 
 def _swizzled(memory: str, shape: Sequence[int], at: Sequence[_Offsets], element_bytes: int) -> _Offsets | None:
     numbers, order = {name: int(number) for name, number in _NUMBER.findall(memory)}, _ORDER.search(memory)
-    if order is None or _OTHER.search(memory) or not {"vec", "perPhase", "maxPhase"} <= {*numbers}:
+    if order is None or _OTHER.search(memory) or not all(numbers.get(name) for name in ("vec", "perPhase", "maxPhase")):
         return None
     dims = [int(dim) for dim in order[1].split(",")]
     if sorted(dims) != list(range(len(shape))) or not all(0 < number <= _MOST_ELEMENTS for number in numbers.values()):

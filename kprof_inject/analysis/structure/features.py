@@ -22,6 +22,7 @@ from kprof_inject.analysis.structure.prefetching import iterations_ahead
 from kprof_inject.select.functions import Function, functions_of
 from kprof_inject.ttgir.dialect import WARP_GROUP_DOT
 from kprof_inject.ttgir.locations import LocationTable
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.nodes import Module, Operation
 from kprof_inject.ttgir.types import PrintedType, factors_of, types_of
 
@@ -219,7 +220,7 @@ class _FunctionFeatures:
         return 0 if one.loop is None else self._loops[one.loop].count(".") + 1
 
     def _facts(self, one: _Found) -> _Facts:
-        return frozenset(_FACTS_OF[one.kind](self._module, one.operation).items())
+        return frozenset(_facts_of(one.kind, self._module, one.operation).items())
 
     def _feature(self, line: Line, group: Sequence[_Found]) -> Feature:
         one = max(group, key=self._depth)
@@ -315,3 +316,8 @@ _FACTS_OF: Mapping[Kind, Callable[[Module, Operation], _MutableFacts]] = {
     Kind.SHARED: _nothing,
     Kind.FENCE: _nothing,
 }
+
+
+@if_misfit({})
+def _facts_of(kind: Kind, module: Module, operation: Operation) -> _MutableFacts:
+    return _FACTS_OF[kind](module, operation)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from kprof_inject.ttgir.misfits import if_misfit
 from kprof_inject.ttgir.types import PrintedType, bits_of, closing_bracket
 
 MOST_ACCESS_BITS = 128
@@ -20,7 +21,7 @@ _MOST_ELEMENTS = 1 << 20  # of a tensor: TRITON_MAX_TENSOR_NUMEL in triton/langu
 
 _ALIAS = re.compile(r"#[\w$.-]+")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>")
-_NUMBERS = r"\[([\d, -]*)\]"
+_NUMBERS = r"\[(-?\d+(?:, -?\d+)*)\]"
 _NUMBER = re.compile(r"-?\d+")
 _PER_WARP = re.compile(rf"threadsPerWarp = {_NUMBERS}")
 _FIRST_LANE_BASIS = re.compile(rf"#ttg\.\w*linear<.*\blane = \[{_NUMBERS}")
@@ -78,6 +79,7 @@ def blocked_of(layout: str) -> Blocked | None:
     return Blocked(elements, lanes, warps, order) if prod(sizes) <= _MOST_ELEMENTS else None
 
 
+@if_misfit(None)
 def access_bits(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     """How many bits of global memory a thread accesses at once, where a tensor (of pointers, or of what they lead to)
     is spread by this layout; None if the layout does not tell. The addresses may allow less."""
@@ -121,6 +123,7 @@ def _linear_in_a_row(layout: str) -> int | None:
     return max(runs)
 
 
+@if_misfit(None)
 def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | None:
     """Along which dimension of a tensor the neighbouring threads of a warp lie: the addresses that a warp accesses at
     once. None if it has no second dimension, or the layout does not tell."""
@@ -136,6 +139,7 @@ def lanes_dimension(printed: PrintedType, aliases: Mapping[str, str]) -> int | N
     return next((dim for dim in map(int, order[1].split(",")) if threads[dim] > 1), None)
 
 
+@if_misfit(None)
 def lanes_and_warps_along(printed: PrintedType, dim: int, aliases: Mapping[str, str]) -> tuple[int, int] | None:
     """How many lanes of a warp, and how many warps, have elements that differ along a dimension alone. None if the
     layout does not tell."""

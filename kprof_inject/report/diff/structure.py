@@ -10,6 +10,7 @@ from pathlib import Path
 from kprof_inject.analysis.loop_figures import LaunchLoops, LoopFigures
 from kprof_inject.analysis.structure.changes import Change, structural_changes
 from kprof_inject.analysis.structure.code_lines import DifferingLines, differing_lines, records_differ
+from kprof_inject.analysis.unjudged import Unevaluated, evaluating
 from kprof_inject.capture.model import Kernel
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable, distinct_names
 from kprof_inject.capture.source_text import SourceText, sources_of, ttgir_of
@@ -92,23 +93,31 @@ class ModuleChanges:
 
 @lru_cache(maxsize=16)  # each view of a comparison asks for it
 def structure_of(diff: KernelDiff) -> Structure | None:
-    """What changed in the code, where it weighs most first; None if a side has no module, or one that cannot be
-    read."""
+    """What changed in the code, where it weighs most first; None if a side has no module, or one that cannot be read
+    or evaluated."""
     modules = [_module(side.kernel) for side in (diff.a, diff.b)]
     if modules[0] is None or modules[1] is None:
         return None
+    try:
+        with evaluating():
+            return _structure(diff, modules[0], modules[1])
+    except Unevaluated:
+        return None
+
+
+def _structure(diff: KernelDiff, a: Module, b: Module) -> Structure:
     texts = [SourceText(sources_of(side.kernel)) for side in (diff.a, diff.b)]
-    changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
-    places = _Places(diff, modules[0], modules[1])
+    changes = structural_changes(a, b, *(partial(_code_at, text) for text in texts))
+    places = _Places(diff, a, b)
     by_part: dict[Part, list[Change]] = {}
-    for change in (*whole_changes(diff, modules[0], modules[1]), *changes):
+    for change in (*whole_changes(diff, a, b), *changes):
         by_part.setdefault(places.part_of(change), []).append(change)
     of_whole = by_part.get(WHOLE, [])
     acting = [change for change in of_whole if acts_everywhere(change)]
     parts = sorted(_parts(places, by_part, bool(acting)), key=lambda part: -(part.explained or 0.0))
     unexplained = places.unexplained([part.explained for part in parts])
     has_others = any(part.explained is not None for part in parts if part.part != WHOLE)
-    differing = differing_lines(modules[0], modules[1])
+    differing = differing_lines(a, b)
     others = places.parts_of_lines(differing) | by_part.keys() - {WHOLE}
     only = _only(others, of_whole) if is_same_work(diff) else None
     everywhere = tuple(filter(is_cause, acting)) if has_others else ()
@@ -148,13 +157,14 @@ def _code_at(text: SourceText, point: SourcePoint) -> str:
 
 
 def changes_between(a: Path, b: Path) -> ModuleChanges:
-    """Raises ``KprofError`` if a file cannot be read."""
+    """Raises ``KprofError`` if a file cannot be read, or evaluated."""
     modules = [parse(read_text(path), str(path)) for path in (a, b)]
     texts = [SourceText(snapshot_beside(path)) for path in (a, b)]
-    changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
-    return ModuleChanges(
-        tuple(changes), differing_lines(modules[0], modules[1]).count, records_differ(modules[0], modules[1])
-    )
+    with evaluating():
+        changes = structural_changes(modules[0], modules[1], *(partial(_code_at, text) for text in texts))
+        return ModuleChanges(
+            tuple(changes), differing_lines(modules[0], modules[1]).count, records_differ(modules[0], modules[1])
+        )
 
 
 class _Places:

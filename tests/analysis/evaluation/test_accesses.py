@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from brute_force import Kernel, assert_bytes_right, assert_right, run
 
 from kprof_inject.analysis.evaluation import accesses, grids
 from kprof_inject.analysis.evaluation.accesses import Access
+from kprof_inject.analysis.evaluation.executions import evaluated
 from kprof_inject.analysis.evaluation.grids import CTA, Part
 from kprof_inject.ttgir import dialect
 from kprof_inject.ttgir.dialect import traits_of
@@ -281,3 +283,21 @@ def test_what_writes_global_memory_has_a_form_that_writes() -> None:
 
     assert named == {*accesses._FORMS}
     assert all(traits_of(name).writes_global == form.writes for name, form in accesses._FORMS.items())
+
+
+@pytest.mark.parametrize("line", BUFFERS.strip().splitlines()[-5:])
+def test_in_a_function_that_is_called_no_address_is_known(line: str) -> None:
+    """Nobody knows what it is called with."""
+    helper = f"  tt.func private @helper(%p: !tt.ptr<f16>, %c8: i32) {{\n{BUFFERS}    tt.return\n  }}\n"
+    kernel = "  tt.func public @k(%p: !tt.ptr<f16>) {\n    tt.call @helper(%p) : () -> ()\n    tt.return\n  }\n"
+    text = f"module {{\n{kernel}{helper}}}\n"
+    name = re.search(r"amdg\w*\.\w+", line)
+    assert name is not None
+    found = [one.access for one in evaluated(text, "k", (4, 1, 1), ()).operations if one.operation.name == name[0]]
+    assert found
+    for access in found:
+        assert access is not None and (access.address, access.places, access.requested_bytes(None)) == (
+            None,
+            None,
+            None,
+        )

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from kprof_inject.analysis.evaluation import grids
+from kprof_inject.analysis.evaluation.accesses import access_of
 from kprof_inject.analysis.evaluation.grids import Sum
 from kprof_inject.analysis.evaluation.walk import executed
 from kprof_inject.ttgir.dialect import FUNCTION
@@ -421,6 +422,56 @@ WHILE = (
 """
     + load("end", "after")
 )
+# What a condition passes on is of other numbers than what the loop's body does.
+FEWER = (
+    """
+    %end = scf.while (%k = %x, %n = %c0) : (i32, i32) -> i32 {
+      %both = arith.addi %k, %n : i32
+      %goes_on = arith.cmpi slt, %both, %c7 : i32
+      scf.condition(%goes_on) %both : i32
+    } do {
+    ^bb0(%m: i32):
+"""
+    + load("m", "one")
+    + """
+      %m2 = arith.addi %m, %c2 : i32
+      scf.yield %m2, %c1 : i32, i32
+    }
+"""
+    + load("end", "after")
+)
+MORE = (
+    """
+    %end:3 = scf.while (%k = %x) : (i32) -> (i32, i32, i32) {
+      %twice = arith.muli %k, %c2 : i32
+      %goes_on = arith.cmpi slt, %twice, %c8 : i32
+      scf.condition(%goes_on) %twice, %c5, %k : i32, i32, i32
+    } do {
+    ^bb0(%t: i32, %five: i32, %m: i32):
+"""
+    + load("t", "one")
+    + """
+      %m2 = arith.addi %m, %c1 : i32
+      scf.yield %m2 : i32
+    }
+    %sum = arith.addi %end#0, %end#2 : i32
+"""
+    + load("sum", "after")
+)
+NONE = (
+    """
+    scf.while (%k = %x) : (i32) -> () {
+      %goes_on = arith.cmpi slt, %k, %c2 : i32
+      scf.condition(%goes_on)
+    } do {
+"""
+    + load("x", "one")
+    + """
+      scf.yield %c3 : i32
+    }
+"""
+    + load("x", "after")
+)
 # As a kernel does that takes as many iterations as others, of one tile or of parts of several.
 STREAMED = (
     """
@@ -488,6 +539,9 @@ KNOWN = {
     "constants behind attributes": Kernel(INTEGERS + ATTRIBUTED),
     "partitions": Kernel(INTEGERS + PARTITIONS),
     "a loop with a condition": Kernel(INTEGERS + WHILE, grid=(7, 1, 1)),
+    "a condition that passes fewer values on": Kernel(INTEGERS + FEWER, grid=(9, 1, 1)),
+    "a condition that passes more values on": Kernel(INTEGERS + MORE, grid=(5, 1, 1)),
+    "a condition that passes nothing on": Kernel(INTEGERS + NONE, grid=(4, 1, 1)),
     "parts of tiles, while there are any": Kernel(INTEGERS + STREAMED, grid=(5, 1, 1)),
 }
 """All that they access is known."""
@@ -607,6 +661,49 @@ def test_what_hangs_on_memory_is_unknown(name: str) -> None:
     assert (touched_by("one", ran), touched_by("after", ran)) == (None, None)
 
 
+def test_a_loop_with_a_condition_is_the_same_in_the_generic_form() -> None:
+    custom = run(KNOWN["a condition that passes fewer values on"])
+    text = KNOWN["a condition that passes fewer values on"].text
+    for printed, generic in (
+        ("scf.while (%k = %x, %n = %c0) : (i32, i32) -> i32 {", '"scf.while"(%x, %c0) ({\n    ^bb0(%k: i32, %n: i32):'),
+        ("scf.condition(%goes_on) %both : i32", '"scf.condition"(%goes_on, %both) : (i1, i32) -> ()'),
+        ("} do {", "}, {"),
+        ("%m2, %c1 : i32, i32\n    }", "%m2, %c1 : i32, i32\n    }) : (i32, i32) -> i32"),
+    ):
+        assert printed in text
+        text = text.replace(printed, generic)
+    module = parse(text)
+    (function,) = (one for one in module.walk() if one.name == FUNCTION)
+    found = executed(module, function, (9, 1, 1), (4096,))
+    assert [one.times for one in found] == [one.times for one in custom.found]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("%goes_on) %k : i32", "%goes_on) : i32"),
+        ("%goes_on) %k : i32", "%goes_on) %k, %k : i32, i32"),
+        ("%goes_on) %k : i32", ""),
+        ("scf.condition(%goes_on) %k : i32", ""),
+        ("scf.yield %m2 : i32", "scf.yield"),
+        ("scf.yield %m2 : i32", "scf.yield %m2, %m2 : i32, i32"),
+        ("^bb0(%m: i32):", ""),
+        ("%k = %x", "%k = %x, %l = %x"),
+    ],
+)
+def test_where_the_regions_of_a_loop_do_not_fit_nothing_is_known_of_it(before: str, after: str) -> None:
+    text = KNOWN["a loop with a condition"].text
+    assert before in text
+    module = parse(text.replace(before, after))
+    (function,) = (one for one in module.walk() if one.name == FUNCTION)
+    times = {
+        name: one.times
+        for one in executed(module, function, (7, 1, 1), (4096,))
+        for name in result_names(one.operation)
+    }
+    assert (times["%one"], times["%after"]) == (None, 7)
+
+
 @pytest.mark.parametrize("name", NEVER_KNOWN)
 def test_of_blocks_that_hang_on_memory_nothing_is_known(name: str) -> None:
     ran = run(NEVER_KNOWN[name])
@@ -676,6 +773,69 @@ def knows_integers(path: Path, *, with_arguments: bool) -> bool:
     arguments = [[64] * len(argument_names(module, one)) * with_arguments for one in functions]
     found = [executed(module, one, (4, 2, 1), given) for one, given in zip(functions, arguments, strict=True)]
     return any(isinstance(value, Sum) for operations in found for one in operations for value in one.operands)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "%y = arith.addi %x : i32",
+        "%y = arith.addi : i32",
+        "%y = arith.divsi %x, %c0 : i32",
+        "%y = arith.shli %x, %huge : i32",
+        "%y = arith.constant 123456789012345678901234567890 : i64",
+        "%y = arith.select %true, %x : i32",
+        "%y = tt.addptr %p : !tt.ptr<i32>, i32",
+        "%y = tt.trans %t_a {order = array<i32: 7, 8>} : tensor<4x8x!tt.ptr<i32>, #l> -> tensor<8x4x!tt.ptr<i32>, #l>",
+        "%y = tt.reshape %t_o : tensor<4x8xi32, #l> -> tensor<5x5xi32, #l>",
+        "%y = tt.expand_dims {axis = 1 : i32} : tensor<4xi32, #l> -> tensor<4x1xi32, #l>",
+        "%y = tt.make_range {end = 2000000000 : i32, start = 0 : i32} : tensor<4xi32, #l>",
+        "%y = tt.make_range {end = 2000000000 : i32, start = 0 : i32} : tensor<2000000000xi32, #l>",
+        "%y = tt.make_range {start = 0 : i32} : tensor<4xi32, #l>",
+        "%y = tt.make_tensor_descriptor : <f16>, <tensor<4x8xf16, #s>>",
+        "%y = ttng.reinterpret_tensor_descriptor : !tt.ptr<i8> to !tt.tensordesc<tensor<4x8xf16, #s>>",
+        "%y = ttg.memdesc_index %x : !ttg.memdesc<3x4xf16, #s, #smem> -> !ttg.memdesc<4xf16, #s, #smem>",
+        "%y = tt.get_program_id : i32",
+        "ttng.tensormap_create : () -> ()",
+        "ttng.tc_gen5_mma : ()",
+    ],
+)
+def test_an_operation_that_does_not_fit_gives_something_unknown(line: str) -> None:
+    """And everything else is known as before."""
+    huge = "    %huge = arith.constant 400000000000 : i64\n"
+    more = f"{huge}    {line}\n    %v = tt.load %t_a : tensor<4x8x!tt.ptr<i32>, #l>"
+    module = parse(Kernel(INTEGERS + ROWS + tile("rows", "r8", more)).text)
+    (function,) = (one for one in module.walk() if one.name == FUNCTION)
+    found = executed(module, function, (4, 1, 1), (4096,))
+    access = access_of(found[-1])
+    assert access is not None and access.touched() is not None
+    makes = [one for one in found if "%y" in one.operation.results]
+    assert len(makes) == line.startswith("%y")
+
+
+def test_a_loop_that_is_too_long_has_its_operations() -> None:
+    body = """
+    %most = arith.constant 9000000000000000000 : i64
+    %zero = arith.constant 0 : i64
+    %one = arith.constant 1 : i64
+    %end = scf.for %i = %zero to %most step %one iter_args(%k = %x) -> (i32)  : i64 {
+      %k2 = arith.addi %k, %c1 : i32
+      scf.yield %k2 : i32
+    }
+"""
+    module = parse(Kernel(INTEGERS + body).text)
+    (function,) = (one for one in module.walk() if one.name == FUNCTION)
+    (inside,) = (one for one in executed(module, function, (4, 1, 1), (4096,)) if "%k2" in one.operation.results)
+    assert inside.times is None
+
+
+def test_loops_in_loops_take_bounded_time() -> None:
+    """Each is gone through twice or more, and so is each in it."""
+    head = "scf.for %i = %c0 to %n step %c1 iter_args(%k = %x) -> (i32)  : i32 {\n"
+    body = head * 200 + load("x", "one") + "scf.yield %x : i32\n}\n" * 200
+    module = parse(Kernel(INTEGERS + body).text)
+    (function,) = (one for one in module.walk() if one.name == FUNCTION)
+    found = executed(module, function, (4, 1, 1), (4096,))
+    assert {name for one in found for name in result_names(one.operation)} >= {"%one", "%one_a"}
 
 
 def test_all_compiled_kernels_are_gone_through() -> None:

@@ -11,6 +11,7 @@ from buffers import Scope
 from programs.child import REPO
 from timelines import Ran, cta_rows, made_timeline, scope_rows
 
+from kprof_inject.analysis.evaluation.executions import evaluated
 from kprof_inject.analysis.launch_report import report_on
 from kprof_inject.analysis.roofs.speed_of_light import Roof, SpeedOfLight
 from kprof_inject.analysis.roofs.unit_rates import rates_of
@@ -190,3 +191,28 @@ def test_the_demos_matmul() -> None:
         if len(mine := timeline.ctas[timeline.ctas["sm"] == sm])
     )
     assert roofs["func"].sm_cycles == pytest.approx(resident_ns * timeline.clock.clock_hz / 1e9, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["evaluation.executions.executed", "evaluation.executions.access_of", "roofs.speed_of_light.work_with_integers"],
+)
+def test_a_kernel_that_cannot_be_evaluated_is_unjudged(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever that shows: where operations are evaluated, or where anything is computed of them."""
+    made = launched(tmp_path)
+    before = report_on(made)
+    assert before.speed_of_light.roofs
+
+    def fail(*_: object) -> None:
+        raise IndexError("no such operand")
+
+    monkeypatch.setattr(f"kprof_inject.analysis.{place}", fail)
+    evaluated.cache_clear()
+    report = report_on(made)
+    missing = report.speed_of_light.missing
+    assert missing is not None and not report.speed_of_light.roofs
+    assert missing.reason == "the kernel's module cannot be evaluated (IndexError: no such operand)"
+    assert missing.remedy == "kprof-inject check FILE.ttgir tells whether Triton accepts it"
+    assert report.summary.to_json() == before.summary.to_json()
