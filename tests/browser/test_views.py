@@ -150,7 +150,7 @@ def test_from_the_table_to_a_scope_and_to_its_source(show: Show, attention: Path
 
 def test_sms_tell_their_ctas_and_lead_to_the_timeline(show: Show, attention: Path) -> None:
     shown, view = opened(show, attention, "heat_map")
-    expect(view.locator(".sm-legend")).to_contain_text("median 55.9 µs")
+    expect(view.locator(".sm-legend")).to_contain_text("the median, 55.9 µs")
     view.get_by_label("Colour").select_option("waves")
     expect(view.locator(".sm-legend")).to_contain_text("the last wave, 2")
     canvas = view.locator("canvas")

@@ -23,8 +23,8 @@ QUOTED = {
         "docs/reading-the-numbers.md": r"The midpoint, (\d+) if it was\s+not measured",
     },
     "launch overhead in CUDA events": {
-        "docs/costs.md": r"which include (\d+ µs) of launch overhead",
-        "docs/statistics.md": r"to reach the kernel and return, some (\d+ µs)",
+        "docs/costs.md": r"which include launch overhead of (\d+ to \d+ µs)",
+        "docs/statistics.md": r"That is (\d+ to \d+ µs) of any time by events",
     },
     "roof of the demo's loop": {
         "docs/speed-of-light.md": r"this loop needs at least ([\d.]+) % of its present time",
@@ -32,8 +32,8 @@ QUOTED = {
         "demo": r"LIMIT +the tensor cores .*, ([\d.]+) % in loop\[0\]",
     },
     "what the demo's CTAs do around their loop": {
-        "docs/findings.md": r"spends (\d+) % of the CTA's time before its\s+loop and (\d+) % after it",
-        "demo": r"CTA +\| before (\d+) %.*\| after (\d+) % \|(?=[\s\S]*B against A)(?![\s\S]*CTA +\| before)",
+        "docs/findings.md": r"spends ([\d.]+) % of the CTA's time before its\s+loop and ([\d.]+) % after it",
+        "demo": r"CTA +\| before ([\d.]+) %.*\| after ([\d.]+) % \|(?=[\s\S]*B against A)(?![\s\S]*CTA +\| before)",
     },
 }
 MEASURED = re.compile(r"\d (?:µs|ns|%|MB|cycles)(?!\w)")
