@@ -24,6 +24,10 @@ LAUNCHES = 12
 
 
 class _BaseEvent:
+    """It has no weak references: torch leaves those to its own dangling."""
+
+    __slots__ = ()
+
     def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> Any:
         return super().__new__(cls)
 
@@ -36,6 +40,8 @@ def event(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """torch's class of events, of a torch that has some."""
 
     class Event(_BaseEvent):
+        __slots__ = ()
+
         def __new__(cls, enable_timing: bool = False, blocking: bool = False) -> Any:
             return super().__new__(cls, enable_timing, blocking=blocking)
 
