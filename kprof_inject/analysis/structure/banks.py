@@ -64,6 +64,7 @@ def _sizes(memory: PrintedType) -> str:
     return "".join(f"x{size}" for size in memory.shape)
 
 
+@if_misfit(0)
 def least_cycles(operation: Operation) -> int:
     """That the bytes of such an access need."""
     memory = types_of(operation)[SIDES[operation.name][1]]
@@ -162,7 +163,6 @@ _NUMBER = re.compile(r"\b(vec|perPhase|maxPhase|swizzlingByteWidth|elementBitWid
 _ORDER = re.compile(r"\border = \[(\d+(?:, \d+)*)\]")
 _TRANSPOSED = "transposed = true"
 _CHUNK_BYTES = 16
-_WIDTHS_BYTES = (32, 64, 128)
 _WIDEST_BYTES = 128
 _WIDTHS_BYTES = (32, 64, _WIDEST_BYTES)
 # Split between CTAs, or with a layout of its own for 4 bits.
