@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import types
@@ -20,8 +21,9 @@ from fake_gpu.kernels import cycles_of, power, scale
 from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.launching import timing
+from kprof_inject.runtime.launching import replay, timing
 from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
+from kprof_inject.runtime.launching.memory_copies import NotReplayable
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -241,3 +243,34 @@ def test_one_in_a_graph_alone_is_not_launched_again(fake_runs: FakeRuns) -> None
         graph.replay()
         assert run.ran() == [("scale", True)]
     assert refusal(run) == "it was launched only in CUDA graphs; launch it once outside a graph"
+
+
+@pytest.mark.parametrize(("pair_s", "compile_s"), [(0.001, 0.0), (0.1, 0.0), (0.001, 1.5), (3.0, 0.0)])
+def test_replays_of_a_process_take_no_longer_than_their_limit(
+    monkeypatch: pytest.MonkeyPatch, pair_s: float, compile_s: float
+) -> None:
+    """But for what was begun when it was reached: a pair of launches, and a compilation."""
+    now = [0.0]
+
+    def pair(turns: Any) -> tuple[float, float]:
+        now[0] += pair_s
+        return 20_000.0, 21_000.0
+
+    def clean() -> Any:
+        now[0] += compile_s
+        return SimpleNamespace(metadata=SimpleNamespace(target=None, num_warps=4, shared=0))
+
+    monkeypatch.setattr(replay, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for name, stand_in in {"pair": pair, "swapped_pair": pair, "empty_pair": lambda _: (0.0, 0.0)}.items():
+        monkeypatch.setattr(replay._Turns, name, stand_in)
+    record = SimpleNamespace(scope_table=SimpleNamespace(relaunch=SimpleNamespace(refusal="", waits=False)))
+    monkeypatch.setattr(replay._Turns, "may_follow_each_other", lambda *_: False)
+    build: Any = SimpleNamespace(record=record, cta_bytes=128)
+    replays = replay.Replays(FakeDevice(FakeGpu()), REPLAYS)
+    measured = 0
+    for _ in range(1000):
+        with contextlib.suppress(NotReplayable):
+            replays.measure(replay.LaunchAgain((1, 1, 1), 0, (), (), build, clean))
+            measured += 1
+    assert now[0] <= 20.0 + pair_s + compile_s
+    assert measured > 3 or pair_s > 1
