@@ -84,7 +84,7 @@ def test_a_drawing_is_readable_and_has_all_scopes(timelines: list[Timeline], tmp
     require_same_unpacked(tmp_path / f"trace{ending}.gz", tmp_path / f"trace{ending}")
 
 
-@pytest.mark.parametrize("ending", PLAIN)
+@pytest.mark.parametrize("ending", [".json", *(pytest.param(one, marks=pytest.mark.exhaustive) for one in PLAIN[1:])])
 def test_so_it_is_with_hooks(timelines: list[Timeline], tmp_path: Path, ending: str) -> None:
     write_trace(tmp_path / f"trace{ending}", timelines, hooks=HOOKS)
     require_readable(tmp_path / f"trace{ending}", timelines)

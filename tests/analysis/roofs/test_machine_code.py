@@ -22,7 +22,6 @@ from kprof_inject.analysis.roofs.operation_work import work_of
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.ttgir.parser import parse
 
-pytestmark = pytest.mark.triton
 triton = pytest.importorskip("triton")
 
 THREADS, ELEMENTS = 128, 1024
@@ -136,6 +135,7 @@ def test_no_more_floats_are_counted_than_computed(tmp_path: Path, expression: st
     assert not unit or found[unit][0]
 
 
+@pytest.mark.triton
 @pytest.mark.parametrize(
     ("expression", "unit"),
     [
