@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
@@ -54,6 +55,15 @@ class LaunchReport:
         return self.timeline.launch
 
     @property
+    def duration_ns(self) -> int:
+        return self.summary.duration_ns
+
+    @property
+    def full(self) -> LaunchReport:
+        """Itself: what ``PendingReport`` has to make."""
+        return self
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """What limits the launch, that which explains most of its time first."""
         found = [finding for judgement in self.judgements for finding in judgement.findings]
@@ -94,6 +104,26 @@ class LaunchReport:
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,
         }
+
+
+class PendingReport:
+    """The report of a launch that is analysed when more is asked for than how long it took: of thousands of launches,
+    few are shown."""
+
+    def __init__(
+        self, launch: Launch, duration_ns: int, captured: Sequence[Launch], make: Callable[[], LaunchReport]
+    ) -> None:
+        self.launch = launch
+        self.duration_ns = duration_ns
+        self.captured = captured
+        self._make = make
+
+    @cached_property
+    def full(self) -> LaunchReport:
+        return self._make()
+
+
+AnyReport = LaunchReport | PendingReport
 
 
 def report_on(

@@ -17,6 +17,7 @@ from kprof_inject.cli.options import HarmlessSetting, json_option, path_type, pl
 from kprof_inject.cli.printed_reports import print_json, print_report, print_whole_report, say_next
 from kprof_inject.cli.reading_options import buffer_options, launch_options, redact_option, scope_names_option
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, open_capture, passed_over
+from kprof_inject.pipeline.reports import pending_reports
 from kprof_inject.quantities import size_text
 from kprof_inject.timeline.choice import Choice
 
@@ -56,7 +57,13 @@ def command(
         say(origin)
     if (folder := passed_over(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
-    experiments, captured = experiments_at(place), capture.launches
+    experiments = experiments_at(place)
+    if not (verbose or as_json or html_path):
+        pending = pending_reports(capture, experiments, say, choice)
+        print_report(pending)
+        say_next(place, pending)
+        return
+    captured = capture.launches
     reports = [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
     page_lines = [] if html_path is None else _write_page(html_path, reports)
