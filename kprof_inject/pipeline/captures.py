@@ -28,7 +28,7 @@ from kprof_inject.forks import Run, forked, in_turn, usable_cores
 from kprof_inject.places import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
 from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.foreign import timeline_of, timelines_of
 from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
@@ -45,6 +45,10 @@ _MANY_LAUNCHES = 64
 # bytes, however small it is.
 _LEAST_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
+
+# What launches that are decoded together have at most: more of them would hardly be faster.
+_MOST_TOGETHER = 128
+_TOGETHER_BYTES = 2 << 20
 
 # All processes together have room for three times the buffers and this. What each of them takes beside its launch's
 # buffer, and what is written of a scope at most, was measured with benchmarks/decoding.py.
@@ -250,34 +254,44 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
 
 
 def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:
-    """The timeline of each launch, or what is wrong with its buffer. Launches are ``run``'s jobs."""
-    decoded = run([partial(_decoded, launch) for launch in launches])
+    """The timeline of each launch, or what is wrong with its buffer. Launches that are decoded together are a job of
+    ``run``."""
+    decoded = run([partial(timelines_of, together) for together in _together(launches)])
     for launch, found in zip(launches, decoded, strict=True):
         yield found.with_launch(launch) if isinstance(found, Timeline) else found
 
 
+def _together(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
+    """Launches in a row whose buffers are small."""
+    together: list[Launch] = []
+    size = 0
+    for launch in launches:
+        if together and (size + launch.buffer_bytes > _TOGETHER_BYTES or len(together) == _MOST_TOGETHER):
+            yield together
+            together, size = [], 0
+        together.append(launch)
+        size += launch.buffer_bytes
+    if together:
+        yield together
+
+
 def run_to_decode(launches: Sequence[Launch]) -> Run:
     """How to decode these launches: in forks, if it is worth it."""
-    return _run(launches, 0)
+    return _run(launches, 0, max((sum(one.buffer_bytes for one in some) for some in _together(launches)), default=0))
 
 
 def run_to_write(timelines: Sequence[Timeline]) -> Run:
     """How to write these launches. A fork has all that it writes of one in memory."""
     most_scopes = max((timeline.scope_count for timeline in timelines), default=0)
-    return _run([timeline.launch for timeline in timelines], most_scopes * _SCOPE_BYTES)
+    launches = [timeline.launch for timeline in timelines]
+    most_bytes = max((launch.buffer_bytes for launch in launches), default=0)
+    return _run(launches, most_scopes * _SCOPE_BYTES, most_bytes)
 
 
-def _run(launches: Sequence[Launch], given_bytes: int) -> Run:
-    """``given_bytes`` is what a job gives at most."""
+def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> Run:
+    """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
     buffers = [launch.buffer_bytes for launch in launches]
     if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
-    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + max(buffers) + given_bytes))))
-
-
-def _decoded(launch: Launch) -> Iterator[Timeline | KprofError]:
-    try:
-        yield timeline_of(launch)
-    except KprofError as error:
-        yield error
+    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + given_bytes))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -239,6 +239,11 @@ class Residuals:
     def lowered_by(self, ns: NDArray[np.float64]) -> Residuals:
         """The same readings, each so much lower."""
         return replace(self, height_ns=self.height_ns - ns)
+
+
+def stacked(launches: Sequence[Residuals]) -> Residuals:
+    """The residuals of launches that have as many readings: each column has the shape (launch, reading)."""
+    return Residuals(*(np.stack([getattr(one, field.name) for one in launches]) for field in fields(Residuals)))
 
 
 @dataclass(frozen=True, slots=True)

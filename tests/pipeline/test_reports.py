@@ -19,7 +19,7 @@ from kprof_inject.pipeline.reports import pending_reports
 from kprof_inject.report.explanation.budget import explanation_text
 from kprof_inject.report.explanation.evidence import explanation
 from kprof_inject.report.terminal.screens import answers_text
-from kprof_inject.timeline.choice import Choice, NumberSet
+from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("kernel", "func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
@@ -60,12 +60,12 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 def pending(
-    capture: Capture, choice: Choice = Choice(), say: Callable[[str], None] = lambda _: None
-) -> Sequence[AnyReport]:  # noqa: B008 (frozen)
+    capture: Capture, choice: Choice = EVERYTHING, say: Callable[[str], None] = lambda _: None
+) -> Sequence[AnyReport]:
     return pending_reports(capture, (), say, choice)
 
 
-def all_of(capture: Capture, choice: Choice = Choice()) -> Sequence[AnyReport]:  # noqa: B008 (frozen)
+def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Sequence[AnyReport]:
     timelines = decode_capture(capture, lambda _: None, choice)
     return [report_on(timeline, (), capture.launches) for timeline in timelines]
 
