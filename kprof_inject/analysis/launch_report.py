@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
@@ -24,6 +24,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge
+from kprof_inject.timeline.waves import launch_duration_ns
 
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
@@ -124,6 +125,14 @@ class PendingReport:
 
 
 AnyReport = LaunchReport | PendingReport
+
+
+def pending_report(
+    timeline: Timeline, experiments: Sequence[ExperimentRecord] = (), captured: Sequence[Launch] = ()
+) -> PendingReport:
+    """``report_on`` of a launch that may not be shown."""
+    make = partial(report_on, timeline, experiments, captured)
+    return PendingReport(timeline.launch, launch_duration_ns(timeline), captured, make)
 
 
 def report_on(

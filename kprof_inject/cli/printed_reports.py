@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
+from textwrap import indent
 
 import click
 
@@ -20,8 +21,12 @@ from kprof_inject.workspace import Workspace
 def print_json(reports: Sequence[AnyReport]) -> None:
     """The launches in their order, each with what its kernel is in the program."""
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
-    launches = [{**report.full.to_json(), "program": kernels[report.launch.kernel.name]} for report in reports]
-    click.echo(json.dumps(launches, indent=1))
+    before = "["
+    for report in reports:
+        launch = {**report.full.to_json(), "program": kernels[report.launch.kernel.name]}
+        click.echo(before + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
+        before = ","
+    click.echo("\n]")
 
 
 def print_report(reports: Sequence[AnyReport]) -> None:
