@@ -6,13 +6,14 @@ leaves on each SM is a walk of its own. None goes further than the launch's read
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.rate import PART, Lines, Residuals, means, parts, stacked
+from kprof_inject.timeline.lines import Lines, Residuals, stacked
+from kprof_inject.timeline.rate import PART, means, of_one_length, parts
 from kprof_inject.timeline.readings import reading_weights
 
 _LEAST_STEP_NS2 = 1e-3
@@ -158,8 +159,9 @@ def flat_curves(counters: int) -> Curves:
 def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
     """The curves through all readings of each launch's lines."""
     fittings = _with_common_curves(launches)
-    for together in _at_once([(fitting, part) for fitting in fittings for part in parts(len(fitting.keys))]):
-        _fit_own_walks(together)
+    pieces = [(fitting, part) for fitting in fittings for part in parts(len(fitting.keys))]
+    for numbers in of_one_length([part.stop - part.start for _, part in pieces]):
+        _fit_own_walks([pieces[number] for number in numbers])
     return [fitting.fit() for fitting in fittings]
 
 
@@ -207,22 +209,8 @@ def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
     ]
 
 
-_Piece = tuple[_Fitting, slice]
-"""Some readings of a launch."""
-
-
-def _at_once(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-    """Pieces that have as many readings, together no more than ``PART``."""
-    by_length: dict[int, list[_Piece]] = {}
-    for piece in pieces:
-        by_length.setdefault(piece[1].stop - piece[1].start, []).append(piece)
-    for length, alike in by_length.items():
-        step = max(PART // length, 1)
-        yield from (alike[begin : begin + step] for begin in range(0, len(alike), step))
-
-
-def _fit_own_walks(pieces: Sequence[_Piece]) -> None:
-    """Fill in what is left of the common curve, which each counter has of its own."""
+def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
+    """Of readings of launches, fill in what is left of the common curve, which each counter has of its own."""
     residuals = [fitting.lines.residuals(part) for fitting, part in pieces]
     common_ns = [fitting.common.at(one) for (fitting, _), one in zip(pieces, residuals, strict=True)]
     left = stacked([one.lowered_by(ns) for one, ns in zip(residuals, common_ns, strict=True)])
@@ -260,10 +248,8 @@ def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
         if residuals.counter[-1] - residuals.counter[0] >= _ENOUGH_COUNTERS - 1
     ]
     before = {number: _wandering(launches[number]) for number in asked}
-    by_length: dict[int, list[int]] = {}
-    for number in asked:
-        by_length.setdefault(len(launches[number].counter), []).append(number)
-    for numbers in by_length.values():
+    for places in of_one_length([len(launches[number].counter) for number in asked]):
+        numbers = [asked[place] for place in places]
         some = [launches[number] for number in numbers]
         most = [_most_walk(residuals) for residuals in some]
         walks = [
