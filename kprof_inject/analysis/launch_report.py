@@ -123,6 +123,11 @@ class PendingReport:
     def full(self) -> LaunchReport:
         return self._make()
 
+    def to_json(self) -> dict[str, Any]:
+        """The report's. It is not kept: all launches' together would take too much memory."""
+        report: LaunchReport | None = self.__dict__.get("full")
+        return (report or self._make()).to_json()
+
 
 AnyReport = LaunchReport | PendingReport
 

@@ -23,7 +23,7 @@ def print_json(reports: Sequence[AnyReport]) -> None:
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
     before = "["
     for report in reports:
-        launch = {**report.full.to_json(), "program": kernels[report.launch.kernel.name]}
+        launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
         click.echo(before + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
         before = ","
     click.echo("\n]")

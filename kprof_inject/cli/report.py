@@ -9,7 +9,7 @@ from shlex import quote
 
 import click
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch_report import LaunchReport, pending_report
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.cli.captures import origin_line
 from kprof_inject.cli.console import say
@@ -57,16 +57,14 @@ def command(
         say(origin)
     if (folder := passed_over(place, capture)) is not None:
         say(f"what profile captured: kprof-inject report {quote(str(folder))}")
-    experiments = experiments_at(place)
-    if not (verbose or as_json or html_path):
-        pending = pending_reports(capture, experiments, say, choice)
-        print_report(pending)
-        say_next(place, pending)
-        return
-    captured = capture.launches
-    reports = [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
+    experiments, captured = experiments_at(place), capture.launches
+    if verbose or as_json or html_path is not None:
+        timelines = decode_capture(capture, say, choice)
+        reports = [pending_report(timeline, experiments, captured) for timeline in timelines]
+    else:
+        reports = pending_reports(capture, experiments, say, choice)
     # Before the tables, whose reader may have seen enough and gone; its address behind them, where it is seen.
-    page_lines = [] if html_path is None else _write_page(html_path, reports)
+    page_lines = [] if html_path is None else _write_page(html_path, [report.full for report in reports])
     if as_json:
         print_json(reports)
     elif verbose:

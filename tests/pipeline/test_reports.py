@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
 
-from kprof_inject.analysis.launch_report import AnyReport, report_on
+from kprof_inject.analysis import launch_report
+from kprof_inject.analysis.launch_report import AnyReport, pending_report, report_on
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.printed_reports import print_json
 from kprof_inject.pipeline import captures as module
-from kprof_inject.pipeline.captures import decode_capture
+from kprof_inject.pipeline.captures import decode_capture, decode_launches
 from kprof_inject.pipeline.reports import pending_reports
 from kprof_inject.report.explanation.budget import explanation_text
 from kprof_inject.report.explanation.evidence import explanation
 from kprof_inject.report.terminal.screens import answers_text
+from kprof_inject.timeline import curves, rate
 from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
+from kprof_inject.timeline.clock import ClockSource
 from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 SCOPES = [Scope("kernel", "func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
 SHOWN = 10
 
 
-def many_launches(folder: Path, count: int, kernels: int = 1, layout: str = "timed") -> Capture:
-    """A capture of short launches of each kernel, no two of which take the same time."""
+def many_launches(folder: Path, count: int, kernels: int = 1, layout: str = "timed", sms: int = 2) -> Capture:
+    """A capture of short launches of each kernel, of a CTA on each SM."""
     random = np.random.default_rng(count)
     for kernel in range(kernels):
         buffers = []
@@ -39,7 +45,7 @@ def many_launches(folder: Path, count: int, kernels: int = 1, layout: str = "tim
             ]
             entries = [start(0, 100), start(1, 150), *iterations, end(1, 700), end(0, 900 + number)]
             last_ns = 3_000 + 4 * int(random.permutation(count)[0]) + kernel
-            ctas = [Cta([entries], sm, 1_000 + 32 * sm, last_ns, last_ns + 100) for sm in range(2)]
+            ctas = [Cta([entries], sm, 1_000 + 32 * sm, last_ns, last_ns + 100) for sm in range(sms)]
             buffers.append(buffer_words(ctas, 32))
         made = kernel_json(SCOPES, buffers[0], 1, name=f"kernel_{kernel}") | {"layout": layout}
         save_launches(folder, made, buffers, variant=f"v{kernel}")
@@ -57,6 +63,14 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
     monkeypatch.setattr(module, "timeline_of", counting)
     return counts
+
+
+def counting(function: Callable[..., Any], calls: Counter[str]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls[function.__name__] += 1
+        return function(*arguments)
+
+    return counted
 
 
 def pending(
@@ -77,6 +91,34 @@ def test_only_what_is_shown_is_decoded(tmp_path: Path, decoded: Counter[int], co
     answers_text(pending(capture), 120)
     assert 0 < len(decoded) <= SHOWN + kernels
     assert set(decoded.values()) == {1}
+
+
+@pytest.mark.parametrize("count", [128, 512])
+def test_clocks_are_fitted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """The steps of a fit are done for a hundred launches at once, not for each."""
+    calls: Counter[str] = Counter()
+    for place, name in ((curves, "_balance"), (rate, "_covariances")):
+        monkeypatch.setattr(place, name, counting(getattr(place, name), calls))
+    decoded = list(decode_launches(many_launches(tmp_path, count, sms=9).launches))
+    assert {one.clock.source for one in decoded if isinstance(one, Timeline)} == {ClockSource.FITTED}
+    lots = -(-count // 100)
+    # Four turns for what the SMs have in common, and one for what each has of its own; rates perhaps twice.
+    assert 0 < calls["_balance"] <= 5 * 9 * lots
+    assert 0 < calls["_covariances"] <= 2 * 8 * lots
+
+
+def test_each_launch_is_analysed_once_for_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: Counter[str] = Counter()
+    monkeypatch.setattr(launch_report, "report_on", counting(report_on, calls))
+    timelines = decode_capture(many_launches(tmp_path, 30), lambda _: None)
+    print_json([pending_report(timeline) for timeline in timelines])
+    printed = capsys.readouterr().out
+    assert calls == {"report_on": 30}
+    program = {"share": None, "launches": None, "launches_captured": 30}
+    expected = [{**report_on(timeline).to_json(), "program": program} for timeline in timelines]
+    assert printed == json.dumps(expected, indent=1) + "\n"
 
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(warps=NumberSet.of([0])), Choice(scopes=("loop*",))])

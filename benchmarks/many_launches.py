@@ -1,11 +1,18 @@
-"""Captures of thousands of short launches, made without a GPU: each has a few CTAs, with a clock that wanders.
+"""CPU time to read captures of thousands of short launches: it must grow no faster than their number.
 
-python benchmarks/launches_capture.py FOLDER [--launches N] [--kernels N]
+    python benchmarks/many_launches.py [--launches N] [--kernels N]
+
+The captures are made without a GPU: each launch has a few CTAs, with a clock of its own. The peer of each figure is
+the same command on a tenth of the launches.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -102,13 +109,31 @@ def _kernel(name: str, stride_bytes: int) -> dict[str, object]:
     }
 
 
+def _cpu_seconds(*arguments: str | Path) -> float:
+    """What a command takes, its forks too."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "kprof_inject", *map(str, arguments)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
     parser.add_argument("--launches", type=int, default=20_000)
     parser.add_argument("--kernels", type=int, default=1)
     arguments = parser.parse_args()
-    write_capture(arguments.folder, arguments.launches, arguments.kernels)
+    counts = arguments.launches // 10, arguments.launches
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for count in counts:
+            write_capture(folder / str(count), count, arguments.kernels)
+        print(f"| | {counts[0]:,} launches | {counts[1]:,} launches | ratio |", "|---" * 4 + "|", sep="\n")
+        trace = folder / "trace.pftrace"
+        for command in (["report"], ["explain"], ["report", "--json"], ["trace", "-o", trace]):
+            few, many = (_cpu_seconds(*command, folder / str(count)) for count in counts)
+            called = " ".join(map(str, command[:2]))
+            print(f"| {called} | {few:.1f} s | {many:.1f} s | {many / few:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
