@@ -46,9 +46,9 @@ _MANY_LAUNCHES = 64
 _LEAST_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
 
-# What launches that are decoded together have at most: more of them would hardly be faster.
-_MOST_TOGETHER = 128
-_TOGETHER_BYTES = 2 << 20
+# Limits of what is decoded together: more would hardly be faster, and takes memory.
+_MAX_TOGETHER = 128
+_MAX_BYTES_TOGETHER = 2 << 20
 
 # All processes together have room for three times the buffers and this. What each of them takes beside its launch's
 # buffer, and what is written of a scope at most, was measured with benchmarks/decoding.py.
@@ -186,7 +186,8 @@ def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice 
 
 
 def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[ReadLaunch]:
-    """``decode_capture`` where few of many launches will be decoded: the others' buffers are only checked."""
+    """Check the buffers of all launches that are chosen, to decode few of them. Says and raises what ``decode_capture``
+    does."""
     launches = choice.wanted(capture.launches)
     kernels = {launch.kernel.folder for launch in launches}
     # Which CTAs there are of an SM, only decoding tells.
@@ -262,11 +263,11 @@ def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[
 
 
 def _together(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
-    """Launches in a row whose buffers are small."""
+    """Yield lots of launches in their order: several where their buffers are small."""
     together: list[Launch] = []
     size = 0
     for launch in launches:
-        if together and (size + launch.buffer_bytes > _TOGETHER_BYTES or len(together) == _MOST_TOGETHER):
+        if together and (size + launch.buffer_bytes > _MAX_BYTES_TOGETHER or len(together) == _MAX_TOGETHER):
             yield together
             together, size = [], 0
         together.append(launch)

@@ -227,7 +227,7 @@ def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
 
 
 def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
-    """The same of many launches at once: each as if it were alone, in far less time."""
+    """Fit the clocks of many launches at once, each as if it were alone."""
     fits = {number: _without_readings(*launch) for number, launch in enumerate(launches) if not launch[0].sm.size}
     fitted = [launch for number, launch in enumerate(launches) if number not in fits]
     lines = _lines(fitted)

@@ -157,7 +157,7 @@ def flat_curves(counters: int) -> Curves:
 
 
 def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
-    """The curves through all readings of each launch's lines."""
+    """Fit curves through all readings of each launch's lines."""
     fittings = _with_common_curves(launches)
     pieces = [(fitting, part) for fitting in fittings for part in parts(len(fitting.keys))]
     for numbers in of_one_length([part.stop - part.start for _, part in pieces]):
@@ -239,7 +239,7 @@ _NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
 
 
 def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
-    """One walk through the readings of all counters of each launch; none if these have little in common. Where counters
+    """Find one walk through the readings of all counters of each launch; none if these have little in common. Where counters
     have readings at different times, their lines do not yet stand as the walk does, and both are found in turns."""
     curves = [_NOTHING_IN_COMMON] * len(launches)
     asked = [
@@ -267,7 +267,7 @@ def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
 def _walks_in_common(
     in_time: Residuals, walk_ns2_per_ns: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The times and the heights of the walks; each has the shape (launch, reading)."""
+    """Return the times and the heights of the walks; each has the shape (launch, reading)."""
     linked = np.arange(in_time.counter.shape[-1]) > 0
     row = np.arange(len(in_time.counter))[:, None]
     counter = row * (int(in_time.counter.max()) + 1) + in_time.counter

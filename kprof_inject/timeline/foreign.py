@@ -41,7 +41,7 @@ def timeline_of(launch: Launch) -> Timeline:
 
 
 def timelines_of(launches: Sequence[Launch]) -> Iterator[Timeline | KprofError]:
-    """Those of several launches, as ``decode_together`` has them."""
+    """Yield the timelines of several launches, or errors, as ``decode_together`` does."""
     ours = iter(decode_together([launch for launch in launches if launch.recorded is None]))
     for launch in launches:
         yield next(ours) if launch.recorded is None else _of_recorded(launch, launch.recorded)

@@ -106,7 +106,7 @@ def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, no
 
 
 def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
-    """The rates of many launches at once."""
+    """Fit the rates of many launches at once."""
     rates = _likeliest(samples)
     # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
     near = {
@@ -125,7 +125,7 @@ def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
 
 
 def of_one_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers of columns that are as long as each other, together no longer than ``PART`` (or a single column)."""
+    """Yield the numbers of columns that are as long as each other, together no longer than ``PART`` (or a single column)."""
     by_length: dict[int, list[int]] = {}
     for number, length in enumerate(lengths):
         by_length.setdefault(length, []).append(number)
@@ -170,7 +170,7 @@ def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
 
 
 def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
-    """The line of each reading; its cycles and nanoseconds, since the first of its line; its error, and its side."""
+    """Return the line of each reading; its cycles and nanoseconds, since the first of its line; its error, and its side."""
     readings = sample.readings
     first, line = np.unique(sample.counter, return_index=True, return_inverse=True)[1:]
     # Differences of integers first: globaltimer values do not fit into a double.
@@ -180,7 +180,7 @@ def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
 
 
 def _centred(line: NDArray[np.int64], values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values less the mean of their line."""
+    """Subtract from the values the mean of their line."""
     centred: NDArray[np.float64] = values - means(line.ravel(), values.ravel(), weight.ravel())[line]
     return centred
 
@@ -194,7 +194,7 @@ def _settled(
     prior: NDArray[np.float64],
     error_ns: NDArray[np.float64],
 ) -> ClockRate:
-    """The rate of one launch by what its least squares came to."""
+    """Return the rate of one launch, given the solution of its least squares."""
     readings, nominal_hz = sample.readings, sample.nominal_hz
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)

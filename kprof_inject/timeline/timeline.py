@@ -285,8 +285,8 @@ def decode_launch(launch: Launch) -> Timeline:
 
 
 def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
-    """The same of several launches, whose buffers are in memory at once: their clocks are fitted together. In place of
-    one whose buffer is damaged stands the error."""
+    """Decode several launches, whose buffers are in memory at once: their clocks are fitted together. In place of one
+    whose buffer is damaged, the error is returned."""
     keep_freed_memory()
     tallied = [_tallied(launch) for launch in launches]
     timed = [one for one in tallied if not isinstance(one, KprofError) and one.readings is not None]

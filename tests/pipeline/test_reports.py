@@ -137,15 +137,15 @@ def test_durations_are_those_of_decoded_launches(tmp_path: Path) -> None:
         assert all(report.duration_ns == report.full.summary.duration_ns for report in pending(capture))
 
 
-def test_damaged_launches_are_told_of(tmp_path: Path) -> None:
+def test_damaged_launches_are_reported(tmp_path: Path) -> None:
     capture = many_launches(tmp_path, 80)
     for launch in capture.launches[3:5]:
         launch.path.write_bytes(b"short")
     said: list[str] = []
     assert len(pending(capture, say=said.append)) == 78
-    told: list[str] = []
-    decode_capture(capture, told.append)
-    assert said == told
+    expected: list[str] = []
+    decode_capture(capture, expected.append)
+    assert said == expected
     assert len(said) >= 2
 
 
