@@ -125,7 +125,8 @@ def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
 
 
 def of_one_length(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of columns that are as long as each other, together no longer than ``PART`` (or a single column)."""
+    """Yield the numbers of columns that are as long as each other, together no longer than ``PART``, or a
+    single column."""
     by_length: dict[int, list[int]] = {}
     for number, length in enumerate(lengths):
         by_length.setdefault(length, []).append(number)
@@ -170,7 +171,8 @@ def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
 
 
 def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
-    """Return the line of each reading; its cycles and nanoseconds, since the first of its line; its error, and its side."""
+    """Return the line of each reading; its cycles and nanoseconds, since the first of its line; its error and
+    its side."""
     readings = sample.readings
     first, line = np.unique(sample.counter, return_index=True, return_inverse=True)[1:]
     # Differences of integers first: globaltimer values do not fit into a double.
