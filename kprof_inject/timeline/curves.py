@@ -240,7 +240,8 @@ _NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
 
 def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
     """Find one walk through the readings of all counters of each launch; none if these have little in common. Where
-    counters have readings at different times, their lines do not yet stand as the walk does, and both are found in turns."""
+    counters have readings at different times, their lines do not yet agree with the walk, and both are found in
+    turns."""
     curves = [_NOTHING_IN_COMMON] * len(launches)
     asked = [
         number
