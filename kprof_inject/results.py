@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch_report import LaunchReport, PendingReport, pending_report, report_on
 from kprof_inject.analysis.overview import ProgramFinding, findings_in
 from kprof_inject.analysis.summary import LaunchSummary, summarise
 from kprof_inject.capture.experiments import ExperimentRecord
@@ -68,7 +68,7 @@ class Results:
         glob."""
         from kprof_inject.report.terminal.screens import answers_text
 
-        return answers_text(self._kept_reports(kernel), _REPORT_WIDTH)
+        return answers_text(self._pending_reports(kernel), _REPORT_WIDTH)
 
     def explain(self, budget: int = DEFAULT_BUDGET, *, kernel: str = ALL) -> str:
         """What ``kprof-inject explain`` prints: JSON of at most so many tokens. Raises ``KprofError`` if there is no
@@ -76,14 +76,14 @@ class Results:
         number."""
         if not isinstance(budget, int):
             raise KprofError(f"the budget is {budget!r}, but tokens are a whole number", hint="such as budget=1000")
-        return explanation_text(explanation(self._kept_reports(kernel)), budget)
+        return explanation_text(explanation(self._pending_reports(kernel)), budget)
 
     def html(self, path: str | Path, *, kernel: str = ALL) -> Path:
         """Write what ``kprof-inject report --html`` does: a page that any browser opens. Raises ``KprofError`` if there
         is no launch, or none of ``kernel``, a glob, and if the file cannot be written."""
         from kprof_inject.report.html.document import write_html
 
-        reports = self._kept_reports(kernel)
+        reports = self._reports_on(_of_kernels(self._kept(), kernel))
         try:
             write_html(Path(path), reports)
         except OSError as error:
@@ -115,8 +115,10 @@ class Results:
             warnings.warn(line, stacklevel=2)
         return merged.path
 
-    def _kept_reports(self, kernel: str) -> list[LaunchReport]:
-        return self._reports_on(_of_kernels(self._kept(), kernel))
+    def _pending_reports(self, kernel: str) -> list[PendingReport]:
+        captured = [timeline.launch for timeline in self._timelines]
+        kept = _of_kernels(self._kept(), kernel)
+        return [pending_report(timeline, self._experiments, captured) for timeline in kept]
 
     def _reports_on(self, timelines: Sequence[Timeline]) -> list[LaunchReport]:
         captured = [timeline.launch for timeline in self._timelines]

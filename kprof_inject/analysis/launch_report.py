@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 from kprof_inject.analysis.causal.slopes import KernelSlopes, kernel_slopes
@@ -23,6 +24,7 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.timeline import Timeline
 from kprof_inject.timeline.trust import Level, Verdict, judge
+from kprof_inject.timeline.waves import launch_duration_ns
 
 _DISTURBED = "the records disturb this kernel so much that it may be limited by something else without them"
 
@@ -52,6 +54,15 @@ class LaunchReport:
     @property
     def launch(self) -> Launch:
         return self.timeline.launch
+
+    @property
+    def duration_ns(self) -> int:
+        return self.summary.duration_ns
+
+    @property
+    def full(self) -> LaunchReport:
+        """Itself: what ``PendingReport`` has to make."""
+        return self
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -94,6 +105,39 @@ class LaunchReport:
             "in_flight": self.flights.to_json() if self.flights else None,
             "causal": self.slopes.to_json() if self.slopes else None,
         }
+
+
+class PendingReport:
+    """The report of a launch that is analysed when more is asked for than how long it took: of thousands of launches,
+    few are shown."""
+
+    def __init__(
+        self, launch: Launch, duration_ns: int, captured: Sequence[Launch], make: Callable[[], LaunchReport]
+    ) -> None:
+        self.launch = launch
+        self.duration_ns = duration_ns
+        self.captured = captured
+        self._make = make
+
+    @cached_property
+    def full(self) -> LaunchReport:
+        return self._make()
+
+    def to_json(self) -> dict[str, Any]:
+        """The report's. It is not kept: all launches' together would take too much memory."""
+        report: LaunchReport | None = self.__dict__.get("full")
+        return (report or self._make()).to_json()
+
+
+AnyReport = LaunchReport | PendingReport
+
+
+def pending_report(
+    timeline: Timeline, experiments: Sequence[ExperimentRecord] = (), captured: Sequence[Launch] = ()
+) -> PendingReport:
+    """``report_on`` of a launch that may not be shown."""
+    make = partial(report_on, timeline, experiments, captured)
+    return PendingReport(timeline.launch, launch_duration_ns(timeline), captured, make)
 
 
 def report_on(

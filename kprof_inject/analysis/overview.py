@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from kprof_inject.analysis.findings.finding import Finding
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
 from kprof_inject.capture.model import Kernel, Launch
 from kprof_inject.timeline.trust import median_time_ns
 from kprof_inject.timeline.waves import recorded_duration_ns
@@ -26,7 +26,7 @@ class KernelOverview:
 
     name: str
     variants: int
-    reports: tuple[LaunchReport, ...]
+    reports: tuple[AnyReport, ...]
     """Its launches, of those that were chosen."""
     captured: int
     """How many of its launches the capture has, chosen or not."""
@@ -39,7 +39,7 @@ class KernelOverview:
     share: float | None
     """Its part of the time that all launches of the program took, chosen or not, 0 to 1; None if their number is not
     known of all kernels."""
-    typical: LaunchReport
+    middle: AnyReport
     """Of the variant that takes most time, the launch in the middle."""
 
     @property
@@ -48,8 +48,13 @@ class KernelOverview:
         return self.captured if self.launches is None else self.launches
 
     @property
-    def slowest_first(self) -> list[LaunchReport]:
-        return sorted(self.reports, key=lambda report: -report.summary.duration_ns)
+    def typical(self) -> LaunchReport:
+        """``middle``, analysed."""
+        return self.middle.full
+
+    @property
+    def slowest_first(self) -> list[AnyReport]:
+        return sorted(self.reports, key=lambda report: -report.duration_ns)
 
     def to_json(self) -> dict[str, Any]:
         """What it is in the program."""
@@ -67,24 +72,24 @@ class ProgramFinding(Finding):
     of its kernel; None if that kernel's part is not known."""
 
 
-def findings_in(reports: Sequence[LaunchReport]) -> list[ProgramFinding]:
+def findings_in(reports: Sequence[AnyReport]) -> list[ProgramFinding]:
     """Of all launches, that first which may win most of the program's time."""
     found: list[tuple[float, ProgramFinding]] = []
     for kernel in overview(reports):
         for report in kernel.reports:
-            for finding in report.findings:
+            for finding in report.full.findings:
                 own = {name.name: getattr(finding, name.name) for name in fields(Finding)}
                 share = None if kernel.share is None else kernel.share * finding.share
-                placed = ProgramFinding(**own, kernel=kernel.name, launch=report.summary.launch, share_of_program=share)
+                placed = ProgramFinding(**own, kernel=kernel.name, launch=report.launch.index, share_of_program=share)
                 found.append((kernel.whole_ns * finding.share, placed))
     # Those that may win as much stay in the order of their launches and rules.
     return [placed for _, placed in sorted(found, key=lambda one: -one[0])]
 
 
-def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
+def overview(reports: Sequence[AnyReport]) -> tuple[KernelOverview, ...]:
     """The kernels of the reports, that which takes most of the time first. Those with one name are one kernel."""
     variants = _variants(reports)
-    shown = dict.fromkeys(report.summary.kernel for report in reports)
+    shown = dict.fromkeys(report.launch.kernel.name for report in reports)
     is_counted = all(variant.kernel.launches is not None for variant in variants)
     if not is_counted:
         # There are no shares then, and nothing to be known of the others.
@@ -100,13 +105,13 @@ def overview(reports: Sequence[LaunchReport]) -> tuple[KernelOverview, ...]:
     return tuple(sorted(kernels, key=lambda kernel: -kernel.whole_ns))
 
 
-def glob_of(kernel: KernelOverview, reports: Sequence[LaunchReport]) -> str:
+def glob_of(kernel: KernelOverview, reports: Sequence[AnyReport]) -> str:
     """What selects a kernel of these reports among those of the program: its name, if the capture has others, chosen or
     not, else the glob that kernels were captured by. Empty if it is the only one, for all that is known."""
     launches = [report.launch for report in reports] + [launch for report in reports[:1] for launch in report.captured]
     if len({launch.kernel.name for launch in launches}) > 1:
         return kernel.name
-    process = kernel.typical.launch.process
+    process = kernel.middle.launch.process
     return "" if process is None or process.kernel == _EVERY_KERNEL else process.kernel
 
 
@@ -116,7 +121,7 @@ class _Variant:
 
     name: str
     kernel: Kernel
-    reports: list[LaunchReport] = field(default_factory=list)
+    reports: list[AnyReport] = field(default_factory=list)
     others: list[Launch] = field(default_factory=list)
 
     @property
@@ -127,7 +132,7 @@ class _Variant:
     def weight_ns(self) -> float | None:
         """What all its launches in the program take, without records if that is known; if nobody knows how many there
         are, what the chosen ones in the capture take. None if nothing says how long one takes."""
-        chosen_ns = [report.summary.duration_ns for report in self.reports]
+        chosen_ns = [report.duration_ns for report in self.reports]
         if self.kernel.launches is None:
             return median(chosen_ns) * len(chosen_ns) if chosen_ns else None
         time_ns = median_time_ns(self.kernel.clean.without_launching())
@@ -138,17 +143,17 @@ class _Variant:
         return None if time_ns is None else self.kernel.launches * time_ns
 
     @property
-    def typical(self) -> LaunchReport:
-        ordered = sorted(self.reports, key=lambda report: report.summary.duration_ns)
+    def middle(self) -> AnyReport:
+        ordered = sorted(self.reports, key=lambda report: report.duration_ns)
         return ordered[(len(ordered) - 1) // 2]
 
 
-def _variants(reports: Sequence[LaunchReport]) -> list[_Variant]:
+def _variants(reports: Sequence[AnyReport]) -> list[_Variant]:
     # A process has one folder for a variant, however often it launched it.
     found: dict[Path, _Variant] = {}
     for report in reports:
         kernel = report.launch.kernel
-        found.setdefault(kernel.folder, _Variant(report.summary.kernel, kernel)).reports.append(report)
+        found.setdefault(kernel.folder, _Variant(kernel.name, kernel)).reports.append(report)
     chosen = {(report.launch.kernel.folder, report.launch.index) for report in reports}
     captured = {id(report.captured): report.captured for report in reports}
     for launch in (launch for launches in captured.values() for launch in launches):
@@ -166,12 +171,12 @@ def _overview(name: str, variants: Sequence[tuple[_Variant, float]], whole_ns: f
     first, _ = max((one for one in variants if one[0].reports), key=lambda one: one[1])
     return KernelOverview(
         name=name,
-        variants=len({report.summary.variant for report in reports}),
+        variants=len({report.launch.kernel.variant for report in reports}),
         reports=tuple(reports),
         captured=sum(variant.captured for variant, _ in variants),
         launches=sum(count for count in counts if count is not None) if None not in counts else None,
-        time_ns=median(report.summary.duration_ns for report in reports),
+        time_ns=median(report.duration_ns for report in reports),
         whole_ns=mine_ns,
         share=None if whole_ns is None else mine_ns / whole_ns,
-        typical=first.typical,
+        middle=first.middle,
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import click
 
-from kprof_inject.analysis.launch_report import LaunchReport, report_on
+from kprof_inject.analysis.launch_report import AnyReport
 from kprof_inject.analysis.overview import overview
 from kprof_inject.capture.foreign_buffer import BufferDescription
 from kprof_inject.capture.model import Capture
@@ -17,6 +17,7 @@ from kprof_inject.cli.options import HarmlessSetting, place_argument
 from kprof_inject.cli.reading_options import buffer_options, launch_options, scope_names_option
 from kprof_inject.errors import KprofError, Position
 from kprof_inject.pipeline.captures import decode_capture, experiments_at, numbered_capture, open_capture
+from kprof_inject.pipeline.reports import pending_reports
 from kprof_inject.places import DEFAULT_WORKSPACE, is_workspace
 from kprof_inject.report.explanation.answers import answer
 from kprof_inject.report.explanation.budget import DEFAULT_BUDGET, answer_text, explanation_text
@@ -80,10 +81,8 @@ def _answer(question: Question, place: Path, choice: Choice, opened: Callable[[P
     return answer(question, overview(_reports(place, choice, opened))[0].typical)
 
 
-def _reports(place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> list[LaunchReport]:
-    capture, experiments = opened(place), experiments_at(place)
-    captured = capture.launches
-    return [report_on(timeline, experiments, captured) for timeline in decode_capture(capture, say, choice)]
+def _reports(place: Path, choice: Choice, opened: Callable[[Path], Capture]) -> Sequence[AnyReport]:
+    return pending_reports(opened(place), experiments_at(place), say, choice)
 
 
 def _workspace(place: Path) -> str:

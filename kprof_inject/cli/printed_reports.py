@@ -6,10 +6,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
+from textwrap import indent
 
 import click
 
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch_report import AnyReport
 from kprof_inject.analysis.overview import glob_of, overview
 from kprof_inject.cli.console import is_a_step, say, table_console
 from kprof_inject.places import into, is_workspace, named
@@ -17,27 +18,31 @@ from kprof_inject.report.terminal.screens import print_all, print_answers
 from kprof_inject.workspace import Workspace
 
 
-def print_json(reports: Sequence[LaunchReport]) -> None:
+def print_json(reports: Sequence[AnyReport]) -> None:
     """The launches in their order, each with what its kernel is in the program."""
     kernels = {kernel.name: kernel.to_json() for kernel in overview(reports)}
-    launches = [{**report.to_json(), "program": kernels[report.summary.kernel]} for report in reports]
-    click.echo(json.dumps(launches, indent=1))
+    before = "["
+    for report in reports:
+        launch = {**report.to_json(), "program": kernels[report.launch.kernel.name]}
+        click.echo(before + indent(f"\n{json.dumps(launch, indent=1)}", " "), nl=False)
+        before = ","
+    click.echo("\n]")
 
 
-def print_report(reports: Sequence[LaunchReport]) -> None:
+def print_report(reports: Sequence[AnyReport]) -> None:
     """What a reader must know first; tables are never cut when they are piped."""
     print_answers(reports, table_console())
 
 
-def print_whole_report(reports: Sequence[LaunchReport]) -> None:
+def print_whole_report(reports: Sequence[AnyReport]) -> None:
     print_all(reports, table_console())
 
 
-def say_next(place: Path, reports: Sequence[LaunchReport]) -> None:
+def say_next(place: Path, reports: Sequence[AnyReport]) -> None:
     """How to go on from a report of this place."""
     if is_a_step():
         return
-    if any(report.summary.is_foreign for report in reports):
+    if any(report.launch.recorded is not None for report in reports):
         say("more: report -v, or --html FILE; timeline: trace")
         return
     where = named(place)

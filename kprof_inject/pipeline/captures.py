@@ -5,11 +5,13 @@ Launches are decoded and written beside each other, as far as there are cores an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import TypeVar
 
 from kprof_inject.capture.encoding import CAPTURE_AGAIN
 from kprof_inject.capture.experiments import ExperimentRecord
@@ -26,16 +28,27 @@ from kprof_inject.forks import Run, forked, in_turn, usable_cores
 from kprof_inject.places import DEFAULT_WORKSPACE, is_meant, is_module, is_workspace, where_to_look
 from kprof_inject.quantities import counted, listed
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.foreign import timeline_of
+from kprof_inject.timeline.foreign import timeline_of, timelines_of
+from kprof_inject.timeline.records import read_raw
 from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.waves import headers_duration_ns, launch_duration_ns
 from kprof_inject.workspace import Workspace, read_experiments
 
+T = TypeVar("T")
+
 _MAX_NUMBERS = 20
+
+# A report shows the median launch of each kernel and the ten slowest ones: of so many, a small part.
+_MANY_LAUNCHES = 64
 
 # Forks save less than they take where there is less to do than with such a buffer. A launch takes as long as so many
 # bytes, however small it is.
 _LEAST_BYTES = 8 << 20
 _LAUNCH_BYTES = 1 << 19
+
+# Limits of what is decoded together: more would hardly be faster, and takes memory.
+_MAX_TOGETHER = 128
+_MAX_BYTES_TOGETHER = 2 << 20
 
 # All processes together have room for three times the buffers and this. What each of them takes beside its launch's
 # buffer, and what is written of a scope at most, was measured with benchmarks/decoding.py.
@@ -146,29 +159,76 @@ def experiments_at(place: Path) -> tuple[ExperimentRecord, ...]:
     return tuple(found for folder in folders for _, found in read_experiments(folder))
 
 
+@dataclass(frozen=True, slots=True)
+class ReadLaunch:
+    """A launch whose buffer is sound."""
+
+    launch: Launch
+    duration_ns: int
+    """``launch_duration_ns``."""
+    decode: Callable[[], Timeline]
+
+    @classmethod
+    def decoded(cls, timeline: Timeline) -> ReadLaunch:
+        return cls(timeline.launch, launch_duration_ns(timeline), lambda: timeline)
+
+
 def decode_capture(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[Timeline]:
     """Decode every launch that is chosen. One whose buffer is damaged is told of and passed over. Raises ``KprofError``
     if none is left."""
-    timelines: list[Timeline] = []
-    failures: list[KprofError] = []
     launches = choice.wanted(capture.launches)
-    for decoded in decode_launches(launches, run_to_decode(launches)):
-        if isinstance(decoded, Timeline):
-            timelines.append(decoded)
-        else:
-            failures.append(decoded)
-            say(f"skipped a launch: {decoded.what}")
-    for line in (*_missing(capture), *_damaged_texts(launches)):
-        say(line)
-    if failures and not timelines:
-        raise failures[0]
-    if not timelines:
-        raise KprofError(f"{capture.folder} contains no launches", hint=CAPTURE_AGAIN)
+    timelines = _sound(decode_launches(launches, run_to_decode(launches)), capture, launches, say)
     choice.require_ctas([timeline.ctas for timeline in timelines])
     if choice == EVERYTHING:
         return timelines
     parts = [timeline.chosen(choice) for timeline in timelines]
     return [part for part in parts if part.ctas.size or not choice.names_ctas]
+
+
+def read_launches(capture: Capture, say: Callable[[str], None], choice: Choice = EVERYTHING) -> list[ReadLaunch]:
+    """Check the buffers of all launches that are chosen, to decode few of them. Says and raises what ``decode_capture``
+    does."""
+    launches = choice.wanted(capture.launches)
+    kernels = {launch.kernel.folder for launch in launches}
+    # Which CTAs there are of an SM, only decoding tells.
+    if choice.names_ctas or len(launches) < _MANY_LAUNCHES * len(kernels):
+        return [ReadLaunch.decoded(timeline) for timeline in decode_capture(capture, say, choice)]
+    return _sound((_read(launch, choice) for launch in launches), capture, launches, say)
+
+
+def _read(launch: Launch, choice: Choice) -> ReadLaunch | KprofError:
+    try:
+        duration_ns = None if launch.recorded is not None else headers_duration_ns(read_raw(launch))
+        if duration_ns is None:
+            return ReadLaunch.decoded(_chosen(timeline_of(launch), choice))
+    except KprofError as error:
+        return error
+    return ReadLaunch(launch, duration_ns, lambda: _chosen(timeline_of(launch), choice))
+
+
+def _chosen(timeline: Timeline, choice: Choice) -> Timeline:
+    return timeline if choice == EVERYTHING else timeline.chosen(choice)
+
+
+def _sound(
+    found: Iterable[T | KprofError], capture: Capture, launches: Sequence[Launch], say: Callable[[str], None]
+) -> list[T]:
+    """Return what was ``found`` of the launches; say which are damaged, and what else the capture lacks."""
+    sound: list[T] = []
+    failures: list[KprofError] = []
+    for one in found:
+        if isinstance(one, KprofError):
+            failures.append(one)
+            say(f"skipped a launch: {one.what}")
+        else:
+            sound.append(one)
+    for line in (*_missing(capture), *_damaged_texts(launches)):
+        say(line)
+    if failures and not sound:
+        raise failures[0]
+    if not sound:
+        raise KprofError(f"{capture.folder} contains no launches", hint=CAPTURE_AGAIN)
+    return sound
 
 
 def _missing(capture: Capture) -> Iterator[str]:
@@ -195,34 +255,44 @@ def _damaged_texts(launches: Sequence[Launch]) -> Iterator[str]:
 
 
 def decode_launches(launches: Sequence[Launch], run: Run = in_turn) -> Iterator[Timeline | KprofError]:
-    """The timeline of each launch, or what is wrong with its buffer. Launches are ``run``'s jobs."""
-    decoded = run([partial(_decoded, launch) for launch in launches])
+    """The timeline of each launch, or what is wrong with its buffer. Launches that are decoded together are a job of
+    ``run``."""
+    decoded = run([partial(timelines_of, together) for together in _together(launches)])
     for launch, found in zip(launches, decoded, strict=True):
         yield found.with_launch(launch) if isinstance(found, Timeline) else found
 
 
+def _together(launches: Sequence[Launch]) -> Iterator[list[Launch]]:
+    """Yield lots of launches in their order: several where their buffers are small."""
+    together: list[Launch] = []
+    size = 0
+    for launch in launches:
+        if together and (size + launch.buffer_bytes > _MAX_BYTES_TOGETHER or len(together) == _MAX_TOGETHER):
+            yield together
+            together, size = [], 0
+        together.append(launch)
+        size += launch.buffer_bytes
+    if together:
+        yield together
+
+
 def run_to_decode(launches: Sequence[Launch]) -> Run:
     """How to decode these launches: in forks, if it is worth it."""
-    return _run(launches, 0)
+    return _run(launches, 0, max((sum(one.buffer_bytes for one in some) for some in _together(launches)), default=0))
 
 
 def run_to_write(timelines: Sequence[Timeline]) -> Run:
     """How to write these launches. A fork has all that it writes of one in memory."""
     most_scopes = max((timeline.scope_count for timeline in timelines), default=0)
-    return _run([timeline.launch for timeline in timelines], most_scopes * _SCOPE_BYTES)
+    launches = [timeline.launch for timeline in timelines]
+    most_bytes = max((launch.buffer_bytes for launch in launches), default=0)
+    return _run(launches, most_scopes * _SCOPE_BYTES, most_bytes)
 
 
-def _run(launches: Sequence[Launch], given_bytes: int) -> Run:
-    """``given_bytes`` is what a job gives at most."""
+def _run(launches: Sequence[Launch], given_bytes: int, read_bytes: int) -> Run:
+    """``given_bytes`` is what a job gives at most, ``read_bytes`` what it has of buffers."""
     buffers = [launch.buffer_bytes for launch in launches]
     if sum(buffers) + len(launches) * _LAUNCH_BYTES < _LEAST_BYTES:
         return in_turn
     room = 3 * sum(buffers) + _ALLOWED_BYTES - _OWN_BYTES - given_bytes
-    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + max(buffers) + given_bytes))))
-
-
-def _decoded(launch: Launch) -> Iterator[Timeline | KprofError]:
-    try:
-        yield timeline_of(launch)
-    except KprofError as error:
-        yield error
+    return forked(max(1, min(usable_cores(), room // (_FORK_BYTES + read_bytes + given_bytes))))

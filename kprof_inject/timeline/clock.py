@@ -13,6 +13,7 @@ Without readings there is nothing to fit: the rate is then assumed, and so is wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -22,18 +23,17 @@ from numpy.typing import NDArray
 from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.timeline.columns import smallest
-from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, Curves, fit_curves, flat_curves
+from kprof_inject.timeline.curves import COUNTER_SHIFT, USUAL_WALK_NS2_PER_NS, CurveFit, Curves, fit_curves, flat_curves
+from kprof_inject.timeline.lines import Lines, straight_lines
 from kprof_inject.timeline.rate import (
     LARGEST_RATE_NS,
     LEAST_RATE_NS,
     NOMINAL_SPREAD,
-    ClockRate,
-    Lines,
+    RateSample,
     assumed_rate,
-    fit_rate,
+    fit_rates,
     nominal_rate,
     parts,
-    straight_lines,
 )
 from kprof_inject.timeline.readings import Readings, WarpTally, first_cycles
 
@@ -222,32 +222,60 @@ class ClockFit:
 
 def fit_clock(readings: Readings, nominal_hz: float) -> ClockFit:
     """Fit the clock of one launch; ``nominal_hz`` is the device's, or 0 if unknown."""
-    if not readings.sm.size:
-        # The timer was read, and no record beside it.
-        nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
-        return replace(nominal, source=ClockSource.ASSUMED)
-    rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
-    counter, plausible = agreement(readings, rough_ns)
-    rate = _rate(readings, counter, plausible, rough_ns, nominal_hz)
-    lines = straight_lines(readings, counter, plausible, rate)
-    between_ns = _between_ns(lines)
-    fit = fit_curves(lines)
-    placed = np.bincount(counter, plausible) > 0
+    (fit,) = fit_clocks([(readings, nominal_hz)])
+    return fit
+
+
+def fit_clocks(launches: Sequence[tuple[Readings, float]]) -> list[ClockFit]:
+    """Fit the clocks of many launches at once, each as if it were alone."""
+    fits = {number: _without_readings(*launch) for number, launch in enumerate(launches) if not launch[0].sm.size}
+    fitted = [launch for number, launch in enumerate(launches) if number not in fits]
+    lines = _lines(fitted)
+    found = iter(map(_clock, lines, fit_curves(lines)))
+    return [fits[number] if number in fits else next(found) for number in range(len(launches))]
+
+
+def _without_readings(readings: Readings, nominal_hz: float) -> ClockFit:
+    """The timer was read, and no record beside it."""
+    nominal = nominal_clock(readings.sm.astype(np.int64), readings.cycles, nominal_hz, 0)
+    return replace(nominal, source=ClockSource.ASSUMED)
+
+
+def _lines(launches: Sequence[tuple[Readings, float]]) -> list[Lines]:
+    agreed, samples = [], []
+    for readings, nominal_hz in launches:
+        rough_ns = rough_rate(readings, nominal_rate(nominal_hz))
+        counter, plausible = agreement(readings, rough_ns)
+        agreed.append((counter, plausible))
+        samples.append(_sample(readings, nominal_hz, rough_ns, counter, plausible))
+    fitted = iter(fit_rates([sample for sample in samples if sample is not None]))
+    rates = [
+        next(fitted) if sample else assumed_rate(nominal_rate(nominal_hz))
+        for (_, nominal_hz), sample in zip(launches, samples, strict=True)
+    ]
+    return [
+        straight_lines(readings, *found, rate)
+        for (readings, _), found, rate in zip(launches, agreed, rates, strict=True)
+    ]
+
+
+def _clock(lines: Lines, fit: CurveFit) -> ClockFit:
+    placed = np.bincount(lines.counter, lines.plausible) > 0
     return ClockFit(
-        rate_ns=rate.ns,
-        rate_error=rate.error,
+        rate_ns=lines.rate.ns,
+        rate_error=lines.rate.error,
         residual_ns=fit.residual_ns,
         worst_ns=fit.worst_ns,
-        between_ns=between_ns,
-        timer_step_ns=readings.step_ns,
-        readings=len(counter),
-        readings_left_out=int(np.count_nonzero(~plausible)),
+        between_ns=_between_ns(lines),
+        timer_step_ns=lines.readings.step_ns,
+        readings=len(lines.counter),
+        readings_left_out=int(np.count_nonzero(~lines.plausible)),
         counters_guessed=int(np.count_nonzero(~placed)),
-        sms=readings.sm[np.searchsorted(counter, np.arange(len(placed)))].astype(np.int64),
+        sms=lines.readings.sm[np.searchsorted(lines.counter, np.arange(len(placed)))].astype(np.int64),
         base_cycles=lines.base_cycles,
         base_ns=lines.base_ns,
         curves=fit.curves,
-        source=ClockSource.FITTED if rate.fitted else ClockSource.ASSUMED,
+        source=ClockSource.FITTED if lines.rate.fitted else ClockSource.ASSUMED,
     )
 
 
@@ -302,15 +330,20 @@ def _place(sm: NDArray[np.int64], cycles: NDArray[np.int64]) -> NDArray[np.int64
     return (sm.astype(np.int64) << COUNTER_SHIFT) + cycles
 
 
-def _rate(
-    readings: Readings, counter: NDArray[np.int32], plausible: NDArray[np.bool_], rough_ns: float, nominal_hz: float
-) -> ClockRate:
+def _sample(
+    readings: Readings,
+    nominal_hz: float,
+    rough_ns: float,
+    counter: NDArray[np.int32],
+    plausible: NDArray[np.bool_],
+) -> RateSample | None:
+    """The readings that the rate is fitted to; None if there is none."""
     rows = np.flatnonzero(plausible)
     if not rows.size:
-        return assumed_rate(nominal_rate(nominal_hz))
+        return None
     # An odd distance: at an even one, the readings of CTAs one after the other could all be of one side.
     rows = rows[:: rows.size // _MOST_FOR_RATE * 2 + 1]
-    return fit_rate(readings.at(rows), counter[rows], rough_ns, nominal_hz)
+    return RateSample(readings.at(rows), counter[rows], rough_ns, nominal_hz)
 
 
 def _between_ns(lines: Lines) -> float:

@@ -6,12 +6,14 @@ leaves on each SM is a walk of its own. None goes further than the launch's read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kprof_inject.timeline.rate import PART, Lines, Residuals, means, parts
+from kprof_inject.timeline.lines import Lines, Residuals, stacked
+from kprof_inject.timeline.rate import PART, means, of_one_length, parts
 from kprof_inject.timeline.readings import reading_weights
 
 _LEAST_STEP_NS2 = 1e-3
@@ -21,7 +23,7 @@ _CAUTION = (30.0, 10.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 1.0)
 
 
 def likeliest_walks(
-    residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float
+    residuals: Residuals, linked: NDArray[np.bool_], walk_ns2_per_ns: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The likeliest walks through readings that have an error: their heights at the readings, and how much each reading
     counted in the end, 0 to 1.
@@ -31,7 +33,8 @@ def likeliest_walks(
     far apart they stand for themselves. Nothing can overshoot between them.
 
     ``left`` has one walk after the other, each in the order of time; ``linked`` says which readings are of the same
-    walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time."""
+    walk as the one before. The variance of what a walk climbs grows by ``walk_ns2_per_ns`` with the time. Columns may
+    have rows, one for each of several launches, of which ``walk_ns2_per_ns`` then has a column."""
     gap_ns = np.diff(residuals.line_ns, prepend=0)
     stiffness = np.where(linked, 1 / np.maximum(gap_ns * walk_ns2_per_ns, _LEAST_STEP_NS2), 0.0)
     weights = residuals.plausible.astype(np.float64)
@@ -46,41 +49,41 @@ def _balance(
     weight: NDArray[np.float64], target: NDArray[np.float64], stiffness: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Where chains of springs come to rest: each node hangs by ``weight`` on its ``target`` and by ``stiffness`` on the
-    node before it. A chain without any weight rests at 0.
+    node before it, along the last axis. A chain without any weight rests at 0.
 
     Every second node is replaced by springs between its neighbours and their targets, until one node is left: as many
     steps as the number of nodes has binary digits. All terms are positive, so nothing cancels out."""
-    count = weight.size
+    launches, count = weight.shape[:-1], weight.shape[-1]
     size = 1 << max(count - 1, 0).bit_length()
     # Each node's weight, and what it is pulled by; nodes that hang on nothing make every step an even one.
-    nodes = np.zeros((2, size))
-    nodes[0, :count] = weight
-    np.multiply(weight, target, out=nodes[1, :count])
+    nodes = np.zeros((2, *launches, size))
+    nodes[0, ..., :count] = weight
+    np.multiply(weight, target, out=nodes[1, ..., :count])
     # The spring before each node, and one behind the last.
-    springs = np.zeros(size + 1)
-    springs[1:count] = stiffness[1:]
+    springs = np.zeros((*launches, size + 1))
+    springs[..., 1:count] = stiffness[..., 1:]
     levels = []
     while size > 1:
-        gone = nodes[:, 1::2]
-        before, after = springs[1::2], springs[2::2]
+        gone = nodes[..., 1::2]
+        before, after = springs[..., 1::2], springs[..., 2::2]
         total = gone[0] + before + after
         total += total == 0
         to_before, to_after = before / total, after / total
         levels.append((to_before, to_after, gone[1] / total))
-        nodes = nodes[:, ::2] + to_before * gone
+        nodes = nodes[..., ::2] + to_before * gone
         size //= 2
-        nodes[:, 1:] += (to_after * gone)[:, :-1]
-        springs = np.zeros(size + 1)
-        np.multiply(to_before, after, out=springs[1:])
+        nodes[..., 1:] += (to_after * gone)[..., :-1]
+        springs = np.zeros((*launches, size + 1))
+        np.multiply(to_before, after, out=springs[..., 1:])
     rest: NDArray[np.float64] = nodes[1] / np.where(nodes[0] == 0, 1, nodes[0])
     for to_before, to_after, pulled in reversed(levels):
-        both = np.empty(2 * rest.size)
-        both[::2] = rest
+        both = np.empty((*launches, 2 * rest.shape[-1]))
+        both[..., ::2] = rest
         moved = pulled + to_before * rest
-        moved[:-1] += to_after[:-1] * rest[1:]
-        both[1::2] = moved
+        moved[..., :-1] += to_after[..., :-1] * rest[..., 1:]
+        both[..., 1::2] = moved
         rest = both
-    return rest[:count]
+    return rest[..., :count]
 
 
 # How far walks go if readings do not tell: as much as a rate that is 3 % off for 4 µs, and with the square root of the
@@ -153,28 +156,72 @@ def flat_curves(counters: int) -> Curves:
     return Curves(every[:-1] << COUNTER_SHIFT, np.zeros(counters), every)
 
 
-def fit_curves(lines: Lines) -> CurveFit:
-    """The curves through all readings of ``lines``."""
-    count = len(lines.counter)
-    some = lines.residuals(np.arange(0, count, 1 + count // PART))
-    common, own_walk = _NOTHING_IN_COMMON, _CONSTANT_WALK_NS2_PER_NS
-    if not lines.rate.constant:
-        common = _common_curve(some)
-        own = _wandering(some.lowered_by(common.at(some)))
-        own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
+def fit_curves(launches: Sequence[Lines]) -> list[CurveFit]:
+    """Fit curves through all readings of each launch's lines."""
+    fittings = _with_common_curves(launches)
+    pieces = [(fitting, part) for fitting in fittings for part in parts(len(fitting.keys))]
+    for numbers in of_one_length([part.stop - part.start for _, part in pieces]):
+        _fit_own_walks([pieces[number] for number in numbers])
+    return [fitting.fit() for fitting in fittings]
 
-    keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
-    weights = np.empty(count, dtype=np.float32)
-    for part in parts(count):
-        residuals = lines.residuals(part)
-        common_ns = common.at(residuals)
-        linked = np.append(False, np.diff(residuals.counter) == 0)
-        own_ns, weights[part] = likeliest_walks(residuals.lowered_by(common_ns), linked, own_walk)
-        keys[part] = (residuals.counter.astype(np.int64) << COUNTER_SHIFT) + residuals.cycles
-        heights_ns[part] = common_ns + own_ns
-    heights_ns = _without_turns(keys, heights_ns, lines.rate.ns)
-    first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
-    return CurveFit(Curves(keys, heights_ns, first), *_distances(lines, heights_ns, weights))
+
+def _spaced(count: int) -> NDArray[np.int64]:
+    """Rows of a launch's readings: all, or evenly spaced ones of more than ``PART``."""
+    return np.arange(0, count, 1 + count // PART)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """A launch whose curves are being fitted: for each reading the knot's key and height, and how much it counted."""
+
+    lines: Lines
+    common: _CommonCurve
+    own_walk: float
+    keys: NDArray[np.int64]
+    heights_ns: NDArray[np.float64]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, lines: Lines, some: Residuals, common: _CommonCurve | None) -> _Fitting:
+        """``common`` is None of a constant clock, which does not wander."""
+        own_walk = _CONSTANT_WALK_NS2_PER_NS
+        if common is not None:
+            own = _wandering(some.lowered_by(common.at(some)))
+            own_walk = float(np.clip(own, _LEAST_WALK_NS2_PER_NS, _most_walk(some)))
+        count = len(lines.counter)
+        keys, heights_ns = np.empty(count, dtype=np.int64), np.empty(count)
+        return cls(lines, common or _NOTHING_IN_COMMON, own_walk, keys, heights_ns, np.empty(count, dtype=np.float32))
+
+    def fit(self) -> CurveFit:
+        lines = self.lines
+        heights_ns = _without_turns(self.keys, self.heights_ns, lines.rate.ns)
+        first = np.searchsorted(lines.counter, np.arange(len(lines.base_ns) + 1))
+        return CurveFit(Curves(self.keys, heights_ns, first), *_distances(lines, heights_ns, self.weights))
+
+
+def _with_common_curves(launches: Sequence[Lines]) -> list[_Fitting]:
+    some = [lines.residuals(_spaced(len(lines.counter))) for lines in launches]
+    wandering = [number for number, lines in enumerate(launches) if not lines.rate.constant]
+    curves = dict(zip(wandering, _common_curves([some[number] for number in wandering]), strict=True))
+    return [
+        _Fitting.of(lines, residuals, curves.get(number))
+        for number, (lines, residuals) in enumerate(zip(launches, some, strict=True))
+    ]
+
+
+def _fit_own_walks(pieces: Sequence[tuple[_Fitting, slice]]) -> None:
+    """Of readings of launches, fill in what is left of the common curve, which each counter has of its own."""
+    residuals = [fitting.lines.residuals(part) for fitting, part in pieces]
+    common_ns = [fitting.common.at(one) for (fitting, _), one in zip(pieces, residuals, strict=True)]
+    left = stacked([one.lowered_by(ns) for one, ns in zip(residuals, common_ns, strict=True)])
+    linked = np.diff(left.counter, prepend=-1) == 0
+    walks = np.array([fitting.own_walk for fitting, _ in pieces])[:, None]
+    for (fitting, part), one, ns, own_ns, weights in zip(
+        pieces, residuals, common_ns, *likeliest_walks(left, linked, walks), strict=True
+    ):
+        fitting.keys[part] = (one.counter.astype(np.int64) << COUNTER_SHIFT) + one.cycles
+        fitting.heights_ns[part] = ns + own_ns
+        fitting.weights[part] = weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,24 +238,49 @@ class _CommonCurve:
 _NOTHING_IN_COMMON = _CommonCurve(np.zeros(1), np.zeros(1))
 
 
-def _common_curve(residuals: Residuals) -> _CommonCurve:
-    """One walk through the readings of all counters; none if these have little in common. Where counters have readings
-    at different times, their lines do not yet stand as the walk does, and both are found in turns."""
-    if residuals.counter[-1] - residuals.counter[0] < _ENOUGH_COUNTERS - 1:
-        return _NOTHING_IN_COMMON
-    before = _wandering(residuals)
-    walk = float(np.clip(before, USUAL_WALK_NS2_PER_NS, _most_walk(residuals)))
-    in_time = residuals.at(np.argsort(residuals.line_ns))
-    linked = np.arange(len(residuals.counter)) > 0
-    offset_ns = np.zeros(len(residuals.counter))
+def _common_curves(launches: Sequence[Residuals]) -> list[_CommonCurve]:
+    """Find one walk through the readings of all counters of each launch; none if these have little in common. Where
+    counters have readings at different times, their lines do not yet agree with the walk, and both are found in
+    turns."""
+    curves = [_NOTHING_IN_COMMON] * len(launches)
+    asked = [
+        number
+        for number, residuals in enumerate(launches)
+        if residuals.counter[-1] - residuals.counter[0] >= _ENOUGH_COUNTERS - 1
+    ]
+    before = {number: _wandering(launches[number]) for number in asked}
+    for places in of_one_length([len(launches[number].counter) for number in asked]):
+        numbers = [asked[place] for place in places]
+        some = [launches[number] for number in numbers]
+        most = [_most_walk(residuals) for residuals in some]
+        walks = [
+            float(np.clip(before[number], USUAL_WALK_NS2_PER_NS, one))
+            for number, one in zip(numbers, most, strict=True)
+        ]
+        found = _walks_in_common(stacked([one.at(np.argsort(one.line_ns)) for one in some]), np.array(walks)[:, None])
+        for number, residuals, times_ns, heights_ns in zip(numbers, some, *found, strict=True):
+            curve = _CommonCurve(times_ns, heights_ns)
+            if _wandering(residuals.lowered_by(curve.at(residuals))) <= max(before[number], 0.0):
+                curves[number] = curve
+    return curves
+
+
+def _walks_in_common(
+    in_time: Residuals, walk_ns2_per_ns: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the times and the heights of the walks; each has the shape (launch, reading)."""
+    linked = np.arange(in_time.counter.shape[-1]) > 0
+    row = np.arange(len(in_time.counter))[:, None]
+    counter = row * (int(in_time.counter.max()) + 1) + in_time.counter
+    offset_ns = np.zeros(in_time.height_ns.shape)
     for _ in range(_TURNS):
         standing = in_time.lowered_by(offset_ns)
-        scatter_ns = float(np.quantile(np.abs(np.diff(standing.height_ns)), _ONE_DEVIATION)) / np.sqrt(2)
+        apart_ns = np.abs(np.diff(standing.height_ns))
+        scatter_ns = np.quantile(apart_ns, _ONE_DEVIATION, axis=-1, keepdims=True) / np.sqrt(2)
         standing = replace(standing, error_ns=np.maximum(standing.error_ns, scatter_ns))
-        heights_ns, weights = likeliest_walks(standing, linked, walk)
-        offset_ns = means(in_time.counter, in_time.height_ns - heights_ns, weights)[in_time.counter]
-    found = _CommonCurve(in_time.line_ns, heights_ns)
-    return found if _wandering(residuals.lowered_by(found.at(residuals))) <= max(before, 0.0) else _NOTHING_IN_COMMON
+        heights_ns, weights = likeliest_walks(standing, linked, walk_ns2_per_ns)
+        offset_ns = means(counter.ravel(), (in_time.height_ns - heights_ns).ravel(), weights.ravel())[counter]
+    return in_time.line_ns, heights_ns
 
 
 def _most_walk(residuals: Residuals) -> float:
@@ -224,7 +296,7 @@ def _wandering(residuals: Residuals) -> float:
     where that could be the larger part."""
     found = []
     lag = 1
-    while lag < len(residuals.counter):
+    while len(residuals.counter) - lag >= _ENOUGH_PAIRS:
         both = residuals.counter[lag:] == residuals.counter[:-lag]
         both &= residuals.plausible[lag:] & residuals.plausible[:-lag]
         time_ns = (residuals.line_ns[lag:] - residuals.line_ns[:-lag])[both]

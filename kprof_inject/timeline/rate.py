@@ -1,9 +1,9 @@
-"""The rate of a launch's clock, how sure it is, and a straight line of that rate for each counter."""
+"""The rate of a launch's clock, and how sure it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -87,46 +87,120 @@ def assumed_rate(nominal_ns: float) -> ClockRate:
     return ClockRate(nominal_ns, NOMINAL_SPREAD, 0.0, fitted=False, constant=False)
 
 
+@dataclass(frozen=True, slots=True)
+class RateSample:
+    """What the rate of a launch is fitted to: readings, the ``counter`` of each, about how many nanoseconds a cycle
+    takes, and the device's nominal clock, 0 if unknown."""
+
+    readings: Readings
+    counter: NDArray[np.int32]
+    rough_ns: float
+    nominal_hz: float
+
+
 def fit_rate(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> ClockRate:
     """Fit lines, one for each ``counter`` and all of one rate, which is about ``rough_ns``. What a launch is too short
     to tell is taken from the device's nominal clock."""
-    rate = _likeliest(readings, counter, rough_ns, nominal_hz)
-    if rate.more_shift_ns < 0 and readings.more_shift_ns > LEAST_MORE_WITHIN_FUNCTION_NS:
-        # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
-        near = replace(readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS)
-        rate = _likeliest(near, counter, rough_ns, nominal_hz)
-    if rate.fitted:
-        return rate
-    return replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, readings.most_shift_ns)))
+    (rate,) = fit_rates([RateSample(readings, counter, rough_ns, nominal_hz)])
+    return rate
 
 
-def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, nominal_hz: float) -> ClockRate:
-    """By weighted least squares.
+def fit_rates(samples: Sequence[RateSample]) -> list[ClockRate]:
+    """Fit the rates of many launches at once."""
+    rates = _likeliest(samples)
+    # No record stands before init or behind pre-final. If the likeliest do, they are near: the rate must be higher.
+    near = {
+        number: replace(sample, readings=replace(sample.readings, more_shift_ns=LEAST_MORE_WITHIN_FUNCTION_NS))
+        for number, (sample, rate) in enumerate(zip(samples, rates, strict=True))
+        if rate.more_shift_ns < 0 and sample.readings.more_shift_ns > LEAST_MORE_WITHIN_FUNCTION_NS
+    }
+    for number, rate in zip(near, _likeliest([*near.values()]), strict=True):
+        rates[number] = rate
+    return [
+        rate
+        if rate.fitted
+        else replace(rate, more_shift_ns=float(np.clip(rate.more_shift_ns, 0.0, sample.readings.most_shift_ns)))
+        for sample, rate in zip(samples, rates, strict=True)
+    ]
+
+
+def of_one_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of columns that are as long as each other, together no longer than ``PART``, or a
+    single column."""
+    by_length: dict[int, list[int]] = {}
+    for number, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(number)
+    for length, numbers in by_length.items():
+        step = max(PART // max(length, 1), 1)
+        yield from (numbers[begin : begin + step] for begin in range(0, len(numbers), step))
+
+
+def _likeliest(samples: Sequence[RateSample]) -> list[ClockRate]:
+    rates: dict[int, ClockRate] = {}
+    for numbers in of_one_length([len(sample.counter) for sample in samples]):
+        rates |= zip(numbers, _likeliest_of([samples[number] for number in numbers]), strict=True)
+    return [rates[number] for number in range(len(samples))]
+
+
+def _likeliest_of(samples: Sequence[RateSample]) -> Iterator[ClockRate]:
+    """By weighted least squares, of samples that are as long as each other: a row of each column is a launch's.
 
     Reweighted in rounds, so that a reading far off (a preempted CTA) counts less."""
-    first, line = np.unique(counter, return_index=True, return_inverse=True)[1:]
+    line, x, y, error_ns, side = (np.stack(column) for column in zip(*map(_columns, samples), strict=True))
+    # Each launch has lines of its own.
+    line += np.arange(len(line))[:, None] * (int(line.max()) + 1)
+    columns = np.stack((x, -side.astype(np.float64)), axis=1)
+    # No prior for the rate as yet, or hardly one: without a cycle between any two readings it is anything.
+    prior = np.array([(1 / (100 * LARGEST_RATE_NS) ** 2, 1 / sample.readings.more_shift_ns**2) for sample in samples])
+    expected = prior * [(sample.rough_ns, 0.0) for sample in samples]
+    weight = 1 / error_ns**2
+    scale = np.ones((len(samples), 1))
+    for _ in range(_ROUNDS):
+        centred = np.stack([_centred(line, columns[:, place], weight) for place in range(2)], axis=1)
+        target = _centred(line, y, weight)
+        scaled = weight / scale**2
+        weighted = centred * scaled[:, None]
+        covariance = _covariances(centred, scaled, prior)
+        solution = covariance @ (weighted @ target[:, :, None] + expected[:, :, None])
+        rest_ns = target - (np.swapaxes(solution, 1, 2) @ centred)[:, 0]
+        errors = rest_ns / error_ns
+        scale = np.maximum(1.0, _MEDIAN_TO_DEVIATION * np.median(np.abs(errors), axis=-1, keepdims=True))
+        weight = reading_weights(errors / scale, side) / error_ns**2
+    fits = zip(covariance, weighted, solution[:, :, 0], scale[:, 0].tolist(), prior, error_ns, strict=True)
+    return (_settled(sample, *fit) for sample, fit in zip(samples, fits, strict=True))
+
+
+def _columns(sample: RateSample) -> tuple[NDArray[Any], ...]:
+    """Return the line of each reading; its cycles and nanoseconds, since the first of its line; its error and
+    its side."""
+    readings = sample.readings
+    first, line = np.unique(sample.counter, return_index=True, return_inverse=True)[1:]
     # Differences of integers first: globaltimer values do not fit into a double.
     x = (readings.cycles - readings.cycles[first[line]]).astype(np.float64)
     y = (readings.ns - readings.ns[first[line]]).astype(np.float64) + readings.shift_ns
-    error_ns = reading_errors(readings, rough_ns)
-    columns = np.stack((x, -readings.side.astype(np.float64)))
-    # No prior for the rate as yet, or hardly one: without a cycle between any two readings it is anything.
-    prior = np.array([1 / (100 * LARGEST_RATE_NS) ** 2, 1 / readings.more_shift_ns**2])
-    weight = 1 / error_ns**2
-    scale = 1.0
-    for _ in range(_ROUNDS):
-        centred = np.stack([column - means(line, column, weight)[line] for column in columns])
-        target = y - means(line, y, weight)[line]
-        weighted = centred * (weight / scale**2)
-        covariance = _covariance(centred, weight / scale**2, prior)
-        solution = covariance @ (weighted @ target + prior * (rough_ns, 0.0))
-        rest_ns = target - solution @ centred
-        scale = max(1.0, _MEDIAN_TO_DEVIATION * float(np.median(np.abs(rest_ns / error_ns))))
-        weight = reading_weights(rest_ns / error_ns / scale, readings.side) / error_ns**2
+    return line, x, y, reading_errors(readings, sample.rough_ns), readings.side
 
+
+def _centred(line: NDArray[np.int64], values: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Subtract from the values the mean of their line."""
+    centred: NDArray[np.float64] = values - means(line.ravel(), values.ravel(), weight.ravel())[line]
+    return centred
+
+
+def _settled(
+    sample: RateSample,
+    covariance: NDArray[np.float64],
+    weighted: NDArray[np.float64],
+    solution: NDArray[np.float64],
+    scale: float,
+    prior: NDArray[np.float64],
+    error_ns: NDArray[np.float64],
+) -> ClockRate:
+    """Return the rate of one launch, given the solution of its least squares."""
+    readings, nominal_hz = sample.readings, sample.nominal_hz
     gain = covariance @ weighted
     variance = scale**2 * _reading_variance(readings, gain[0], error_ns)
-    variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], rough_ns)
+    variance += float(covariance[0] ** 2 @ prior) + _shared_variance(readings, gain[0], sample.rough_ns)
     outside_variance = _outside_variance(readings, gain[0], float(solution[0]))
     found = _with_prior(float(solution[0]), variance + outside_variance, nominal_rate(nominal_hz))
     if nominal_hz:
@@ -138,18 +212,24 @@ def _likeliest(readings: Readings, counter: NDArray[np.int32], rough_ns: float, 
     return replace(found, more_shift_ns=float(shift_ns))
 
 
-def _covariance(columns: NDArray[np.float64], weight: NDArray[np.float64], prior: NDArray[np.float64]) -> Any:
-    """Return the inverse of the two columns' weighted products plus the ``prior``.
+def _covariances(
+    columns: NDArray[np.float64], weight: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the inverse of each launch's two columns' weighted products plus the ``prior``.
 
     Two readings of a CTA of many seconds put so much weight on one direction that the prior of the other is lost in
     the sums: then it comes from the columns themselves, whose numbers take half as many digits."""
-    products = (columns * weight) @ columns.T + np.diag(prior)
-    diagonal = products[0, 0] * products[1, 1]
-    if diagonal - products[0, 1] ** 2 > _LEAST_APART * diagonal:
-        return np.linalg.inv(products)
-    triangle = np.linalg.qr(np.vstack(((columns * np.sqrt(weight)).T, np.diag(np.sqrt(prior)))), mode="r")
-    root = np.linalg.inv(triangle)
-    return root @ root.T
+    products = (columns * weight[:, None]) @ np.swapaxes(columns, 1, 2) + prior[:, None] * np.eye(2)
+    diagonal = products[:, 0, 0] * products[:, 1, 1]
+    apart = diagonal - products[:, 0, 1] ** 2 > _LEAST_APART * diagonal
+    found = np.empty_like(products)
+    found[apart] = np.linalg.inv(products[apart])
+    for row in np.flatnonzero(~apart):
+        rooted = (columns[row] * np.sqrt(weight[row])).T
+        triangle = np.linalg.qr(np.vstack((rooted, np.diag(np.sqrt(prior[row])))), mode="r")
+        root = np.linalg.inv(triangle)
+        found[row] = root @ root.T
+    return found
 
 
 def reading_errors(readings: Readings, rate_ns: float) -> NDArray[np.float64]:
@@ -212,111 +292,3 @@ def _not_above_maximum(rate: ClockRate, least_ns: float) -> ClockRate:
     if beyond > _MAX_ERRORS_ABOVE * rate.error + _TIMER_ERROR:
         return assumed_rate(least_ns)
     return replace(rate, ns=least_ns, error=max(rate.error, beyond))
-
-
-@dataclass(frozen=True, slots=True)
-class Residuals:
-    """How far some readings lie from their counters' lines, in order of ``counter`` and time."""
-
-    counter: NDArray[np.int32]
-    cycles: NDArray[np.int64]
-    """Since the counter's base."""
-    line_ns: NDArray[np.float64]
-    """Where the line is at these cycles, since the first base of all counters."""
-    height_ns: NDArray[np.float64]
-    """How far above the line the reading is."""
-    error_ns: NDArray[np.float64]
-    """The reading's standard error."""
-    side: NDArray[np.int8]
-    """As in ``Readings``."""
-    plausible: NDArray[np.bool_]
-    """As ``agreement`` gives it."""
-
-    def at(self, rows: NDArray[np.int64]) -> Residuals:
-        """The same readings, or some of them, in another order."""
-        return Residuals(*(getattr(self, field.name)[rows] for field in fields(self)))
-
-    def lowered_by(self, ns: NDArray[np.float64]) -> Residuals:
-        """The same readings, each so much lower."""
-        return replace(self, height_ns=self.height_ns - ns)
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A straight line for each counter of a launch, all of the same rate, through its readings."""
-
-    readings: Readings
-    counter: NDArray[np.int32]
-    """The counter of each reading, as ``agreement`` numbers them."""
-    plausible: NDArray[np.bool_]
-    """Whether each reading can be true, as ``agreement`` says."""
-    rate: ClockRate
-    base_cycles: NDArray[np.int64]
-    """Of each counter: its least value."""
-    base_ns: NDArray[np.int64]
-    """Of each counter: where its line is at ``base_cycles``."""
-
-    def residuals(self, rows: slice | NDArray[np.int64]) -> Residuals:
-        """How far some of the readings lie from their lines."""
-        readings, counter = self.readings.at(rows), self.counter[rows]
-        cycles = readings.cycles - self.base_cycles[counter]
-        since_base_ns = cycles * self.rate.ns
-        return Residuals(
-            counter,
-            cycles,
-            (self.base_ns[counter] - int(self.base_ns.min())) + since_base_ns,
-            # Differences of integers first: globaltimer values do not fit into a double.
-            (readings.ns - self.base_ns[counter])
-            + (readings.shift_ns + readings.side * self.rate.more_shift_ns)
-            - since_base_ns,
-            reading_errors(readings, self.rate.ns),
-            readings.side,
-            self.plausible[rows],
-        )
-
-
-def straight_lines(
-    readings: Readings, counter: NDArray[np.int32], plausible: NDArray[np.bool_], rate: ClockRate
-) -> Lines:
-    """The lines through the plausible readings. A counter without any is placed by the middle one of those that it has,
-    and within the time of the others."""
-    begins = np.flatnonzero(np.append(True, np.diff(counter) != 0))
-    base_cycles = readings.cycles[begins]
-    lines = Lines(readings, counter, plausible, rate, base_cycles, readings.ns[begins])
-    # The first reading of a counter may be any, and is only near enough for a double.
-    total, moment = np.zeros((2, len(begins)))
-    for part in parts(len(counter)):
-        residuals = lines.residuals(part)
-        weight = residuals.plausible / residuals.error_ns**2
-        total += np.bincount(residuals.counter, weight, len(begins))
-        moment += np.bincount(residuals.counter, weight * residuals.height_ns, len(begins))
-    base_ns = lines.base_ns + np.rint(moment / np.where(total == 0, 1, total)).astype(np.int64)
-    lost = np.flatnonzero(total == 0)
-    if lost.size:
-        base_ns[lost] = _guessed(replace(lines, base_ns=base_ns), lost)
-    return replace(lines, base_ns=base_ns)
-
-
-def _guessed(lines: Lines, counters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the lines of ``counters`` are at their bases, none of whose readings is plausible: by the middle one of
-    those that are within the launch, else of all, and then within the launch."""
-    readings = lines.readings
-    rows = np.flatnonzero(np.isin(lines.counter, counters))
-    sound_ns = readings.ns[lines.plausible] if lines.plausible.any() else readings.ns
-    first_ns, last_ns = int(sound_ns.min()), int(sound_ns.max())
-    is_within = (readings.ns[rows] >= first_ns) & (readings.ns[rows] <= last_ns)
-    has_one = np.isin(lines.counter[rows], lines.counter[rows[is_within]])
-    residuals = lines.residuals(rows[is_within | ~has_one])
-    base_ns = lines.base_ns[counters] + np.rint(_medians(residuals)).astype(np.int64)
-    ends = np.searchsorted(lines.counter, counters, side="right") - 1
-    half_ns = np.rint((readings.cycles[ends] - lines.base_cycles[counters]) * (lines.rate.ns / 2)).astype(np.int64)
-    return np.asarray(np.clip(base_ns + half_ns, first_ns, last_ns) - half_ns)
-
-
-def _medians(residuals: Residuals) -> NDArray[np.float64]:
-    """The median height of each counter."""
-    heights_ns = residuals.height_ns[np.lexsort((residuals.height_ns, residuals.counter))]
-    begins = np.flatnonzero(np.append(True, np.diff(residuals.counter) != 0))
-    ends = np.append(begins[1:], len(heights_ns))
-    middle_ns: NDArray[np.float64] = (heights_ns[(begins + ends - 1) // 2] + heights_ns[(begins + ends) // 2]) / 2
-    return middle_ns

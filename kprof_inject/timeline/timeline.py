@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,9 +14,10 @@ from kprof_inject.capture.model import Launch
 from kprof_inject.capture.record_costs import RecordCost
 from kprof_inject.capture.schema import SCOPE_IDS
 from kprof_inject.capture.scopes import ScopeKind, ScopeTable
+from kprof_inject.errors import KprofError
 from kprof_inject.quantities import counted
 from kprof_inject.timeline.choice import EVERYTHING, Choice
-from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clock
+from kprof_inject.timeline.clock import ClockFit, assumed_times, fit_clocks
 from kprof_inject.timeline.columns import (
     CTA_COLUMNS,
     INCOMPLETE_COLUMNS,
@@ -29,7 +30,7 @@ from kprof_inject.timeline.columns import (
 from kprof_inject.timeline.nesting import Nesting, crossing, iterations, nest, within_children
 from kprof_inject.timeline.pairs import Pairs, ScopeRules, scopes_of
 from kprof_inject.timeline.partitions import PartitionScopes, partition_of_scope, partitions_of
-from kprof_inject.timeline.readings import WarpTally, readings_of, tally_launch
+from kprof_inject.timeline.readings import Readings, Tally, WarpTally, readings_of, tally_launch
 from kprof_inject.timeline.records import RecordDecoder, Records, most_cycles, read_raw, record_decoder, recorded_warps
 from kprof_inject.timeline.tags import TagIds
 from kprof_inject.timeline.unwrap import Counter
@@ -277,9 +278,39 @@ class Timeline:
 def decode_launch(launch: Launch) -> Timeline:
     """Read one launch's buffer, count its records and fit its clock. Raises ``KprofError`` if the buffer is damaged as
     a whole."""
+    (decoded,) = decode_together([launch])
+    if isinstance(decoded, KprofError):
+        raise decoded
+    return decoded
+
+
+def decode_together(launches: Sequence[Launch]) -> list[Timeline | KprofError]:
+    """Decode several launches, whose buffers are in memory at once: their clocks are fitted together. In place of one
+    whose buffer is damaged, the error is returned."""
     keep_freed_memory()
+    tallied = [_tallied(launch) for launch in launches]
+    timed = [one for one in tallied if not isinstance(one, KprofError) and one.readings is not None]
+    clocks = fit_clocks([(one.readings, one.launch.kernel.sm_clock_hz) for one in timed if one.readings is not None])
+    clock_of = {id(one): clock for one, clock in zip(timed, clocks, strict=True)}
+    return [one if isinstance(one, KprofError) else _timeline(one, clock_of.get(id(one))) for one in tallied]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tallied:
+    """A launch whose records are counted. ``readings`` are None where no timer was read."""
+
+    launch: Launch
+    decoder: RecordDecoder
+    tally: Tally
+    readings: Readings | None
+
+
+def _tallied(launch: Launch) -> _Tallied | KprofError:
     kernel, table = launch.kernel, launch.kernel.scopes
-    raw = read_raw(launch)
+    try:
+        raw = read_raw(launch)
+    except KprofError as error:
+        return error
     decoder = record_decoder(
         raw,
         _scope_of_id(kernel.scope_ids, table),
@@ -291,13 +322,19 @@ def decode_launch(launch: Launch) -> Timeline:
     # The kernel's body is the default partition's.
     groups = np.append(partition_of_scope(table), 0) if table.partitions else None
     tally = tally_launch(decoder, len(table.scopes), ScopeRules.of(table), groups)
+    readings = None
     if raw.timed:
         all_warps = len(raw.warps) == kernel.num_warps
         readings = readings_of(raw, tally.warps, spans_function=table.spans_body, all_warps=all_warps)
-        clock = fit_clock(readings, kernel.sm_clock_hz)
-    else:
-        raw, clock = assumed_times(launch, raw, tally.warps)
+    return _Tallied(launch, decoder, tally, readings)
 
+
+def _timeline(tallied: _Tallied, clock: ClockFit | None) -> Timeline:
+    """``clock`` is None where it is to be assumed."""
+    launch, decoder, tally = tallied.launch, tallied.decoder, tallied.tally
+    kernel, table, raw = launch.kernel, launch.kernel.scopes, decoder.ctas
+    if clock is None:
+        raw, clock = assumed_times(launch, raw, tally.warps)
     first_ns, last_ns = _extent(raw, tally.warps, clock)
     return Timeline(
         launch,

@@ -13,6 +13,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from kprof_inject.capture.layouts import RawCtas
 from kprof_inject.capture.model import Launch
 from kprof_inject.errors import KprofError
 from kprof_inject.timeline.clock import ClockSource
@@ -198,7 +199,14 @@ def recorded_duration_ns(launch: Launch) -> int | None:
         raw = read_raw(launch)
     except KprofError:
         return None
-    return max(int(raw.pre_final_ns.max() - raw.init_ns.min()), 0) if raw.timed and raw.cta.size else None
+    return headers_duration_ns(raw) if raw.cta.size else None
+
+
+def headers_duration_ns(raw: RawCtas) -> int | None:
+    """``launch_duration_ns`` of a launch of which only the CTAs' headers were read; None where no timer was read."""
+    if not raw.timed:
+        return None
+    return int(np.maximum(raw.pre_final_ns, raw.init_ns).max() - raw.init_ns.min()) if raw.cta.size else 0
 
 
 def waves_of(timeline: Timeline) -> Waves | None:

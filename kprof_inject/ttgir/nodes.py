@@ -114,7 +114,7 @@ class Module:
     file: str
     text: str
     operations: tuple[Operation, ...]
-    aliases: dict[str, str]
+    aliases: dict[str, str] = field(hash=False)
 
     def walk(self) -> Iterator[Operation]:
         """All operations of the file, in the order of the text."""

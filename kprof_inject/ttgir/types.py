@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from kprof_inject.ttgir.nodes import Operation
@@ -70,7 +71,11 @@ def types_of(operation: Operation) -> tuple[PrintedType, ...]:
     """Those that an operation is printed with, operands' before results', as far as they are of these kinds. Some
     operations print a type of their operands that stands for all of them, or leave out what their name says. Empty
     if one has a size that no type of Triton's has: the file is damaged."""
-    text = operation.closing or operation.tail
+    return _printed_with(operation.closing or operation.tail)
+
+
+@lru_cache(maxsize=4096)  # a module's operations come with each launch of its kernel
+def _printed_with(text: str) -> tuple[PrintedType, ...]:
     types = tuple(_types_in(_signature(without_strings(text).partition(" loc(")[0])))
     return types if all(0 < one.elements <= _MAX_ELEMENTS for one in types) else ()
 

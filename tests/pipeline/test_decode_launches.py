@@ -18,11 +18,17 @@ from kprof_inject.export.registry import write_trace
 from kprof_inject.forks import Job, forked, in_turn
 from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_launches, run_to_decode, run_to_write
-from kprof_inject.timeline.timeline import Timeline
+from kprof_inject.timeline.timeline import Timeline, decode_launch
 
 T = TypeVar("T")
 SCOPES = [Scope("kernel", "func"), Scope("iter[0]", "iter", 0), Scope("of its own")]
 COUNT = 7
+TOGETHER = 2
+
+
+@pytest.fixture(autouse=True)
+def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_TOGETHER", TOGETHER)
 
 
 @pytest.fixture
@@ -58,6 +64,17 @@ def test_forks_decode_the_same(launches: Sequence[Launch]) -> None:
         assert there.clock.clock_hz == here.clock.clock_hz
 
 
+def test_launches_together_are_as_each_alone(launches: Sequence[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_TOGETHER", COUNT)
+    for launch, together in zip(launches, decoded(launches, 1), strict=True):
+        alone = decode_launch(launch)
+        assert np.array_equal(together.scopes, alone.scopes)
+        assert (together.first_ns, together.last_ns) == (alone.first_ns, alone.last_ns)
+        assert np.array_equal(together.clock.curves.heights_ns, alone.clock.curves.heights_ns)
+        numbers = ("rate_ns", "rate_error", "residual_ns", "worst_ns", "between_ns", "source")
+        assert [getattr(together.clock, name) for name in numbers] == [getattr(alone.clock, name) for name in numbers]
+
+
 @pytest.mark.parametrize("ending", [".json", ".pftrace", ".csv", ".json.gz", ".parquet", ".hatchet"])
 def test_forks_write_the_same(launches: Sequence[Launch], ending: str, tmp_path: Path) -> None:
     timelines = decoded(launches, 1)
@@ -66,7 +83,7 @@ def test_forks_write_the_same(launches: Sequence[Launch], ending: str, tmp_path:
     assert (tmp_path / f"there{ending}").read_bytes() == (tmp_path / f"here{ending}").read_bytes()
 
 
-def test_each_launch_is_a_job(launches: Sequence[Launch]) -> None:
+def test_launches_that_are_decoded_together_are_a_job(launches: Sequence[Launch]) -> None:
     jobs: list[int] = []
 
     def counting(given: Sequence[Job[T]], /) -> Iterator[T]:
@@ -74,7 +91,7 @@ def test_each_launch_is_a_job(launches: Sequence[Launch]) -> None:
         return in_turn(given)
 
     assert len(list(decode_launches(launches, counting))) == COUNT
-    assert jobs == [COUNT]
+    assert jobs == [-(-COUNT // TOGETHER)]
 
 
 @pytest.mark.parametrize("count", [1, 3])

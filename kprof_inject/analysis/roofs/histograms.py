@@ -11,6 +11,8 @@ Native Arithmetic Instructions".
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.ttgir.nodes import Module, Operation
@@ -22,7 +24,8 @@ _FIRST_WITHOUT_VOTES = (3, 8)
 _LANES = 32
 
 
-def work_of_histograms(module: Module, target: str, triton_version: str) -> dict[Operation, Work]:
+@lru_cache(maxsize=4)  # the launches of a kernel come together
+def work_of_histograms(module: Module, target: str, triton_version: str) -> Mapping[Operation, Work]:
     """Of one execution by a CTA, of each histogram of which anything is certain."""
     version = _VERSION.match(triton_version)
     votes = version is not None and (int(version[1]), int(version[2])) < _FIRST_WITHOUT_VOTES

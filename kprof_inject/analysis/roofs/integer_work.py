@@ -11,6 +11,7 @@ machine code that Triton makes for sm_90 (``tests/analysis/roofs/test_machine_co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from kprof_inject.analysis.roofs.work import NO_WORK, Work
 from kprof_inject.select.anchors import integer_work
@@ -45,7 +46,8 @@ _MERGED_BY: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def work_with_integers(module: Module) -> dict[Operation, Work]:
+@lru_cache(maxsize=4)  # the launches of a kernel come together
+def work_with_integers(module: Module) -> Mapping[Operation, Work]:
     """Of one execution by a CTA, of each operation on integers that does any."""
     found: dict[Operation, Work] = {}
     for function in module.walk():

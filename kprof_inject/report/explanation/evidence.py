@@ -9,7 +9,7 @@ from itertools import islice
 from kprof_inject.analysis.answer import trust_in
 from kprof_inject.analysis.findings.finding import Finding
 from kprof_inject.analysis.findings.loops import is_wait, lost_waits
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
 from kprof_inject.analysis.overview import KernelOverview, glob_of, overview
 from kprof_inject.analysis.summary import LaunchSummary
 from kprof_inject.capture.model import Kernel
@@ -42,7 +42,7 @@ from kprof_inject.timeline.trust import Level, Overhead
 _MOST_FIGURES = 8
 
 
-def explanation(reports: Sequence[LaunchReport], workspace: str = "") -> Explanation:
+def explanation(reports: Sequence[AnyReport], workspace: str = "") -> Explanation:
     """Of the launch that ``report`` answers for: of at least one. ``workspace`` is where to go on, if that is not the
     default one."""
     first, *others = overview(reports)

@@ -23,7 +23,7 @@ def kernel_rows(reports: Sequence[LaunchReport]) -> list[dict[str, Any]]:
             "launches": kernel.known_launches,
             "time_ns": kernel.time_ns,
             "share": kernel.share,
-            "others": [_row(report, index_of) for report in kernel.slowest_first],
+            "others": [_row(report.full, index_of) for report in kernel.slowest_first],
         }
         for kernel in overview(reports)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from kprof_inject.analysis.answer import trust_in
-from kprof_inject.analysis.launch_report import LaunchReport
+from kprof_inject.analysis.launch_report import AnyReport, LaunchReport
 from kprof_inject.analysis.overview import KernelOverview
 from kprof_inject.capture.model import Place
 from kprof_inject.quantities import counted, percent, short_time
@@ -66,9 +66,9 @@ def _limits(reports: Sequence[LaunchReport]) -> tuple[list[str], list[str]]:
 
 def say_launches(kernel: KernelOverview, console: Console) -> None:
     """How much the launches of the only kernel differ, and that the middle one is shown."""
-    times = [report.summary.duration_ns for report in kernel.reports]
+    times = [report.duration_ns for report in kernel.reports]
     variants = f" in {kernel.variants} variants" if kernel.variants > 1 else ""
-    which = f"#{kernel.typical.summary.launch}, the median one"
+    which = f"#{kernel.middle.launch.index}, the median one"
     if kernel.variants > 1:
         which += " of the variant that takes most time"
     span = f"{short_time(min(times))} to {short_time(max(times))}"
@@ -76,7 +76,7 @@ def say_launches(kernel: KernelOverview, console: Console) -> None:
 
 
 def print_launches(
-    reports: Sequence[LaunchReport],
+    reports: Sequence[AnyReport],
     places: Mapping[Place, str],
     names: Mapping[str, str],
     console: Console,
@@ -84,7 +84,7 @@ def print_launches(
 ) -> None:
     """The slowest launch stands first. ``names`` are those of the variants. Without ``room``, all of them; where there
     is too little, how to see them."""
-    ordered = sorted(reports, key=lambda report: -report.summary.duration_ns)
+    ordered = sorted(reports, key=lambda report: -report.duration_ns)
     count = len(ordered)
 
     def lines_of(rows: int) -> int:
@@ -102,17 +102,16 @@ def print_launches(
         say(f"{counted(len(ordered) - count, 'launch')} more, which took less: report -v", console)
 
 
-def _slowest(ordered: Sequence[LaunchReport]) -> str:
+def _slowest(ordered: Sequence[AnyReport]) -> str:
     """How to see the first; empty where its number is that of others too, of another variant or process."""
-    number = ordered[0].summary.launch
-    if [report.summary.launch for report in ordered].count(number) > 1:
+    number = ordered[0].launch.index
+    if [report.launch.index for report in ordered].count(number) > 1:
         return ""
     return f"#{number} takes longest: report --launch {number}; "
 
 
-def _launch_columns(
-    rows: Sequence[LaunchReport], places: Mapping[Place, str], names: Mapping[str, str]
-) -> list[Column]:
+def _launch_columns(chosen: Sequence[AnyReport], places: Mapping[Place, str], names: Mapping[str, str]) -> list[Column]:
+    rows = [report.full for report in chosen]
     columns = [Column("launch", [f"#{report.summary.launch}" for report in rows])]
     if len(names) > 1:
         columns.append(Column("variant", [names[report.summary.variant] for report in rows], name=True))

@@ -1,0 +1,155 @@
+"""Reports of thousands of launches: only what is shown is decoded, and it is what decoding all of them shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from buffers import Cta, Scope, buffer_words, end, kernel_json, save_launches, start
+
+from kprof_inject.analysis import launch_report
+from kprof_inject.analysis.launch_report import AnyReport, pending_report, report_on
+from kprof_inject.capture.model import Capture
+from kprof_inject.capture.reader import read_capture
+from kprof_inject.cli.printed_reports import print_json
+from kprof_inject.pipeline import captures as module
+from kprof_inject.pipeline.captures import decode_capture, decode_launches
+from kprof_inject.pipeline.reports import pending_reports
+from kprof_inject.report.explanation.budget import explanation_text
+from kprof_inject.report.explanation.evidence import explanation
+from kprof_inject.report.terminal.screens import answers_text
+from kprof_inject.timeline import curves, rate
+from kprof_inject.timeline.choice import EVERYTHING, Choice, NumberSet
+from kprof_inject.timeline.clock import ClockSource
+from kprof_inject.timeline.timeline import Timeline, decode_launch
+
+SCOPES = [Scope("kernel", "func"), Scope("loop[0]", "loop", 0), Scope("iter[0]", "iter", 1)]
+SHOWN = 10
+
+
+def many_launches(folder: Path, count: int, kernels: int = 1, layout: str = "timed", sms: int = 2) -> Capture:
+    """A capture of short launches of each kernel, of a CTA on each SM."""
+    random = np.random.default_rng(count)
+    for kernel in range(kernels):
+        buffers = []
+        for number in range(count):
+            iterations = [
+                entry
+                for at in range(200, 600, 100)
+                for entry in (start(2, at), end(2, at + 60 + int(random.integers(0, 30))))
+            ]
+            entries = [start(0, 100), start(1, 150), *iterations, end(1, 700), end(0, 900 + number)]
+            last_ns = 3_000 + 4 * int(random.permutation(count)[0]) + kernel
+            ctas = [Cta([entries], sm, 1_000 + 32 * sm, last_ns, last_ns + 100) for sm in range(sms)]
+            buffers.append(buffer_words(ctas, 32))
+        made = kernel_json(SCOPES, buffers[0], 1, name=f"kernel_{kernel}") | {"layout": layout}
+        save_launches(folder, made, buffers, variant=f"v{kernel}")
+    return read_capture(folder)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """How often each launch was decoded."""
+    counts: Counter[int] = Counter()
+
+    def counting(launch: object) -> Timeline:
+        counts[id(launch)] += 1
+        return decode_launch(launch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "timeline_of", counting)
+    return counts
+
+
+def counting(function: Callable[..., Any], calls: Counter[str]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls[function.__name__] += 1
+        return function(*arguments)
+
+    return counted
+
+
+def pending(
+    capture: Capture, choice: Choice = EVERYTHING, say: Callable[[str], None] = lambda _: None
+) -> Sequence[AnyReport]:
+    return pending_reports(capture, (), say, choice)
+
+
+def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Sequence[AnyReport]:
+    timelines = decode_capture(capture, lambda _: None, choice)
+    return [report_on(timeline, (), capture.launches) for timeline in timelines]
+
+
+@pytest.mark.parametrize("kernels", [1, 3])
+@pytest.mark.parametrize("count", [100, 400])
+def test_only_what_is_shown_is_decoded(tmp_path: Path, decoded: Counter[int], count: int, kernels: int) -> None:
+    capture = many_launches(tmp_path, count, kernels)
+    answers_text(pending(capture), 120)
+    assert 0 < len(decoded) <= SHOWN + kernels
+    assert set(decoded.values()) == {1}
+
+
+@pytest.mark.parametrize("count", [128, 512])
+def test_clocks_are_fitted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """The steps of a fit are done for a hundred launches at once, not for each."""
+    calls: Counter[str] = Counter()
+    for place, name in ((curves, "_balance"), (rate, "_covariances")):
+        monkeypatch.setattr(place, name, counting(getattr(place, name), calls))
+    decoded = list(decode_launches(many_launches(tmp_path, count, sms=9).launches))
+    assert {one.clock.source for one in decoded if isinstance(one, Timeline)} == {ClockSource.FITTED}
+    lots = -(-count // 100)
+    # Four turns for what the SMs have in common, and one for what each has of its own; rates perhaps twice.
+    assert 0 < calls["_balance"] <= 5 * 9 * lots
+    assert 0 < calls["_covariances"] <= 2 * 8 * lots
+
+
+def test_each_launch_is_analysed_once_for_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: Counter[str] = Counter()
+    monkeypatch.setattr(launch_report, "report_on", counting(report_on, calls))
+    timelines = decode_capture(many_launches(tmp_path, 30), lambda _: None)
+    print_json([pending_report(timeline) for timeline in timelines])
+    printed = capsys.readouterr().out
+    assert calls == {"report_on": 30}
+    program = {"share": None, "launches": None, "launches_captured": 30}
+    expected = [{**report_on(timeline).to_json(), "program": program} for timeline in timelines]
+    assert printed == json.dumps(expected, indent=1) + "\n"
+
+
+@pytest.mark.parametrize("choice", [Choice(), Choice(warps=NumberSet.of([0])), Choice(scopes=("loop*",))])
+@pytest.mark.parametrize("kernels", [1, 3])
+def test_it_shows_the_same(tmp_path: Path, kernels: int, choice: Choice) -> None:
+    capture = many_launches(tmp_path, 80, kernels)
+    assert answers_text(pending(capture, choice), 120) == answers_text(all_of(capture, choice), 120)
+    assert explanation_text(explanation(pending(capture, choice)), 2000) == explanation_text(
+        explanation(all_of(capture, choice)), 2000
+    )
+
+
+def test_durations_are_those_of_decoded_launches(tmp_path: Path) -> None:
+    for layout in ("timed", "untimed"):
+        capture = many_launches(tmp_path / layout, 70)
+        assert all(report.duration_ns == report.full.summary.duration_ns for report in pending(capture))
+
+
+def test_damaged_launches_are_reported(tmp_path: Path) -> None:
+    capture = many_launches(tmp_path, 80)
+    for launch in capture.launches[3:5]:
+        launch.path.write_bytes(b"short")
+    said: list[str] = []
+    assert len(pending(capture, say=said.append)) == 78
+    expected: list[str] = []
+    decode_capture(capture, expected.append)
+    assert said == expected
+    assert len(said) >= 2
+
+
+def test_the_choice_of_sms_asks_all_launches(tmp_path: Path) -> None:
+    capture = many_launches(tmp_path, 80)
+    choice = Choice(sms=NumberSet.of([1]))
+    assert answers_text(pending(capture, choice), 120) == answers_text(all_of(capture, choice), 120)
