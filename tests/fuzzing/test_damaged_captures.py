@@ -13,7 +13,7 @@ from damage import change_ttgir, change_words, reseal
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.errors import KprofError
 
-CASES = 100
+CASES = 60
 SEED = 14
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
@@ -15,9 +14,8 @@ import pytest
 import triton
 from fake_gpu.captured import ends_of, launches_in, number_of, scopes_of, states_in
 from fake_gpu.driver import CLEAN_REGISTERS, REGISTERS_WITH_RECORDS, SPILLS_WITH_RECORDS
-from fake_runs import LAUNCHES as LAUNCHES_PROGRAM
 from fake_runs import REAL_TORCH, FakeRuns
-from programs.child import Ended, run_child
+from programs.child import Ended
 
 pytestmark = pytest.mark.triton
 
@@ -126,14 +124,3 @@ def test_both_steps_time_the_kernel_and_tell_what_it_takes(runs: FakeRuns, ended
 
 def test_every_buffer_lived_until_its_kernel_had_written_it(ended: Ended) -> None:
     assert device_saw(ended)["freed_writes"] == 0
-
-
-def test_a_program_may_recurse_as_deep_as_without_us(fake_runs: FakeRuns) -> None:
-    program = LAUNCHES_PROGRAM.with_name("deep_launches.py")
-    plain = run_child([sys.executable, program], fake_runs.folder, env=fake_runs.environment())
-    assert plain.exit_code == 0, plain.stderr
-    dumped = fake_runs.kprof("dump", "-o", "deep", program)
-    assert dumped.stdout == plain.stdout, dumped.stderr
-    assert fake_runs.kprof("insert", "deep").exit_code == 0
-    ran = fake_runs.kprof("run", "deep", "--no-replay", "--launches", "all", program)
-    assert ran.stdout == plain.stdout, ran.stderr

@@ -75,7 +75,7 @@ def forms_that_differ(path: Path) -> dict[str, tuple[list[str], int]]:
 
 
 @pytest.mark.triton
-@pytest.mark.parametrize("path", one_of_each_kernel()[::6], ids=fixture_id)
+@pytest.mark.parametrize("path", one_of_each_kernel()[::9], ids=fixture_id)
 def test_no_form_of_a_module_that_the_installed_triton_prints_has_changes(path: Path) -> None:
     assert forms_that_differ(path) == {}
 
@@ -140,7 +140,7 @@ Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
 
 
 def with_the_usual_or_itself(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return {pair: None for form in forms for pair in ((forms[0], form), (form, forms[0]), (form, form))}
+    return {pair: None for form in forms for pair in ((forms[0], form), (form, form))}
 
 
 def all_pairs(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
