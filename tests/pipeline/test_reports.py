@@ -17,6 +17,7 @@ from kprof_inject.analysis.launch_report import AnyReport, pending_report, repor
 from kprof_inject.capture.model import Capture
 from kprof_inject.capture.reader import read_capture
 from kprof_inject.cli.printed_reports import print_json
+from kprof_inject.pipeline import captures
 from kprof_inject.pipeline import captures as module
 from kprof_inject.pipeline.captures import decode_capture, decode_launches
 from kprof_inject.pipeline.reports import pending_reports
@@ -123,8 +124,9 @@ def test_each_launch_is_analysed_once_for_json(
 
 @pytest.mark.parametrize("choice", [Choice(), Choice(warps=NumberSet.of([0])), Choice(scopes=("loop*",))])
 @pytest.mark.parametrize("kernels", [1, 3])
-def test_it_shows_the_same(tmp_path: Path, kernels: int, choice: Choice) -> None:
-    capture = many_launches(tmp_path, 80, kernels)
+def test_it_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: int, choice: Choice) -> None:
+    monkeypatch.setattr(captures, "_MANY_LAUNCHES", 12)
+    capture = many_launches(tmp_path, 15, kernels)
     assert answers_text(pending(capture, choice), 120) == answers_text(all_of(capture, choice), 120)
     assert explanation_text(explanation(pending(capture, choice)), 2000) == explanation_text(
         explanation(all_of(capture, choice)), 2000
@@ -149,7 +151,8 @@ def test_damaged_launches_are_reported(tmp_path: Path) -> None:
     assert len(said) >= 2
 
 
-def test_the_choice_of_sms_asks_all_launches(tmp_path: Path) -> None:
-    capture = many_launches(tmp_path, 80)
+def test_the_choice_of_sms_asks_all_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captures, "_MANY_LAUNCHES", 12)
+    capture = many_launches(tmp_path, 15)
     choice = Choice(sms=NumberSet.of([1]))
     assert answers_text(pending(capture, choice), 120) == answers_text(all_of(capture, choice), 120)

@@ -139,15 +139,15 @@ def forms_of(text: str) -> dict[str, str]:
 Pairs = Callable[[Sequence[str]], Iterable[tuple[str, str]]]
 
 
-def with_the_usual_or_itself(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
-    return {pair: None for form in forms for pair in ((forms[0], form), (form, form))}
+def with_the_usual(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
+    return [(forms[0], form) for form in forms]
 
 
 def all_pairs(forms: Sequence[str]) -> Iterable[tuple[str, str]]:
     return product(forms, forms)
 
 
-@pytest.mark.parametrize("pairs", [with_the_usual_or_itself, pytest.param(all_pairs, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("pairs", [with_the_usual, pytest.param(all_pairs, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_change_is_found_in_each_form(seed: str, pairs: Pairs) -> None:
     edit, kernel, named = SEEDS[seed]
@@ -167,6 +167,6 @@ def test_a_change_is_found_in_each_form(seed: str, pairs: Pairs) -> None:
 
 def test_another_number_of_warps_is_found_in_each_form() -> None:
     forms = forms_of(fixture_of("matmul"))
-    for a, b in with_the_usual_or_itself(list(forms)):
+    for a, b in with_the_usual(list(forms)):
         fewer = re.sub(r'("ttg\.num-warps" = )\d+', r"\g<1>2", forms[b])
         assert found_between(forms[a], fewer) == (["num_warps"], 1)
