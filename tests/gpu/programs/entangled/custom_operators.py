@@ -7,15 +7,16 @@ import weakref
 
 import states
 import torch
+from torch import library
 
-library = torch.library.Library("entangled", "DEF")
-library.define("scaled(Tensor x, float factor) -> Tensor")
-library.impl("scaled", lambda x, factor: states.scale(x, factor), "CUDA")
-replaced = torch.library.Library("aten", "IMPL")
+defined = library.Library("entangled", "DEF")
+defined.define("scaled(Tensor x, float factor) -> Tensor")
+defined.impl("scaled", lambda x, factor: states.scale(x, factor), "CUDA")
+replaced = library.Library("aten", "IMPL")
 replaced.impl("neg", lambda x: states.scale(x, -1.0), "CUDA", allow_override=True)
 
 
-@torch.library.custom_op("entangled::doubled", mutates_args=())
+@library.custom_op("entangled::doubled", mutates_args=())
 def doubled(x: torch.Tensor) -> torch.Tensor:
     return states.scale(x, 2.0)
 
@@ -25,15 +26,15 @@ def _(x):
     return torch.empty_like(x)
 
 
-@torch.library.triton_op("entangled::halved", mutates_args=())
+@library.triton_op("entangled::halved", mutates_args=())
 def halved(x: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
-    torch.library.wrap_triton(states.scale_kernel)[(64,)](x, out, x.numel(), 0.5, BLOCK=1024)
+    library.wrap_triton(states.scale_kernel)[(64,)](x, out, x.numel(), 0.5, BLOCK=1024)
     return out
 
 
 class Owner:
-    """Speaks when it is collected, from a cycle, and launches once more."""
+    """Prints when it is collected, from a reference cycle."""
 
     def __init__(self, name, x):
         self.name, self.x, self.me = name, x, self
