@@ -14,8 +14,11 @@ from kprof_inject.runtime.devices.device import Buffer, ClockReading, NoDeviceMe
 
 @dataclass
 class FakeEvent:
+    """``is_held``: the host, which asks for the first time, was faster than the device."""
+
     gpu: FakeGpu
     at_ns: int | None = None
+    is_held: bool = False
 
     def happen(self) -> None:
         self.at_ns = self.gpu.now_ns
@@ -26,7 +29,8 @@ class FakeEvent:
                 raise RuntimeError("the event never happened")
 
     def query(self) -> bool:
-        return self.at_ns is not None
+        was_held, self.is_held = self.is_held, False
+        return self.at_ns is not None and not was_held
 
     def elapsed_time(self, end: FakeEvent) -> float:
         if self.at_ns is None or end.at_ns is None:
@@ -40,6 +44,7 @@ class FakeDevice:
 
     gpu: FakeGpu
     _staging: bytearray = field(default_factory=bytearray)
+    _is_held: bool = False
 
     def current(self) -> int:
         return 0
@@ -67,7 +72,9 @@ class FakeDevice:
         return event
 
     def timing_mark(self, stream: int) -> FakeEvent:
-        return self.mark(stream)
+        event = self.mark(stream)
+        event.is_held, self._is_held = self._is_held, False
+        return event
 
     def current_stream(self) -> int:
         return self.gpu.stream()
@@ -79,6 +86,7 @@ class FakeDevice:
 
     def hold(self, stream: int, for_ns: int) -> None:
         self.gpu.assert_outside_graph("holding a stream")
+        self._is_held = for_ns >= self.gpu.host_ns
 
     def launch_empty(self, stream: int, threads: int, shared_bytes: int) -> None:
         self.gpu.assert_outside_graph("launching an empty kernel")

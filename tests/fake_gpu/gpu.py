@@ -111,6 +111,7 @@ class FakeGpu:
     ``refuses`` is asked of each kernel that is loaded; ``largest_block_bytes`` is what an allocation may take at most,
     ``free_bytes`` what the device says that it has left; every launch takes ``longer_ns`` longer than it would, and an
     empty kernel ``launching_ns``, which are in the time of any other as well. ``empty`` has the shapes of empty ones.
+    The host takes ``host_ns`` to queue what it times.
     ``ran`` has every launch that ran, ``freed_writes`` counts those whose profile buffer was there no more.
     ``profile_words`` makes what a launch writes to that: it takes the time when it began, and its host kernel's result.
     """
@@ -126,6 +127,7 @@ class FakeGpu:
         self.freed_writes = 0
         self.longer_ns = 0
         self.launching_ns = 0
+        self.host_ns = 0
         self.empty: list[tuple[int, int]] = []
         self.now_ns = 1_000_000
         self.loaded: dict[int, LoadedKernel] = {}

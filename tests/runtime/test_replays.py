@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import time
 import types
 import weakref
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from fake_gpu.kernels import cycles_of, power, scale
 from fake_runs import FakeRuns, RunHere
 
 from kprof_inject.capture.model import Kernel
-from kprof_inject.runtime.launching import replay, timing
+from kprof_inject.runtime.launching import back_to_back, replay, timing
 from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
 from kprof_inject.runtime.launching.memory_copies import NotReplayable
 from kprof_inject.timeline.trust import judge
@@ -243,6 +244,31 @@ def test_one_in_a_graph_alone_is_not_launched_again(fake_runs: FakeRuns) -> None
         graph.replay()
         assert run.ran() == [("scale", True)]
     assert refusal(run) == "it was launched only in CUDA graphs; launch it once outside a graph"
+
+
+def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns) -> None:
+    x = torch.ones(16)
+    with fake_runs.here(replays=FIVE) as run:
+        run.gpu.host_ns = 1_000_000_000
+        scale[(16,)](x, x, 3)
+    assert refusal(run) == "the host was too slow to queue its launches before the device had begun with them"
+
+
+def test_launches_are_queued_again_where_the_device_had_begun_before_all_were() -> None:
+    gpu = FakeGpu()
+    gpu.host_ns = back_to_back.LEAST_HOLD_NS + 1
+    timed = back_to_back.BackToBack(FakeDevice(gpu), 0, None, restores=False)  # type: ignore[arg-type]
+    launched = []
+
+    def launch() -> None:
+        time.sleep(0.001)
+        launched.append(gpu.host_ns)
+
+    timed.queued([launch])
+    assert timed.was_held and len(launched) == 2
+    gpu.host_ns = 1_000_000_000
+    timed.queued([launch])
+    assert not timed.was_held
 
 
 @pytest.mark.parametrize(("pair_s", "compile_s"), [(0.001, 0.0), (0.1, 0.0), (0.001, 1.5), (3.0, 0.0)])

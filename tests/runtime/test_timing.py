@@ -156,6 +156,25 @@ def test_an_empty_kernel_of_its_shape_tells_what_launching_takes(fake_runs: Fake
     )
 
 
+def test_launches_that_the_device_began_before_they_were_queued_do_not_count(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.gpu.host_ns = 300_000  # the hold is 100, 200 and 400 us
+        run.launch(*range(LAUNCHES))
+    (launch,) = read_capture(run.folder).launches
+    # One launch and one empty kernel were too early.
+    assert len(launch.kernel.with_records.times_ns or ()) == LAUNCHES - 3 - 1
+
+
+def test_a_host_that_is_always_slower_than_the_device_gets_no_times_but_a_reason(fake_runs: FakeRuns) -> None:
+    with fake_runs.here() as run:
+        run.gpu.host_ns = 10_000_000
+        run.launch(*range(LAUNCHES))
+    (launch,) = read_capture(run.folder).launches
+    recorded = launch.kernel.with_records
+    assert not recorded.times_ns and recorded.empty_launch_ns is None
+    assert "the device had begun with each launch before the event behind it was queued" in judge(launch.kernel).text
+
+
 def test_no_empty_kernel_runs_where_launches_are_not_timed(fake_runs: FakeRuns, event: Any) -> None:
     with fake_runs.here() as run:
         event(True).record()

@@ -163,7 +163,8 @@ class CudaEvent:
         self._driver.call("cuEventSynchronize", self._handle)
 
     def query(self) -> bool:
-        status = self._driver.functions.cuEventQuery(self._handle)
+        with relaxed_capture():  # another thread may be capturing
+            status = self._driver.functions.cuEventQuery(self._handle)
         if status not in (0, _NOT_READY):
             raise RuntimeError(f"cuEventQuery failed: CUDA driver error {status}")
         return bool(status == 0)

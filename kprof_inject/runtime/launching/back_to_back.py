@@ -19,6 +19,7 @@ _MOST_IN_BATCH = 20
 _HOST_MARGIN = 2.0
 LEAST_HOLD_NS = 50_000
 _MOST_HOLD_NS = 20_000_000
+_TRIES = 4
 
 # A launch that finds its work done is no measure of one that does it.
 _SAME_WORK = 1.5
@@ -37,6 +38,8 @@ class BackToBack:
     memory: MemoryCopies
     launches: int = 1
     restores: bool = True
+    was_held: bool = True
+    """False if the device began with what was queued last before all of it was queued: its times may be the host's."""
     _queue_ns: int = 0
 
     def marked(self, launch: Callable[[], None]) -> Marks:
@@ -48,12 +51,20 @@ class BackToBack:
         return start, self.device.timing_mark(self.stream)
 
     def queued(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
-        """One after the other. The stream is held until the host has queued them, as far as it takes no longer than it
-        took the last time."""
+        """One after the other. The stream is held until the host has queued them: if that took too long, it does so
+        again, some times."""
+        for _ in range(_TRIES):
+            marks = self._queued_once(launches)
+            if self.was_held:
+                break
+        return marks
+
+    def _queued_once(self, launches: Sequence[Callable[[], None]]) -> list[Marks]:
         begun_ns = time.monotonic_ns()
         hold_ns = min(max(int(_HOST_MARGIN * self._queue_ns), LEAST_HOLD_NS), _MOST_HOLD_NS)
         self.device.hold(self.stream, hold_ns)
         marks = [self.marked(launch) for launch in launches]
+        self.was_held = not marks[0][0].query()
         self._queue_ns = time.monotonic_ns() - begun_ns
         return marks
 

@@ -36,8 +36,10 @@ class EmptyKernel:
         device.launch_empty(stream, self.threads, self.shared_bytes)
 
 
-def empty_ns(timed: BackToBack, kernel: EmptyKernel) -> float:
-    """Return what a launch of the empty kernel takes where others are timed in the same way. It waits for them."""
+def empty_ns(timed: BackToBack, kernel: EmptyKernel) -> float | None:
+    """Return what a launch of the empty kernel takes where others are timed in the same way. It waits for them. None
+    says that the host was too slow to tell."""
     launches: Sequence[Callable[[], None]] = [lambda: kernel.launch(timed.device, timed.stream)] * SAMPLES
     alike = replace(timed, restores=False)
-    return median(alike.times_ns(alike.queued(launches)))
+    times_ns = alike.times_ns(alike.queued(launches))
+    return median(times_ns) if alike.was_held else None

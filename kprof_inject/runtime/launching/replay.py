@@ -30,6 +30,7 @@ _MIN_TIMES = 5
 """``timeline.comparison`` makes no interval of fewer."""
 
 _WARM_UP = 2
+_MAX_NOT_HELD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +128,17 @@ class Replays:
         if turns.may_follow_each_other(pair):
             turns.timed.follow_each_other(min(pair))
             turns.pair()
-        pairs: list[tuple[float, float]] = []
+        pairs: list[Pair] = []
+        not_held = 0
         while len(pairs) < (wanted or _MAX_TIMES):
             if wanted is None and len(pairs) >= _MIN_TIMES and time.monotonic() > deadline:
                 break
             # What comes second finds caches and clock as the first left them.
-            pairs.append(turns.swapped_pair() if len(pairs) % 2 else turns.pair())
+            pair = turns.swapped_pair() if len(pairs) % 2 else turns.pair()
+            if turns.timed.was_held:
+                pairs.append(pair)
+            elif (not_held := not_held + 1) > _MAX_NOT_HELD:
+                raise NotReplayable("the host was too slow to queue its launches before the device had begun with them")
         clean_ns, with_records_ns = zip(*pairs, strict=True)
         clean_empty_ns, with_records_empty_ns = turns.empty_pair()
         return ReplayRecord(
@@ -165,8 +171,9 @@ class _Turns:
         with_records_ns, clean_ns = self._times((self.again.launch_with_records, self.again.launch_clean))
         return clean_ns, with_records_ns
 
-    def empty_pair(self) -> Pair:
-        """The same of an empty kernel, which has the threads and the shared memory of either build."""
+    def empty_pair(self) -> tuple[float | None, float | None]:
+        """The same of an empty kernel, which has the threads and the shared memory of either build; None where the host
+        was too slow to tell."""
         builds = (self.again.clean().metadata, self.again.build.record.known_metadata)
         clean_ns, with_records_ns = (empty_ns(self.timed, EmptyKernel.like(metadata)) for metadata in builds)
         return clean_ns, with_records_ns

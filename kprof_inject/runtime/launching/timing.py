@@ -27,11 +27,14 @@ from kprof_inject.runtime.stack_room import FRAMES_OF_LAUNCHER, ONE_FRAME
 # The first launches load code and fill caches.
 _WARM_UP = 3
 _SAMPLES = 50
-# Long enough for the host to have queued a launch and the event behind it.
+# Most often long enough for the host to have queued a launch and the event behind it.
 _HOLD_NS = 100_000
+_MAX_HOLD_NS = 800_000
 
 TIMES_ITSELF = "the program times its launches with its own CUDA events, which ours would disturb"
-"""In words that follow *for*."""
+"""In words that follow *for*, as the next."""
+
+_HOST_IS_SLOW = "the device had begun with each launch before the event behind it was queued"
 
 
 class _ProgramsEvents:
@@ -85,9 +88,16 @@ class LaunchTimer:
         self._empty = empty
         self._empty_events: list[tuple[Event, Event]] = []
         self._seen = 0
+        self._hold_ns = _HOLD_NS
         self._events: list[tuple[Event, Event]] = []
-        self.not_timed = ""
+        self._times_itself = False
+
+    @property
+    def not_timed(self) -> str:
         """Why launches were not timed that would have been."""
+        if self._times_itself:
+            return TIMES_ITSELF
+        return _HOST_IS_SLOW if self._hold_ns > _HOLD_NS and not self._events else ""
 
     @property
     def is_done(self) -> bool:
@@ -97,7 +107,7 @@ class LaunchTimer:
     def begin(self, stream: int) -> Event | None:
         """A launch is about to be made; the result, if there is one, is for ``end`` right after it."""
         if programs_events.were_recorded:
-            self.not_timed = TIMES_ITSELF
+            self._times_itself = True
             self._stop()
         is_timed = not self.is_done and self._seen >= _WARM_UP
         self._seen += 1
@@ -107,7 +117,7 @@ class LaunchTimer:
         try:
             if self._device.is_capturing():
                 return None
-            self._device.hold(stream, _HOLD_NS)
+            self._device.hold(stream, self._hold_ns)
             return self._device.timing_mark(stream)
         except RecursionError:
             raise  # the program's stack is near its limit
@@ -118,14 +128,22 @@ class LaunchTimer:
     def end(self, start: Event, stream: int) -> None:
         """The launch that ``start`` was made for is queued."""
         try:
-            self._events.append((start, self._device.timing_mark(stream)))
+            self._add(self._events, start, stream)
             if len(self._empty_events) < SAMPLES and (begin := self._marked(stream)) is not None:
                 self._empty.launch(self._device, stream)
-                self._empty_events.append((begin, self._device.timing_mark(stream)))
+                self._add(self._empty_events, begin, stream)
         except RecursionError:
             pass  # the program's stack is near its limit
         except Exception as error:  # noqa: BLE001 (whatever it is, the program must go on)
             self._stop_for(error)
+
+    def _add(self, events: list[tuple[Event, Event]], start: Event, stream: int) -> None:
+        """Unless the device has passed ``start`` already: then it may have waited for the host."""
+        end = self._device.timing_mark(stream)
+        if start.query():
+            self._hold_ns = min(2 * self._hold_ns, _MAX_HOLD_NS)
+        else:
+            events.append((start, end))
 
     def _stop_for(self, error: Exception) -> None:
         if is_of_signal_handler(error):
