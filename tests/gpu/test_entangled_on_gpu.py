@@ -40,7 +40,8 @@ def all_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, En
     """Each program bare, dumped and run. Several run at once: most of their time is Python's and the compilers'."""
 
     def ways(name: str) -> dict[str, Ended]:
-        folder, program = tmp_path_factory.mktemp(name), PROGRAMS / "entangled" / f"{name}.py"
+        folder, program = folders / name, PROGRAMS / "entangled" / f"{name}.py"
+        folder.mkdir()
         ours = ("-m", "kprof_inject")
         bare = run(folder, "bare", program)
         dumped = run(folder, "dumped", *ours, "dump", "-o", "workspace", "--", sys.executable, program)
@@ -48,6 +49,7 @@ def all_ways(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, En
         ran = run(folder, "ran", *ours, "run", "workspace", "--", sys.executable, program)
         return {"bare": bare, "dumped": dumped, "run": ran}
 
+    folders = tmp_path_factory.mktemp("entangled")  # in one thread: pytest makes a basis for it first
     with ThreadPoolExecutor(8) as pool:
         return dict(zip(ENTANGLED, pool.map(ways, ENTANGLED), strict=True))
 

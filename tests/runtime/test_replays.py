@@ -25,6 +25,7 @@ from kprof_inject.capture.model import Kernel
 from kprof_inject.runtime.launching import back_to_back, replay, timing
 from kprof_inject.runtime.launching.launches import REPLAYS, ReplayChoice
 from kprof_inject.runtime.launching.memory_copies import NotReplayable
+from kprof_inject.runtime.process_report import read_reports
 from kprof_inject.timeline.trust import judge
 
 pytestmark = pytest.mark.triton
@@ -244,6 +245,7 @@ def test_one_in_a_graph_alone_is_not_launched_again(fake_runs: FakeRuns) -> None
         graph.replay()
         assert run.ran() == [("scale", True)]
     assert refusal(run) == "it was launched only in CUDA graphs; launch it once outside a graph"
+    assert [note.refusal for note in read_reports(run.reports).replays] == [refusal(run)]
 
 
 def test_a_host_that_is_slower_than_the_device_gets_no_times(fake_runs: FakeRuns) -> None:

@@ -139,6 +139,7 @@ class LaunchCapture:
                 self._left_out.add_many(reason, max(waiting + self._buffers.unsaved(), 1))
             with self._report.guard("ending the capture"):
                 self._add_times(part.writer)
+                self.replays.tell_of_graphs()
                 part.writer.finish(self._left_out.counts(), self._launches.counts())
 
     def resume(self) -> None:

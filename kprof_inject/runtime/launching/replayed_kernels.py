@@ -48,6 +48,7 @@ class KernelReplays:
         self._replays = Replays(device, choice)
         self._done: dict[str, Replayed] = {}
         self._in_graphs: dict[str, Replayed] = {}
+        self._untold: dict[str, str] = {}
         self._is_over = False
 
     def is_due(self, build: RecordingBuild, number: int) -> bool:
@@ -67,6 +68,13 @@ class KernelReplays:
         """What came of a build's replay; nothing if there was none."""
         return self._done.get(variant) or self._in_graphs.get(variant) or Replayed(None)
 
+    def tell_of_graphs(self) -> None:
+        """Report the builds that were launched in graphs alone: a capture ends."""
+        for variant, name in self._untold.items():
+            if variant not in self._done:
+                self._report.add_replay(name, 0.0, _IN_GRAPHS)
+        self._untold = {}
+
     def measure(
         self, build: RecordingBuild, clean: Callable[[], Any], grid: Grid, stream: int, arguments: tuple[Any, ...]
     ) -> None:
@@ -74,7 +82,8 @@ class KernelReplays:
         the metadata."""
         try:
             if self._device.is_capturing():
-                self._in_graphs[build.variant] = Replayed(None, _IN_GRAPHS)
+                if self._in_graphs.setdefault(build.variant, pending := Replayed(None, _IN_GRAPHS)) is pending:
+                    self._untold[build.variant] = build.record.name
                 return
             pending = Replayed(None, "it was interrupted")
             if self._done.setdefault(build.variant, pending) is not pending:

@@ -29,8 +29,11 @@ def main() -> None:
     outs = [[[torch.empty_like(x) for _ in order] for _ in range(ROUNDS)] for order in orders]
     torch.cuda.synchronize()
 
+    together = threading.Barrier(len(streams))
+
     def rounds(place):
         for round_outs in outs[place]:
+            together.wait()
             work(streams[place], orders[place], x, round_outs)
 
     if arguments.threads:
