@@ -341,6 +341,7 @@ def _kernel(diff: KernelDiff) -> dict[str, Any]:
         },
         "compared_warps": diff.warps,
         "first_launches_left_out": diff.left_out,
+        "by_scopes_percent": diff.by_scopes_percent,
         "scopes": [_scope(scope) for scope in diff.scopes],
         "only_a": [_unmatched(one) for one in diff.only_a],
         "only_b": [_unmatched(one) for one in diff.only_b],
