@@ -181,7 +181,6 @@ def test_a_record_without_a_partner_is_pointed_at(kprof: CommandLine, with_recor
     assert ended.stderr.splitlines()[0] == f'half.ttgir:{number}:5: error: the record "func" has no start'
 
 
-@pytest.mark.triton
 def test_a_compiler_that_dies_takes_no_other_file_with_it(
     kprof: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from module_cases import READERS, Launches, Source, damaged, modules, refusal_of
 
 from kprof_inject.errors import KprofError
 
-CASES = 25
+CASES = 15
 MANY_CASES = 6000
 SEED = 36
 

@@ -86,7 +86,7 @@ def all_of(capture: Capture, choice: Choice = EVERYTHING) -> Sequence[AnyReport]
 
 
 @pytest.mark.parametrize("kernels", [1, 3])
-@pytest.mark.parametrize("count", [100, 400])
+@pytest.mark.parametrize("count", [100, 200])
 def test_only_what_is_shown_is_decoded(tmp_path: Path, decoded: Counter[int], count: int, kernels: int) -> None:
     capture = many_launches(tmp_path, count, kernels)
     answers_text(pending(capture), 120)
@@ -94,7 +94,7 @@ def test_only_what_is_shown_is_decoded(tmp_path: Path, decoded: Counter[int], co
     assert set(decoded.values()) == {1}
 
 
-@pytest.mark.parametrize("count", [128, 512])
+@pytest.mark.parametrize("count", [128, 256])
 def test_clocks_are_fitted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """The steps of a fit are done for a hundred launches at once, not for each."""
     calls: Counter[str] = Counter()
